@@ -1,0 +1,1 @@
+//! Workloads and the runner that times them in pairs.

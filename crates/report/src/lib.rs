@@ -1,0 +1,1 @@
+//! Samples, intervals and tables, for a terminal or a program.

@@ -1,0 +1,1 @@
+//! A running PostgreSQL server that we own: installation, settings, boot, stop.

@@ -1,0 +1,1 @@
+//! Where data directories live, how they are copied, and the cache they come from.

@@ -1,0 +1,42 @@
+//! What kind of file system a path lies on, and how much room it has.
+
+use std::io;
+use std::path::Path;
+
+/// `f_type` of tmpfs. Source: statfs(2).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// `f_type` of ramfs, which has no bound at all.
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+
+/// Whether a file system keeps its files in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// tmpfs or ramfs.
+    Memory,
+    /// Everything else.
+    Disk,
+}
+
+/// A file system as `statfs(2)` describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Filesystem {
+    /// Memory or disk.
+    pub kind: Kind,
+    /// Size in bytes; `u64::MAX` for a tmpfs mounted without a bound.
+    pub total: u64,
+    /// Bytes that an unprivileged process may still write; `u64::MAX` without a bound.
+    pub free: u64,
+}
+
+impl Filesystem {
+    /// The file system that `path` lies on.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let stat = rustix::fs::statfs(path)?;
+        let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
+        let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC { Kind::Memory } else { Kind::Disk };
+        let block = u64::try_from(stat.f_bsize).unwrap_or(4096);
+        let unbounded = kind == Kind::Memory && stat.f_blocks == 0;
+        let bytes = |blocks: u64| if unbounded { u64::MAX } else { blocks.saturating_mul(block) };
+        Ok(Self { kind, total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
+    }
+}

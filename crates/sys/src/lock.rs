@@ -1,0 +1,110 @@
+//! Advisory locks on files: the only proof of life that pgfresh believes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// An exclusive `flock(2)` on a file that exists, held until every copy of its descriptor is closed.
+///
+/// The descriptor is close-on-exec; a child that shall keep the lock after us gets it through [`crate::inherit`].
+#[derive(Debug)]
+pub struct Lock(File);
+
+impl Lock {
+    /// Takes the lock on `path`, creating the file; `None` if somebody else holds it.
+    pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        let file = open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_still_at(&file, path) => Ok(Some(Self(file))),
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the lock on `path`, creating the file, and waits for as long as somebody else holds it.
+    ///
+    /// The kernel wakes us when the holder lets go or dies; nothing is polled.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        loop {
+            let file = open(path)?;
+            rustix::io::retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+            if is_still_at(&file, path) {
+                return Ok(Self(file));
+            }
+        }
+    }
+
+    /// Whether somebody holds the lock on `path` right now. A file that does not exist is not held.
+    pub fn is_held(path: &Path) -> io::Result<bool> {
+        match File::open(path) {
+            Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(false),
+                Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+                Err(error) => Err(error.into()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A second descriptor of the same lock, for [`crate::inherit`].
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// The holder before us may have removed the file while we waited: a lock on a nameless file protects nothing.
+fn is_still_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_taker_is_refused_until_the_first_lets_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Lock::try_take(&path).unwrap().unwrap();
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        assert!(Lock::is_held(&path).unwrap());
+        drop(first);
+        assert!(!Lock::is_held(&path).unwrap());
+        assert!(Lock::try_take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_duplicate_keeps_the_lock_after_the_original_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = Lock::try_take(&path).unwrap().unwrap();
+        let duplicate = lock.descriptor().unwrap();
+        drop(lock);
+        assert!(Lock::is_held(&path).unwrap());
+        drop(duplicate);
+        assert!(!Lock::is_held(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_on_a_removed_file_is_not_taken_for_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Lock::take(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Lock::take(&path).unwrap();
+        assert!(Lock::is_held(&path).unwrap());
+        drop((first, second));
+    }
+}

@@ -1,0 +1,1 @@
+//! Prepared data directories, named by fingerprint, built once.
