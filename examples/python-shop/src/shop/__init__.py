@@ -1,0 +1,1 @@
+"""The data layer of a small online shop."""

@@ -1,0 +1,7 @@
+"""The one place that asks what time it is."""
+
+from datetime import datetime, timezone
+
+
+def utcnow() -> datetime:
+    return datetime.now(timezone.utc)

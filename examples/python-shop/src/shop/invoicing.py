@@ -1,0 +1,48 @@
+"""Invoices, numbered without gaps."""
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from . import orders
+from .clock import utcnow
+from .db import atomic
+from .errors import InvalidTransition
+from .models import Invoice, InvoiceCounter, Order, OrderStatus
+
+
+def _next_number(session: Session, year: int) -> int:
+    """Count on; unlike a sequence, the counter goes back when the transaction does."""
+    counter = insert(InvoiceCounter).values(year=year, last=1)
+    return session.scalars(
+        counter.on_conflict_do_update(
+            index_elements=["year"], set_={"last": InvoiceCounter.last + 1}
+        ).returning(InvoiceCounter.last)
+    ).one()
+
+
+@atomic
+def issue(session: Session, order: Order, *, now: datetime | None = None) -> Invoice:
+    """The invoice of a paid order, made when it is asked for the first time."""
+    orders.lock(session, order.id)
+    known = session.scalar(select(Invoice).where(Invoice.order_id == order.id))
+    if known is not None:
+        return known
+    if order.status in (OrderStatus.PENDING, OrderStatus.CANCELLED):
+        raise InvalidTransition(f"order {order.number} is {order.status.value}")
+    now = now or utcnow()
+    invoice = Invoice(
+        order_id=order.id,
+        year=now.year,
+        number=_next_number(session, now.year),
+        total=order.total,
+        issued_at=now,
+    )
+    session.add(invoice)
+    return invoice
+
+
+def label(invoice: Invoice) -> str:
+    return f"{invoice.year}-{invoice.number:06d}"

@@ -1,0 +1,26 @@
+"""Amounts are integers in the minor unit of their currency; rates are decimals."""
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+
+
+def apply_rate(amount: int, rate: Decimal) -> int:
+    """`amount` times `rate`, halves rounded away from zero."""
+    return int((Decimal(amount) * rate).quantize(Decimal(1), rounding=ROUND_HALF_UP))
+
+
+def allocate(amount: int, weights: Sequence[int]) -> list[int]:
+    """Split `amount` in proportion to `weights` so that the parts add up exactly.
+
+    What rounding leaves goes to the largest remainders, the earlier one of equals first.
+    """
+    total = sum(weights)
+    if total <= 0:
+        raise ValueError("weights must have a positive sum")
+    parts = [amount * weight // total for weight in weights]
+    by_remainder = sorted(
+        range(len(weights)), key=lambda i: amount * weights[i] % total, reverse=True
+    )
+    for i in by_remainder[: amount - sum(parts)]:
+        parts[i] += 1
+    return parts
