@@ -5,7 +5,9 @@
 //! system behind one interface. It knows nothing of `PostgreSQL`.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("pgfresh runs on Linux so far: give crates/sys a folder for this system, with the items of `linux`");
+compile_error!(
+    "pgfresh runs on Linux so far: give crates/sys a folder for this system, with the items of `linux`"
+);
 
 mod lock;
 

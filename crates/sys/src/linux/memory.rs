@@ -16,7 +16,7 @@ pub fn available_memory(root: &Path) -> io::Result<u64> {
         .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok())
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable in /proc/meminfo"))?
         .saturating_mul(1024);
-    Ok(group_folders(root).iter().filter_map(|group| left_in(group)).fold(machine, u64::min))
+    Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
 }
 
 /// A control group's folder and the names of its files.
@@ -48,7 +48,12 @@ fn group_folders(root: &Path) -> Vec<Group> {
         }
         loop {
             groups.push(if v2 {
-                Group { folder: folder.clone(), limit: "memory.max", usage: "memory.current", reclaimable: "inactive_file" }
+                Group {
+                    folder: folder.clone(),
+                    limit: "memory.max",
+                    usage: "memory.current",
+                    reclaimable: "inactive_file",
+                }
             } else {
                 Group {
                     folder: folder.clone(),
@@ -85,7 +90,8 @@ fn left_in(group: &Group) -> Option<u64> {
     let reclaimable = fs::read_to_string(group.folder.join("memory.stat"))
         .ok()
         .and_then(|stat| {
-            let line = stat.lines().find_map(|line| line.strip_prefix(group.reclaimable)?.strip_prefix(' '))?;
+            let line =
+                stat.lines().find_map(|line| line.strip_prefix(group.reclaimable)?.strip_prefix(' '))?;
             line.trim().parse::<u64>().ok()
         })
         .unwrap_or(0);
@@ -133,7 +139,10 @@ mod tests {
         let root = machine(&[
             MEMINFO,
             ("proc/self/cgroup", "4:memory:/docker/abc\n1:cpu:/x\n"),
-            ("proc/self/mountinfo", "31 1 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
+            (
+                "proc/self/mountinfo",
+                "31 1 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+            ),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "200000\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "150000\n"),
         ]);

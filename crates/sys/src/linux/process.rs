@@ -42,7 +42,11 @@ pub fn die_with_parent(command: &mut Command) {
     let die = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
         // The parent may have died before the line above took effect.
-        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::other("parent is gone")) }
+        if rustix::process::getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(io::Error::other("parent is gone"))
+        }
     };
     // SAFETY: prctl(2) and getppid(2) are async-signal-safe; the error allocates only where the child ends anyway.
     unsafe { command.pre_exec(die) };
@@ -56,12 +60,14 @@ pub fn holders(path: &Path) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+        else {
             continue;
         };
         // Processes end while we look, and others' we may not see: both are no holders that concern us.
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
-        let holds = descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
+        let holds =
+            descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
         if holds && pid != ours {
             found.push(pid);
         }

@@ -12,9 +12,15 @@ use rustix::io::Errno;
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     match rustix::fs::ioctl_ficlone(to, from) {
         Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::TXTBSY | Errno::PERM) => {
-            Ok(false)
-        }
+        Err(
+            Errno::OPNOTSUPP
+            | Errno::XDEV
+            | Errno::INVAL
+            | Errno::NOTTY
+            | Errno::NOSYS
+            | Errno::TXTBSY
+            | Errno::PERM,
+        ) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

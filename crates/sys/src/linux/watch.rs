@@ -14,7 +14,11 @@ impl Watch {
     /// Watches the files in `directory`, not those further down. Source: inotify(7).
     pub fn new(directory: &Path) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        inotify::add_watch(&queue, directory, inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO)?;
+        inotify::add_watch(
+            &queue,
+            directory,
+            inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO,
+        )?;
         Ok(Self(queue))
     }
 

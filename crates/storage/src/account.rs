@@ -1,0 +1,93 @@
+//! Whom the files of a server belong to: us, or an unprivileged account when we are root.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The account that runs the server and owns its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Whether it is another one than ours, so that files must be given to it.
+    pub foreign: bool,
+}
+
+/// There is no account that a server started by root could run as.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
+pub struct AccountError;
+
+impl AccountError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        "Add an account for it (useradd --system postgres), or run pgfresh as an ordinary user.".to_owned()
+    }
+}
+
+impl Account {
+    /// Our own account, or as root the one named `postgres`, or else `nobody`.
+    ///
+    /// Reads `/etc/passwd` itself: a static binary cannot ask the name service, and both accounts are local ones.
+    pub fn for_server() -> Result<Self, AccountError> {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        if !uid.is_root() {
+            return Ok(Self { uid: uid.as_raw(), gid: gid.as_raw(), foreign: false });
+        }
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        ["postgres", "nobody"].iter().find_map(|name| named(&passwd, name)).ok_or(AccountError)
+    }
+
+    /// Whether this account may enter `directory` and pass through everything above it.
+    #[must_use]
+    pub fn can_reach(&self, directory: &Path) -> bool {
+        let Ok(directory) = directory.canonicalize() else { return false };
+        directory.ancestors().all(|folder| {
+            fs::metadata(folder).is_ok_and(|meta| {
+                let shift = match () {
+                    () if meta.uid() == self.uid => 6,
+                    () if meta.gid() == self.gid => 3,
+                    () => 0,
+                };
+                (meta.mode() >> shift) & 1 == 1
+            })
+        })
+    }
+}
+
+fn named(passwd: &str, name: &str) -> Option<Account> {
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+    let mut ids = line.split(':').skip(2);
+    let uid = ids.next()?.parse().ok()?;
+    let gid = ids.next()?.parse().ok()?;
+    (uid != 0).then_some(Account { uid, gid, foreign: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_found_by_its_whole_name_and_never_is_root() {
+        let passwd = "root:x:0:0::/root:/bin/sh\npostgres2:x:7:7:::\npostgres:x:101:104::/x:/bin/sh\nnobody:x:0:0:::\n";
+        assert_eq!(named(passwd, "postgres"), Some(Account { uid: 101, gid: 104, foreign: true }));
+        assert_eq!(named(passwd, "nobody"), None);
+        assert_eq!(named(passwd, "absent"), None);
+    }
+
+    #[test]
+    fn a_private_ancestor_keeps_others_out() {
+        use std::os::unix::fs::PermissionsExt;
+        let outer = tempfile::tempdir().unwrap();
+        let inner = outer.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        let stranger = Account { uid: 65_533, gid: 65_533, foreign: true };
+        fs::set_permissions(outer.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(!stranger.can_reach(&inner));
+        fs::set_permissions(outer.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        assert!(stranger.can_reach(&inner));
+    }
+}

@@ -1,0 +1,48 @@
+//! What was tried on which file, and what came back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failed attempt on a file or directory.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {verb} \"{}\"", path.display())]
+pub struct FileError {
+    verb: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    /// What the operating system answered.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// What the user can do about it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+                "Free some space, run \"pgfresh sweep\", or choose another place with --place PATH (a path, ram or disk)."
+                    .to_owned(),
+            ),
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(
+                "Choose a writable directory with PGFRESH_CACHE (the cache) or --place PATH (the data).".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// Gives a bare [`io::Error`] the verb and the path it needs to make sense.
+pub trait Attempt<T> {
+    /// Names what was tried, as in "could not `verb` `path`".
+    fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
+}
+
+impl<T, E: Into<io::Error>> Attempt<T> for Result<T, E> {
+    fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|error| FileError { verb, path: path.to_owned(), source: error.into() })
+    }
+}

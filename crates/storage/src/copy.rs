@@ -1,0 +1,312 @@
+//! Copying an entry's files to where a server will write in them: sharing blocks where the file system can, else with
+//! all cores, inside the kernel, without its holes.
+//!
+//! Nothing is ever hard-linked: a server writes in place.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::{fs, io};
+
+use rustix::fs::{Mode, OFlags, SeekFrom, fchown, fstat, mkdirat, openat, seek};
+
+use crate::attempt::{Attempt, FileError};
+use crate::manifest::{self, Manifest};
+use crate::{Account, Entry};
+
+/// How the bytes came to where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Blocks are shared until one side writes (`FICLONE`).
+    Reflink,
+    /// All bytes are there twice.
+    Copy,
+}
+
+/// What a finished copy did.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied {
+    /// Proven on the first file that has bytes.
+    pub method: Method,
+    /// Files made, empty ones too.
+    pub files: usize,
+    /// Bytes physically written: none for a reflink or a hole.
+    pub bytes: u64,
+}
+
+/// Why a copy ended half-way. What it has made so far stays until its run directory is removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The operating system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The entry is not what was published: forget it and build it anew.
+    #[error("cache entry is damaged: \"{}\" {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl CopyError {
+    /// Whether building the entry anew would help.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+}
+
+/// A copy under way. Dropping it stops the copy soon and waits for that.
+#[derive(Debug)]
+pub struct Copying {
+    job: Arc<Job>,
+    threads: Vec<JoinHandle<Result<(), CopyError>>>,
+}
+
+/// What the threads of one copy share.
+#[derive(Debug)]
+struct Job {
+    manifest: Arc<Manifest>,
+    /// The files still to be copied: their numbers in the manifest.
+    files: Vec<usize>,
+    from: Tree,
+    to: Tree,
+    account: Account,
+    method: Method,
+    next: AtomicUsize,
+    bytes: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// A directory tree with all its directories held open, so that no file costs a walk from the root.
+#[derive(Debug)]
+struct Tree {
+    root: PathBuf,
+    /// As [`Manifest::directories`], in order of name; the root is at the end.
+    directories: Vec<OwnedFd>,
+}
+
+impl Copying {
+    /// Makes `to` and copies the files of `entry` into it; those whose path starts with `later` may still be on their
+    /// way when this returns, all directories and other files are there.
+    ///
+    /// The background threads leave one core to the caller, who has something to do meanwhile.
+    pub fn begin(entry: &Entry, to: &Path, account: &Account, later: &str) -> Result<Self, CopyError> {
+        let manifest = entry.manifest();
+        let from = Tree::open(&entry.data(), &manifest)?;
+        let to = Tree::make(to, &manifest, account)?;
+        let (behind, first): (Vec<_>, Vec<_>) =
+            (0..manifest.files.len()).partition(|&index| manifest.files[index].path.starts_with(later));
+        let mut job = Job {
+            manifest,
+            files: first,
+            from,
+            to,
+            account: account.clone(),
+            method: Method::Reflink,
+            next: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        };
+        job.prove_method()?;
+        job.work()?;
+        job.files = behind;
+        job.next = AtomicUsize::new(0);
+        let job = Arc::new(job);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (0..cores.saturating_sub(1).clamp(1, 8))
+            .map(|_| {
+                let job = Arc::clone(&job);
+                std::thread::spawn(move || job.work())
+            })
+            .collect();
+        Ok(Self { job, threads })
+    }
+
+    /// Bytes of files done so far, and of all files that were left to the background.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        let size = |&index: &usize| self.job.manifest.files[index].size;
+        let done = self.job.next.load(Ordering::Relaxed).min(self.job.files.len());
+        (self.job.files[..done].iter().map(size).sum(), self.job.files.iter().map(size).sum())
+    }
+
+    /// Waits until every file is there, lending a hand.
+    pub fn finish(mut self) -> Result<Copied, CopyError> {
+        let mut result = self.job.work();
+        for thread in self.threads.drain(..) {
+            result = result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        result?;
+        Ok(Copied {
+            method: self.job.method,
+            files: self.job.manifest.files.len(),
+            bytes: self.job.bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        self.job.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Job {
+    /// Copies the first file that has bytes, to see whether the two places can share blocks.
+    fn prove_method(&mut self) -> Result<(), CopyError> {
+        let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
+        let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };
+        let index = self.files.swap_remove(at);
+        self.method = self.copy_file(index)?;
+        Ok(())
+    }
+
+    /// Takes one file after another until none is left.
+    fn work(&self) -> Result<(), CopyError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some(&index) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            if let Err(error) = self.copy_file(index) {
+                self.stop.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_file(&self, index: usize) -> Result<Method, CopyError> {
+        let file = &self.manifest.files[index];
+        let source = self.from.root.join(&file.path);
+        let Some((folder, name)) = self.manifest.folder_of(&file.path) else {
+            return Err(CopyError::Damaged { path: source, what: "lies in no directory of the entry" });
+        };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let from = match openat(&self.from.directories[folder], name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP) => {
+                return Err(CopyError::Damaged { path: source, what: "is missing" });
+            }
+            other => fs::File::from(other.attempt("open", &source)?),
+        };
+        let stored = check(file, &from, source)?;
+
+        let target = self.to.root.join(&file.path);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let to = openat(&self.to.directories[folder], name, flags, mode).attempt("create", &target)?;
+        let to = fs::File::from(to);
+        self.account.give(&to).attempt("change the owner of", &target)?;
+        if file.size == 0 {
+            return Ok(self.method);
+        }
+        if self.method == Method::Reflink && sys::reflink(&from, &to).attempt("clone", &target)? {
+            return Ok(Method::Reflink);
+        }
+        let written = if stored < file.size {
+            copy_extents(&from, &to, file.size)
+        } else {
+            sys::transfer(&from, &to, file.size)
+        };
+        self.bytes.fetch_add(written.attempt("write", &target)?, Ordering::Relaxed);
+        Ok(Method::Copy)
+    }
+}
+
+/// Compares an opened file of an entry with its manifest; returns the bytes that it occupies.
+///
+/// The time of a file may be lost on the way (an archive of the cache that somebody unpacked): its bytes decide then.
+fn check(file: &manifest::File, from: &fs::File, path: PathBuf) -> Result<u64, CopyError> {
+    let stat = fstat(from).attempt("examine", &path)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return Err(CopyError::Damaged { path, what: "is no regular file" });
+    }
+    if u64::try_from(stat.st_size) != Ok(file.size) {
+        return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
+    }
+    if modified(&stat) != file.modified {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(from).attempt("read", &path)?;
+        if hasher.finalize() != file.digest {
+            return Err(CopyError::Damaged { path, what: "has other bytes than when it was published" });
+        }
+        seek(from, SeekFrom::Start(0)).attempt("rewind", &path)?;
+    }
+    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+}
+
+/// Modification time in ns since 1970.
+pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// Copies what is stored of a file with holes, keeps the holes, and returns the bytes written.
+fn copy_extents(from: &fs::File, to: &fs::File, size: u64) -> io::Result<u64> {
+    let mut written = 0;
+    let mut at = 0;
+    while at < size {
+        let start = match seek(from, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(from, SeekFrom::Hole(start))?;
+        seek(from, SeekFrom::Start(start))?;
+        seek(to, SeekFrom::Start(start))?;
+        written += sys::transfer(from, to, end - start)?;
+        at = end;
+    }
+    to.set_len(size)?;
+    Ok(written)
+}
+
+impl Tree {
+    fn open(root: &Path, manifest: &Manifest) -> Result<Self, CopyError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |path: &Path| match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                Err(CopyError::Damaged { path: path.to_owned(), what: "is missing" })
+            }
+            other => Ok(other.attempt("open", path)?),
+        };
+        let mut directories = Vec::with_capacity(manifest.directories.len() + 1);
+        for path in &manifest.directories {
+            directories.push(open(&root.join(path))?);
+        }
+        directories.push(open(root)?);
+        Ok(Self { root: root.to_owned(), directories })
+    }
+
+    fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let make = |path: &Path| -> Result<OwnedFd, FileError> {
+            mkdirat(rustix::fs::CWD, path, Mode::RWXU).attempt("create", path)?;
+            let directory = rustix::fs::open(path, flags, Mode::empty()).attempt("open", path)?;
+            account.give(&directory).attempt("change the owner of", path)?;
+            Ok(directory)
+        };
+        let top = make(root)?;
+        let mut directories = Vec::with_capacity(manifest.directories.len() + 1);
+        for path in &manifest.directories {
+            directories.push(make(&root.join(path))?);
+        }
+        directories.push(top);
+        Ok(Self { root: root.to_owned(), directories })
+    }
+}
+
+impl Account {
+    /// Gives a file that we made to this account, where that is not ours anyway.
+    pub(crate) fn give(&self, file: impl std::os::fd::AsFd) -> io::Result<()> {
+        if self.foreign {
+            let (user, group) = (rustix::fs::Uid::from_raw(self.uid), rustix::fs::Gid::from_raw(self.gid));
+            fchown(file, Some(user), Some(group))?;
+        }
+        Ok(())
+    }
+}

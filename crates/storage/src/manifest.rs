@@ -1,0 +1,145 @@
+//! What a cache entry holds: the line-by-line truth that a copy is made from and checked against.
+//!
+//! ```text
+//! pgfresh manifest 1
+//! d base
+//! f 8192 1700000000123456789 DIGEST base/1/1259
+//! end DIGEST
+//! ```
+//! Directories come before what they hold. `f` gives bytes, modification time in ns since 1970, and BLAKE3 in hex. The
+//! last line digests all lines before it, so a manifest cut short is not one.
+
+use std::fmt::Write as _;
+
+/// The first line: a manifest of another version is no manifest.
+const HEADER: &str = "pgfresh manifest 1\n";
+
+/// The tree of an entry. Paths are relative, with `/`, and have no `.` or `..` in them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// In order of name, so that each comes before what it holds.
+    pub(crate) directories: Vec<String>,
+    pub(crate) files: Vec<File>,
+}
+
+/// One regular file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    pub(crate) path: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Nanoseconds since 1970: a file with this time and size is taken for the one that was published.
+    pub(crate) modified: i64,
+    pub(crate) digest: blake3::Hash,
+}
+
+impl Manifest {
+    /// Bytes of all files, counting holes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = HEADER.to_owned();
+        for path in &self.directories {
+            let _ = writeln!(text, "d {path}");
+        }
+        for File { path, size, modified, digest } in &self.files {
+            let _ = writeln!(text, "f {size} {modified} {digest} {path}");
+        }
+        let digest = blake3::hash(text.as_bytes());
+        let _ = writeln!(text, "end {digest}");
+        text
+    }
+
+    /// Reads what [`Self::to_text`] wrote; `None` for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (lines, digest) = text.strip_suffix('\n')?.rsplit_once("\nend ")?;
+        let lines = &text[..=lines.len()];
+        if blake3::hash(lines.as_bytes()) != blake3::Hash::from_hex(digest).ok()? {
+            return None;
+        }
+        let mut manifest = Self::default();
+        for line in lines.strip_prefix(HEADER)?.lines() {
+            match line.split_once(' ')? {
+                ("d", path) => manifest.directories.push(safe(path)?.to_owned()),
+                ("f", rest) => {
+                    let mut fields = rest.splitn(4, ' ');
+                    let size = fields.next()?.parse().ok()?;
+                    let modified = fields.next()?.parse().ok()?;
+                    let digest = blake3::Hash::from_hex(fields.next()?).ok()?;
+                    let path = safe(fields.next()?)?.to_owned();
+                    manifest.files.push(File { path, size, modified, digest });
+                }
+                _ => return None,
+            }
+        }
+        let sorted = manifest.directories.is_sorted();
+        (sorted && manifest.files.iter().all(|file| manifest.folder_of(&file.path).is_some()))
+            .then_some(manifest)
+    }
+
+    /// The number of the directory that holds `path` (the root's is one past the last), and the name in it.
+    pub(crate) fn folder_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
+        let Some((folder, name)) = path.rsplit_once('/') else { return Some((self.directories.len(), path)) };
+        let at = self.directories.binary_search_by(|other| other.as_str().cmp(folder)).ok()?;
+        Some((at, name))
+    }
+}
+
+/// A path that stays inside the entry.
+pub(crate) fn safe(path: &str) -> Option<&str> {
+    let inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    (inside && !path.contains('\n')).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn manifests() -> impl Strategy<Value = Manifest> {
+        let directories = prop::collection::btree_set("[a-zA-Z0-9_. -]{1,9}x(/[a-z0-9 é]{1,9}y){0,2}", 0..5);
+        let file = (
+            "[a-z0-9. é]{1,9}z",
+            any::<u64>(),
+            any::<i64>(),
+            any::<[u8; 32]>(),
+            any::<prop::sample::Index>(),
+        );
+        (directories, prop::collection::vec(file, 0..5)).prop_map(|(directories, files)| {
+            let directories: Vec<String> = directories.into_iter().collect();
+            let files = files.into_iter().map(|(name, size, modified, digest, folder)| {
+                let folder = directories.get(folder.index(directories.len() + 1));
+                let path = folder.map_or(name.clone(), |folder| format!("{folder}/{name}"));
+                File { path, size, modified, digest: digest.into() }
+            });
+            Manifest { files: files.collect(), directories }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(manifest in manifests()) {
+            prop_assert_eq!(Manifest::parse(&manifest.to_text()), Some(manifest));
+        }
+
+        #[test]
+        fn a_changed_or_shortened_text_is_refused(manifest in manifests(), at in any::<prop::sample::Index>(), cut in any::<bool>()) {
+            let mut bytes = manifest.to_text().into_bytes();
+            let at = at.index(bytes.len());
+            if cut { bytes.truncate(at) } else { bytes[at] ^= 1 }
+            if let Ok(text) = String::from_utf8(bytes) {
+                prop_assert_eq!(Manifest::parse(&text), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_entry_is_refused() {
+        for path in ["../x", "a/../b", "/etc/passwd", "a//b", "", "a\nb"] {
+            assert_eq!(safe(path), None, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Where a data directory may live: RAM if it truly fits, else disk, and why.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sys::{Filesystem, Kind};
+
+use crate::attempt::{Attempt, FileError};
+use crate::{Account, human_bytes, private};
+
+/// What is left for the server's own work (WAL, temporary files, a few databases) beside the copies.
+const HEADROOM: u64 = 256 << 20;
+
+/// What the user asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wish {
+    /// RAM where it fits, else disk.
+    #[default]
+    Auto,
+    /// RAM, or an error.
+    Ram,
+    /// Disk.
+    Disk,
+    /// Under this directory.
+    At(PathBuf),
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "ram" => Ok(Self::Ram),
+            "disk" => Ok(Self::Disk),
+            path if path.contains('/') => Ok(Self::At(path.into())),
+            _ => Err("expected auto, ram, disk or a path with a \"/\" in it".to_owned()),
+        }
+    }
+}
+
+/// A directory in which run directories may be made.
+#[derive(Debug, Clone)]
+pub struct Place {
+    root: PathBuf,
+    kind: Kind,
+    budget: u64,
+    why: String,
+}
+
+/// Why there is no place.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// RAM was asked for and does not fit.
+    #[error("cannot place {} in RAM: {why}", human_bytes(*.need))]
+    NoRam {
+        /// Bytes that it takes.
+        need: u64,
+        /// What was found of each candidate.
+        why: String,
+    },
+    /// No directory on disk can be used.
+    #[error("cannot place {} on disk: {why}", human_bytes(*.need))]
+    NoDisk {
+        /// Bytes that it takes.
+        need: u64,
+        /// What was found of each candidate.
+        why: String,
+    },
+    /// The directory that the user named cannot be used.
+    #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
+    Unfit {
+        /// Bytes that it takes.
+        need: u64,
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The operating system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl PlaceError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRam { .. } => Some(
+                "Let place = \"auto\" choose; a container gets a larger /dev/shm with --shm-size, or a --tmpfs /tmp."
+                    .to_owned(),
+            ),
+            Self::NoDisk { .. } | Self::Unfit { .. } => {
+                Some("Name a directory with room and rights: --place PATH, or place = \"PATH\".".to_owned())
+            }
+            Self::File(error) => error.hint(),
+        }
+    }
+}
+
+impl Place {
+    /// Finds room for copies of a template of `bytes` bytes that `account` can reach. `disk` is where disk is tried
+    /// first: beside the cache, blocks can be shared.
+    ///
+    /// RAM is taken for granted only when the template fits twice, with 256 MiB to spare, into what the file system,
+    /// the machine and our control groups have left.
+    pub fn choose(wish: &Wish, bytes: u64, disk: &Path, account: &Account) -> Result<Self, PlaceError> {
+        let need = bytes.saturating_mul(2).saturating_add(HEADROOM);
+        match wish {
+            Wish::Ram => in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
+            Wish::Disk => on_disk(bytes, disk, account, String::new()),
+            Wish::Auto => in_ram(need, account).or_else(|why| on_disk(bytes, disk, account, why)),
+            Wish::At(path) => {
+                let path = path.canonicalize().attempt("use", path)?;
+                let unfit = |why| PlaceError::Unfit { need: bytes, path: path.clone(), why };
+                let (kind, budget) = usable(&path, account).map_err(unfit)?;
+                if budget < bytes {
+                    return Err(unfit(format!("it has {} left", human_bytes(budget))));
+                }
+                Ok(Self { root: path.clone(), kind, budget, why: "as asked".to_owned() })
+            }
+        }
+    }
+
+    /// The directory that holds ours.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Memory or disk.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes that may be written there.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Which place it is and why, in one line.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let kind = match self.kind {
+            Kind::Memory => "RAM",
+            Kind::Disk => "disk",
+        };
+        format!("{kind} at \"{}\": {}", self.root.display(), self.why)
+    }
+}
+
+/// Directories that usually are a tmpfs.
+fn ram_candidates() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    ["/dev/shm".into()].into_iter().chain(runtime).chain(["/tmp".into()]).collect()
+}
+
+/// All directories in which a place may have been chosen, for those who sweep.
+pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
+    let mut all = ram_candidates();
+    all.extend([disk.to_owned(), "/var/tmp".into()]);
+    all
+}
+
+fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
+    let mut reasons = Vec::new();
+    for root in ram_candidates() {
+        match usable(&root, account) {
+            Ok((Kind::Disk, _)) => reasons.push(format!("\"{}\" is no tmpfs", root.display())),
+            Ok((Kind::Memory, budget)) if budget >= need => {
+                let why = format!("{} free, {} wanted", human_bytes(budget), human_bytes(need));
+                return Ok(Place { root, kind: Kind::Memory, budget, why });
+            }
+            Ok((Kind::Memory, budget)) => {
+                reasons.push(format!(
+                    "\"{}\" and memory have {} left, {} wanted",
+                    root.display(),
+                    human_bytes(budget),
+                    human_bytes(need)
+                ));
+            }
+            Err(why) => reasons.push(format!("\"{}\": {why}", root.display())),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Result<Place, PlaceError> {
+    let mut reasons = Vec::new();
+    for root in [disk, Path::new("/var/tmp"), Path::new("/tmp")] {
+        match usable(root, account) {
+            Ok((kind, budget)) if budget >= need.saturating_add(HEADROOM / 4) => {
+                let why = if why_not_ram.is_empty() { "as asked".to_owned() } else { why_not_ram };
+                return Ok(Place { root: root.to_owned(), kind, budget, why });
+            }
+            Ok((_, budget)) => {
+                reasons.push(format!("\"{}\" has {} left", root.display(), human_bytes(budget)));
+            }
+            Err(why) => reasons.push(format!("\"{}\": {why}", root.display())),
+        }
+    }
+    Err(PlaceError::NoDisk { need, why: reasons.join("; ") })
+}
+
+/// The kind of place that `root` is, and the bytes that may be written there; or why it cannot be used.
+fn usable(root: &Path, account: &Account) -> Result<(Kind, u64), String> {
+    let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
+    rustix::fs::access(root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|error| error.to_string())?;
+    if !account.can_reach(root) {
+        return Err(format!("the server's account (uid {}) may not enter it", account.uid));
+    }
+    let ours = root.join(format!("pgfresh-{}", rustix::process::geteuid().as_raw()));
+    private::ensure(&ours, private::passable()).map_err(|error| error.to_string())?;
+    // Leaves nothing behind where nothing is going to live; fails, rightly, where something does.
+    let _ = std::fs::remove_dir(&ours);
+    let budget = match filesystem.kind {
+        Kind::Disk => filesystem.free,
+        Kind::Memory => {
+            filesystem.free.min(sys::available_memory(Path::new("/")).map_err(|error| error.to_string())?)
+        }
+    };
+    Ok((filesystem.kind, budget))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us() -> Account {
+        Account {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            foreign: false,
+        }
+    }
+
+    #[test]
+    fn what_never_fits_is_refused_with_every_candidate_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = Place::choose(&Wish::Ram, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
+        assert!(error.contains("\"/dev/shm\""), "{error}");
+        let error =
+            Place::choose(&Wish::Auto, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot place") && error.contains("/var/tmp"), "{error}");
+    }
+
+    #[test]
+    fn a_named_directory_is_used_or_refused_but_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let wish: Wish = directory.path().to_str().unwrap().parse().unwrap();
+        let place = Place::choose(&wish, 1000, Path::new("/nowhere"), &us()).unwrap();
+        assert_eq!(place.root(), directory.path().canonicalize().unwrap());
+        let missing = Wish::At(directory.path().join("missing"));
+        assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &us()).is_err());
+        assert_eq!(
+            "tmp".parse::<Wish>().unwrap_err(),
+            "expected auto, ram, disk or a path with a \"/\" in it"
+        );
+    }
+}

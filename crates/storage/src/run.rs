@@ -1,0 +1,312 @@
+//! Run directories: one for each server, private, locked while somebody needs it, swept when nobody does.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use sys::Lock;
+
+use crate::attempt::{Attempt, FileError};
+use crate::cache::remove_tree;
+use crate::{Account, Place, place, private};
+
+/// `sun_path` less its final zero, less `/.s.PGSQL.5432`. Source: unix(7).
+const LONGEST: usize = 107 - "/.s.PGSQL.5432".len();
+
+/// The directory of one server, held by its owner.
+///
+/// Dropping it lets go of the lock; who holds no other copy of it leaves the directory to the next sweep.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    address: PathBuf,
+    owner: Lock,
+}
+
+impl RunDirectory {
+    /// Makes a new directory in `place`, for `account`, and locks it.
+    pub fn create(place: &Place, account: &Account) -> Result<Self, FileError> {
+        let root = run_root(place.root());
+        loop {
+            private::ensure(&root, private::passable())?;
+            let path = root.join(random_name()?);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                // A sweeper removed the empty root between our two steps, or somebody else has drawn this name.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
+                {
+                    continue;
+                }
+                other => other.attempt("create", &path)?,
+            }
+            let lock = path.join("owner.lock");
+            match Lock::try_take(&lock) {
+                Ok(Some(owner)) => {
+                    let folder = File::open(&path).attempt("open", &path)?;
+                    account.give(&folder).attempt("change the owner of", &path)?;
+                    let mut run = Self { address: path.clone(), path, owner };
+                    run.shorten_address()?;
+                    return Ok(run);
+                }
+                // A sweeper came between mkdir and lock: leave that one to it.
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let _ = fs::remove_dir(&path);
+                    return Err(error).attempt("lock", &lock);
+                }
+            }
+        }
+    }
+
+    /// Where a socket's address would be too long, gives the directory a second, short name.
+    fn shorten_address(&mut self) -> Result<(), FileError> {
+        if self.path.as_os_str().len() <= LONGEST {
+            return Ok(());
+        }
+        let root = run_root(Path::new("/tmp"));
+        private::ensure(&root, private::passable())?;
+        let short = root.join(self.path.file_name().unwrap_or_default());
+        symlink(&self.path, &short).attempt("create", &short)?;
+        self.address = short;
+        Ok(())
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A name of the directory that is short enough for a socket in it.
+    #[must_use]
+    pub fn address(&self) -> &Path {
+        &self.address
+    }
+
+    /// Where the data directory belongs.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    /// Where the server's log belongs.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// A second descriptor of the owner's lock, for the guard that outlives us.
+    pub fn owner_lock(&self) -> Result<OwnedFd, FileError> {
+        self.owner.descriptor().attempt("duplicate the lock of", &self.path)
+    }
+
+    /// The server's lock, for its processes to inherit. Let go of it once they have.
+    pub fn server_lock(&self) -> Result<Lock, FileError> {
+        let path = self.path.join("server.lock");
+        Lock::take(&path).attempt("lock", &path)
+    }
+
+    /// Makes a file of the account's in the directory, for appending.
+    pub fn create_file(&self, name: &str, account: &Account) -> Result<File, FileError> {
+        let path = self.path.join(name);
+        let file =
+            File::options().append(true).create(true).mode(0o600).open(&path).attempt("create", &path)?;
+        account.give(&file).attempt("change the owner of", &path)?;
+        Ok(file)
+    }
+}
+
+/// The directory in `place` that holds our user's run directories.
+fn run_root(place: &Path) -> PathBuf {
+    place.join(format!("pgfresh-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// All directories that may hold run directories of ours. `disk` as for [`Place::choose`]; `named` is the user's own.
+#[must_use]
+pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
+    let mut roots: Vec<_> =
+        place::candidates(disk).iter().map(PathBuf::as_path).chain(named).map(run_root).collect();
+    roots.sort();
+    roots.dedup();
+    roots
+}
+
+fn random_name() -> Result<String, FileError> {
+    let mut bytes = [0; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .attempt("read", Path::new("/dev/urandom"))?;
+    Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
+}
+
+/// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::server_lock`] says is alive, then
+/// [`Abandoned::remove`] it.
+#[derive(Debug)]
+pub struct Abandoned {
+    path: PathBuf,
+    _owner: Option<Lock>,
+}
+
+impl Abandoned {
+    /// Finds and takes what lies in `root` without an owner. Empty roots are removed on the way.
+    pub fn find(root: &Path) -> Result<Vec<Self>, FileError> {
+        let ours = private::ensure_existing(root)?;
+        if !ours {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(root).attempt("read", root)?.flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().attempt("examine", &path)?;
+            if kind.is_symlink() {
+                // A short name that leads nowhere any more.
+                if !path.exists() {
+                    let _ = fs::remove_file(&path);
+                }
+            } else if kind.is_dir() && is_run_name(&path) {
+                let lock = path.join("owner.lock");
+                if let Ok(Some(owner)) = Lock::try_take(&lock) {
+                    found.push(Self { path, _owner: Some(owner) });
+                }
+            }
+        }
+        // Succeeds on an empty one only.
+        let _ = fs::remove_dir(root);
+        Ok(found)
+    }
+
+    /// The directory at `path`, whose owner's lock the caller is known to hold already: its guard.
+    #[must_use]
+    pub fn guarded(path: PathBuf) -> Self {
+        Self { path, _owner: None }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that its server's processes have locked, if any is alive.
+    #[must_use]
+    pub fn server_lock(&self) -> PathBuf {
+        self.path.join("server.lock")
+    }
+
+    /// Removes the directory with all that is in it, its short name, and the folder above if it was the last there.
+    pub fn remove(self) -> Result<(), FileError> {
+        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+        // Renamed first: who draws this name now, or waits for the lock, finds a directory of its own.
+        let dead = self.path.with_extension("dead");
+        match fs::rename(&self.path, &dead) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other.attempt("rename", &self.path)?,
+        }
+        remove_tree(&dead)?;
+        let short_root = run_root(Path::new("/tmp"));
+        let short = short_root.join(name);
+        if short.is_symlink() {
+            fs::remove_file(&short).attempt("remove", &short)?;
+            let _ = fs::remove_dir(&short_root);
+        }
+        let _ = fs::remove_dir(root);
+        Ok(())
+    }
+}
+
+/// Eight hex digits, or such a name that is being removed.
+fn is_run_name(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let extension = path.extension();
+    stem.len() == 8
+        && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && extension.is_none_or(|extension| extension == "dead")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wish;
+
+    fn setting() -> (tempfile::TempDir, Place, Account) {
+        let directory = tempfile::tempdir().unwrap();
+        let account = Account {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            foreign: false,
+        };
+        let place =
+            Place::choose(&Wish::At(directory.path().into()), 0, Path::new("/nowhere"), &account).unwrap();
+        (directory, place, account)
+    }
+
+    #[test]
+    fn a_held_directory_is_left_and_a_dead_one_is_removed_with_its_root() {
+        let (directory, place, account) = setting();
+        let root = run_root(place.root());
+        let held = RunDirectory::create(&place, &account).unwrap();
+        let dead = RunDirectory::create(&place, &account).unwrap().path().to_owned();
+        fs::write(dead.join("data"), "x").unwrap();
+        let found = Abandoned::find(&root).unwrap();
+        assert_eq!(found.iter().map(Abandoned::path).collect::<Vec<_>>(), [dead.as_path()]);
+        assert!(Abandoned::find(&root).unwrap().is_empty(), "two sweepers do not take the same directory");
+        for abandoned in found {
+            abandoned.remove().unwrap();
+        }
+        assert!(!dead.exists() && held.path().exists());
+        drop(held);
+        for abandoned in Abandoned::find(&root).unwrap() {
+            abandoned.remove().unwrap();
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_long_path_gets_a_short_name_that_goes_with_it() {
+        let (directory, ..) = setting();
+        let deep = directory.path().join("d".repeat(90));
+        fs::create_dir(&deep).unwrap();
+        let account = setting().2;
+        let place = Place::choose(&Wish::At(deep), 0, Path::new("/nowhere"), &account).unwrap();
+        let run = RunDirectory::create(&place, &account).unwrap();
+        assert!(run.address().as_os_str().len() <= LONGEST);
+        let (short, path) = (run.address().to_owned(), run.path().to_owned());
+        assert_eq!(short.canonicalize().unwrap(), path.canonicalize().unwrap());
+        drop(run);
+        for abandoned in Abandoned::find(path.parent().unwrap()).unwrap() {
+            abandoned.remove().unwrap();
+        }
+        assert!(!short.is_symlink() && !path.exists());
+    }
+
+    #[test]
+    fn makers_and_sweepers_do_not_disturb_each_other() {
+        let (_directory, place, account) = setting();
+        let root = run_root(place.root());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let run = RunDirectory::create(&place, &account).unwrap();
+                        fs::write(run.path().join("mine"), "x").unwrap();
+                        assert!(run.path().join("owner.lock").exists());
+                        assert!(run.path().join("mine").exists(), "a sweeper took a living directory");
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    for abandoned in Abandoned::find(&root).unwrap() {
+                        abandoned.remove().unwrap();
+                    }
+                }
+            });
+        });
+        for abandoned in Abandoned::find(&root).unwrap() {
+            abandoned.remove().unwrap();
+        }
+        assert!(!root.exists());
+    }
+}
