@@ -1,1 +1,24 @@
-//! A running PostgreSQL server that we own: installation, settings, boot, stop.
+//! A running `PostgreSQL` server that we own: its binaries, its settings, its start and its end.
+//!
+//! Makes an [`Installation`] (found, never guessed), [`Settings`], a [`Guard`] over a run directory, and a [`Server`] in
+//! it. It listens only on a unix socket in its private directory. It knows nothing of templates and databases.
+
+mod boot;
+mod error;
+mod guard;
+mod initdb;
+mod installation;
+mod locate;
+mod log;
+mod session;
+mod settings;
+mod stop;
+
+pub use boot::{Data, Order, Phases, Server};
+pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
+pub use guard::{Guard, guard_main, sweep};
+pub use initdb::{Initdb, SUPERUSER};
+pub use installation::{Installation, Version};
+pub use locate::{Found, Wanted, find, list};
+pub use session::{Rows, Session, SessionError};
+pub use settings::{Preset, Settings};

@@ -18,8 +18,8 @@ mod linux;
 pub use linux::{
     filesystem::{Filesystem, Kind},
     memory::available_memory,
-    process::{die_with_parent, holders, inherit, kill, new_session},
-    segment::remove_segment,
+    process::{die_with_parent, end_holders, inherit, new_session, wait_readable},
+    segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},
     watch::Watch,
 };

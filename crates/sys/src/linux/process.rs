@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Lets the child of `command` keep `descriptors` open, under the same numbers. Ours stay close-on-exec, so that no
 /// other child started meanwhile can catch them. They are closed here when `command` is dropped.
@@ -52,35 +54,67 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// The processes that hold the file at `path` open, as far as we may look: our user's own, or all as root.
+/// Ends every process that holds the file at `path` open: by `SIGQUIT`, and by `SIGKILL` those that are still there
+/// after `grace`. Returns whether none is left; we do not count as one.
 ///
-/// `path` must be canonical. Reads every `/proc/PID/fd`: milliseconds on a busy machine, so not for the usual path.
-pub fn holders(path: &Path) -> io::Result<Vec<Pid>> {
+/// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
+/// a busy machine, so not for the usual path.
+pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
+    for (signal, patience) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
+        let holders = holders(path)?;
+        if holders.is_empty() {
+            return Ok(true);
+        }
+        for holder in &holders {
+            // It may have ended since; that is what we want.
+            let _ = pidfd_send_signal(holder, signal);
+        }
+        wait_for_all(&holders, patience)?;
+    }
+    Ok(holders(path)?.is_empty())
+}
+
+/// Handles of the processes that hold `path` open; the handle, unlike the number, never comes to mean another process.
+fn holders(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let ours = rustix::process::getpid();
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
+    for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
         else {
             continue;
         };
         // Processes end while we look, and others' we may not see: both are no holders that concern us.
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
         let holds =
             descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
         if holds && pid != ours {
-            found.push(pid);
+            found.push(handle);
         }
     }
     Ok(found)
 }
 
-/// Ends `pid` by `SIGKILL`, or asks a postmaster for an immediate shutdown by `SIGQUIT` where `at_once` is false.
-/// A process that is already gone is no error.
-pub fn kill(pid: Pid, at_once: bool) -> io::Result<()> {
-    match rustix::process::kill_process(pid, if at_once { Signal::KILL } else { Signal::QUIT }) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Waits until all processes have ended or `patience` is over.
+fn wait_for_all(handles: &[OwnedFd], patience: Duration) -> io::Result<()> {
+    let end = Instant::now() + patience;
+    for handle in handles {
+        wait_readable(handle, end.saturating_duration_since(Instant::now()))?;
+    }
+    Ok(())
+}
+
+/// Waits until `descriptor` has something to read, or its other end is closed; false if `patience` was over before.
+pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bool> {
+    let end = Instant::now() + patience;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -90,21 +124,20 @@ mod tests {
     use crate::Lock;
 
     #[test]
-    fn an_inherited_lock_is_held_by_the_child_alone_and_its_holder_is_found() {
+    fn an_inherited_lock_is_held_by_the_child_alone_and_its_holder_is_ended() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("lock");
         let lock = Lock::take(&path).unwrap();
-        let mut command = Command::new("sleep");
-        command.arg("60");
+        // A shell ignores SIGQUIT here: only SIGKILL helps.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' QUIT; read line"]).stdin(std::process::Stdio::piped());
         inherit(&mut command, vec![lock.descriptor().unwrap()]);
         let mut child = command.spawn().unwrap();
         drop((command, lock));
         assert!(Lock::is_held(&path).unwrap());
-        let pid = Pid::from_child(&child);
-        assert_eq!(holders(&path).unwrap(), [pid]);
-        kill(pid, true).unwrap();
-        child.wait().unwrap();
+        assert!(end_holders(&path, Duration::from_millis(200)).unwrap());
+        assert!(!child.wait().unwrap().success());
         assert!(!Lock::is_held(&path).unwrap());
-        assert!(holders(&path).unwrap().is_empty());
+        assert!(end_holders(&path, Duration::ZERO).unwrap());
     }
 }

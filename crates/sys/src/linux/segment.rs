@@ -1,33 +1,43 @@
 //! System V shared memory: the one thing that a killed process leaves outside the file system.
 
+use std::fs;
 use std::io;
 
-/// Removes the segment `id`, if process `creator` made it and nobody is attached to it any more.
+use rustix::process::{Pid, test_kill_process};
+
+/// Removes the segments that process `creator` made, if it is gone and nobody is attached to them any more; returns
+/// how many.
 ///
-/// Returns whether it was removed. A segment that does not exist, was made by somebody else or is in use is left.
-/// Source: shmctl(2).
-#[allow(unsafe_code)]
-pub fn remove_segment(id: i32, creator: i32) -> io::Result<bool> {
-    let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
-    // SAFETY: IPC_STAT writes one shmid_ds to the pointer, which points to room for one.
-    if unsafe { libc::shmctl(id, libc::IPC_STAT, status.as_mut_ptr()) } != 0 {
-        return unless_gone(io::Error::last_os_error());
+/// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
+pub fn remove_segments(creator: Pid) -> io::Result<usize> {
+    if test_kill_process(creator) != Err(rustix::io::Errno::SRCH) {
+        return Ok(0);
     }
-    // SAFETY: all-zero is a valid shmid_ds, and the call above filled it.
-    let status = unsafe { status.assume_init() };
-    if status.shm_cpid != creator || status.shm_nattch != 0 {
-        return Ok(false);
+    let table = match fs::read_to_string("/proc/sysvipc/shm") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
+    let mut removed = 0;
+    for line in table.lines().skip(1) {
+        let fields: Vec<i64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let &[_key, id, _mode, _size, made_by, _last, attached, ..] = fields.as_slice() else { continue };
+        if made_by == i64::from(creator.as_raw_nonzero().get()) && attached == 0 {
+            removed += usize::from(remove(i32::try_from(id).map_err(io::Error::other)?)?);
+        }
     }
-    // SAFETY: IPC_RMID ignores the pointer.
-    if unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } != 0 {
-        return unless_gone(io::Error::last_os_error());
-    }
-    Ok(true)
+    Ok(removed)
 }
 
-fn unless_gone(error: io::Error) -> io::Result<bool> {
+/// Removes one segment; false if somebody else was quicker or it belongs to another user.
+#[allow(unsafe_code)]
+fn remove(id: i32) -> io::Result<bool> {
+    // SAFETY: IPC_RMID ignores the pointer.
+    if unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EINVAL | libc::EIDRM) => Ok(false),
+        Some(libc::EINVAL | libc::EIDRM | libc::EPERM) => Ok(false),
         _ => Err(error),
     }
 }
@@ -37,14 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
-    #[allow(unsafe_code, clippy::cast_possible_wrap)]
-    fn only_the_creators_own_segment_is_removed() {
+    #[allow(unsafe_code)]
+    fn a_segment_goes_only_once_its_creator_is_gone() {
+        let ours = rustix::process::getpid();
         // SAFETY: shmget(2) has no memory preconditions.
         let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600) };
         assert!(id >= 0);
-        let us = std::process::id() as i32;
-        assert!(!remove_segment(id, us + 1).unwrap());
-        assert!(remove_segment(id, us).unwrap());
-        assert!(!remove_segment(id, us).unwrap());
+        assert_eq!(remove_segments(ours).unwrap(), 0);
+        assert!(remove(id).unwrap());
+        assert!(!remove(id).unwrap());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = Pid::from_child(&child);
+        child.wait().unwrap();
+        assert_eq!(remove_segments(gone).unwrap(), 0);
     }
 }

@@ -1,0 +1,244 @@
+//! Starting a server: copy, boot, ready, and the proof that it does what it was told.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
+
+use crate::error::StartError;
+use crate::{Guard, Installation, SUPERUSER, Session, Settings, log};
+
+/// How long a boot may take; crash recovery of a large snapshot may need it.
+const BOOT: Duration = Duration::from_mins(2);
+/// How long a new server may take for its first answer.
+const ANSWER: Duration = Duration::from_secs(30);
+/// The folder of a data directory that a server does not look into before it is ready.
+const LATER: &str = "base/";
+
+/// Everything that a server is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// The binaries.
+    pub installation: &'a Installation,
+    /// Whom it runs as.
+    pub account: &'a Account,
+    /// Where its data live.
+    pub place: &'a Place,
+    /// What it is told.
+    pub settings: &'a Settings,
+    /// A pgfresh that can be a guard; see [`Guard::over`].
+    pub program: &'a Path,
+}
+
+/// Where the data directory comes from.
+#[derive(Debug)]
+pub enum Data<'a> {
+    /// A copy of this.
+    Copy(&'a Entry),
+    /// It is already there, in what this guards.
+    Made(Guard),
+}
+
+/// How long each step of a start took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Phases {
+    /// Run directory and guard, and the files that the server needs first.
+    pub copy: Duration,
+    /// From the start of the postmaster until it says that it is ready; the other files are copied meanwhile.
+    pub boot: Duration,
+    /// What the rest of the copy took beyond that.
+    pub rest: Duration,
+    /// First session and answer.
+    pub ready: Duration,
+}
+
+/// A running server. Dropping it stops it and leaves nothing.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) postmaster: Child,
+    /// Its other end is held by all processes of the server: readable once they are gone.
+    pub(crate) alive: OwnedFd,
+    pub(crate) guard: Option<Guard>,
+    phases: Phases,
+    copied: Option<Copied>,
+}
+
+impl Server {
+    /// Starts a server on `data` and waits for its first answer.
+    ///
+    /// # Errors
+    /// Nothing is left of the server then, whatever the error.
+    pub fn start(order: &Order<'_>, data: Data<'_>) -> Result<Self, StartError> {
+        let begun = Instant::now();
+        let (guard, copying) = match data {
+            Data::Made(guard) => (guard, None),
+            Data::Copy(entry) => {
+                let run = RunDirectory::create(order.place, order.account)?;
+                let guard = Guard::over(run, order.program)?;
+                let copying = Copying::begin(entry, &guard.run().data(), order.account, LATER)?;
+                (guard, Some(copying))
+            }
+        };
+        let copy = begun.elapsed();
+        let (postmaster, alive) = spawn(order, guard.run())?;
+        let spawned = Instant::now();
+        // From here on, dropping the server stops it, on every way out.
+        let mut server =
+            Self { postmaster, alive, guard: Some(guard), phases: Phases::default(), copied: None };
+        // Declared after the server, so that the copy is over before its directory is removed.
+        let copying = copying;
+        server.wait_until_ready(spawned)?;
+        let boot = spawned.elapsed();
+        server.copied = copying.map(Copying::finish).transpose()?;
+        let rest = spawned.elapsed().saturating_sub(boot);
+        server.prove(order)?;
+        let ready = spawned.elapsed().saturating_sub(boot + rest);
+        server.phases = Phases { copy, boot, rest, ready };
+        Ok(server)
+    }
+
+    /// Waits for the word "ready" in the pid file, which the kernel tells us of, or for the end of the server.
+    fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
+        let data = self.run().data();
+        let watch = sys::Watch::new(&data).attempt("watch", &data)?;
+        loop {
+            watch.clear().attempt("watch", &data)?;
+            if says_ready(&data.join("postmaster.pid")) {
+                return Ok(());
+            }
+            let left = Timespec::try_from(BOOT.saturating_sub(since.elapsed())).unwrap_or_default();
+            let mut waited = [PollFd::new(&watch, PollFlags::IN), PollFd::new(&self.alive, PollFlags::IN)];
+            match poll(&mut waited, Some(&left)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other.attempt("wait for a change in", &data)?,
+            };
+            let last_words =
+                || log::last_words(&self.guard.as_ref().expect("held until dropped").run().log());
+            if waited[1].revents().contains(PollFlags::HUP) {
+                let last_words = last_words();
+                let status = self.postmaster.wait().attempt("wait for", Path::new("postgres"))?;
+                return Err(StartError::Exited { status, after: since.elapsed(), last_words });
+            }
+            if since.elapsed() >= BOOT {
+                return Err(StartError::TooLate { after: since.elapsed(), last_words: last_words() });
+            }
+        }
+    }
+
+    /// Compares what is in effect with what was asked.
+    fn prove(&self, order: &Order<'_>) -> Result<(), StartError> {
+        let mut session = self.session("postgres")?;
+        let wanted: Vec<_> = order.settings.iter().collect();
+        let mut sql = String::from("SELECT 1;");
+        for (name, _) in &wanted {
+            let _ = write!(sql, "SHOW {};", quoted(name));
+        }
+        let rows = session.query(&sql)?.split_off(1);
+        for ((name, asked), row) in wanted.into_iter().zip(rows) {
+            let effective = row.into_iter().next().flatten().unwrap_or_default();
+            if effective != asked && !is_on_purpose(&mut session, name)? {
+                return Err(StartError::Setting {
+                    name: name.to_owned(),
+                    asked: asked.to_owned(),
+                    effective,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A session as the superuser.
+    pub fn session(&self, database: &str) -> Result<Session, StartError> {
+        Ok(Session::open(self.run().address(), SUPERUSER, database, ANSWER)?)
+    }
+
+    /// The directory in which its socket lies, its data and its log.
+    #[must_use]
+    #[allow(clippy::missing_panics_doc)]
+    pub fn run(&self) -> &RunDirectory {
+        self.guard.as_ref().expect("held until dropped").run()
+    }
+
+    /// The process id of the postmaster.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.postmaster.id()
+    }
+
+    /// Readable when all processes of the server are gone.
+    #[must_use]
+    pub fn alive(&self) -> &OwnedFd {
+        &self.alive
+    }
+
+    /// How long the steps of its start took.
+    #[must_use]
+    pub fn phases(&self) -> Phases {
+        self.phases
+    }
+
+    /// How its data came to it, if they were copied.
+    #[must_use]
+    pub fn copied(&self) -> Option<Copied> {
+        self.copied
+    }
+
+    /// The line of its log that says why it went away.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        log::last_words(&self.run().log())
+    }
+}
+
+/// Starts the postmaster; the pipe is readable once it and all its children are gone.
+fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd), StartError> {
+    let data = run.data();
+    write_conf(order, &data)?;
+    let output = run.create_file("log", order.account)?;
+    let (alive, theirs) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).attempt("open", Path::new("pipe"))?;
+    let lock = run.server_lock()?;
+    let mut command = order.installation.command("postgres", order.account);
+    command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c"]);
+    let folder = run.address().display().to_string().replace('"', "\"\"");
+    command.arg(format!("unix_socket_directories=\"{folder}\""));
+    let second = output.try_clone().attempt("duplicate", &run.log())?;
+    command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
+    sys::new_session(&mut command);
+    sys::inherit(&mut command, vec![theirs, lock.descriptor().attempt("duplicate", run.path())?]);
+    let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
+    Ok((postmaster, alive))
+}
+
+fn write_conf(order: &Order<'_>, data: &Path) -> Result<(), FileError> {
+    let path = data.join("postgresql.conf");
+    // The file is there, made by initdb and the account's own: only its text is new.
+    fs::write(&path, order.settings.to_conf()).attempt("write", &path)
+}
+
+/// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.
+fn says_ready(pid_file: &Path) -> bool {
+    fs::read_to_string(pid_file)
+        .is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim_end() == "ready"))
+}
+
+/// A setting's name as `SHOW` wants it: each part between dots quoted.
+fn quoted(name: &str) -> String {
+    name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
+}
+
+/// Whether somebody wanted the value that a setting has: our file, in another spelling (8192kB and 8MB), or the
+/// template by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
+fn is_on_purpose(session: &mut Session, name: &str) -> Result<bool, StartError> {
+    let sql = format!(
+        "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
+         FROM pg_settings WHERE name = lower('{name}')"
+    );
+    let rows = session.query(&sql)?;
+    Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
+}

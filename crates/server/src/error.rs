@@ -1,0 +1,277 @@
+//! What can go wrong with a server, worded as `PostgreSQL` words its own errors.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use storage::{CopyError, FileError};
+
+use crate::installation::Version;
+use crate::locate::{self, Wanted};
+use crate::session::SessionError;
+
+/// There is no installation, or it is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallationError {
+    /// None was found.
+    #[error("could not find {}", of_wanted(.wanted))]
+    NotFound {
+        /// What was looked for.
+        wanted: Wanted,
+        /// The majors that are there.
+        others: Vec<u32>,
+    },
+    /// A file of it cannot be read or run.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It ended with an error where it should have said who it is.
+    #[error("could not ask \"{} {argument}\": {status}", path.display())]
+    Refused {
+        /// The binary.
+        path: PathBuf,
+        /// What it was asked.
+        argument: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The first line of its standard error.
+        answer: String,
+    },
+    /// It is something else.
+    #[error("\"{}\" is no PostgreSQL server", path.display())]
+    NotPostgres {
+        /// The binary.
+        path: PathBuf,
+        /// The first line of its answer.
+        answer: String,
+    },
+    /// It is too old or too new.
+    #[error("\"{}\" is version {version}, which pgfresh does not know", path.display())]
+    Unsupported {
+        /// The binary.
+        path: PathBuf,
+        /// Its version.
+        version: Version,
+    },
+    /// The account that the server must run as may not go there.
+    #[error("cannot run \"{}\" as uid {uid}: it may not enter that directory", bin.display())]
+    OutOfReach {
+        /// Where the binaries are.
+        bin: PathBuf,
+        /// The server's account.
+        uid: u32,
+    },
+}
+
+fn of_wanted(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::Major(major) => format!("PostgreSQL {major}"),
+        Wanted::Any | Wanted::Bin(_) => "a PostgreSQL installation".to_owned(),
+    }
+}
+
+impl InstallationError {
+    /// What came back, or where we looked.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::NotFound { others, .. } => {
+                let others: Vec<_> = others.iter().map(u32::to_string).collect();
+                let also = if others.is_empty() {
+                    String::new()
+                } else {
+                    format!(" Found there: {}.", others.join(", "))
+                };
+                Some(format!("Looked at {}.{also}", locate::looked_at()))
+            }
+            Self::Refused { answer, .. } | Self::NotPostgres { answer, .. } => {
+                Some(format!("It said: {answer}"))
+            }
+            Self::OutOfReach { .. } => Some("PostgreSQL refuses to run as root.".to_owned()),
+            Self::File(_) | Self::Unsupported { .. } => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound { wanted, .. } => {
+                let major = if let Wanted::Major(major) = wanted { *major } else { 17 };
+                Some(format!(
+                    "Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
+                     or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+                ))
+            }
+            Self::Unsupported { .. } => Some("Versions 13 to 18 are; name one with --postgres.".to_owned()),
+            Self::OutOfReach { .. } => {
+                Some("Move it to where everybody may go, or run pgfresh as an ordinary user.".to_owned())
+            }
+            Self::NotPostgres { .. } | Self::Refused { .. } => {
+                Some("Name a directory that has PostgreSQL's postgres and initdb with --postgres.".to_owned())
+            }
+            Self::File(error) => error.hint(),
+        }
+    }
+}
+
+/// A setting that we do not pass on.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// It has no `=`.
+    #[error("cannot read setting \"{0}\": it is not NAME=VALUE")]
+    Pair(String),
+    /// The name cannot be one.
+    #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
+    Name(String),
+    /// The value cannot stand in a file of lines.
+    #[error("cannot set \"{name}\" to {value:?}: a value is one line")]
+    Value {
+        /// The setting.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// pgfresh needs it for itself.
+    #[error("cannot set \"{0}\": pgfresh keeps the server private with it")]
+    Private(String),
+}
+
+/// initdb did not make a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum InitdbError {
+    /// It could not be run, or its files not be handled.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It ended with an error.
+    #[error("could not make a cluster: initdb ended with {status}")]
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// Its last line.
+        last_words: String,
+    },
+}
+
+impl InitdbError {
+    /// What initdb said last.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Failed { last_words, .. } => Some(format!("Its last line: {last_words}")),
+            Self::File(_) => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Failed { .. } => None,
+            Self::File(error) => error.hint(),
+        }
+    }
+}
+
+/// A server did not start. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its files could not be handled.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Its data directory could not be copied.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The postmaster ended.
+    #[error("could not start server: postmaster ended with {status} after {:.1} s", after.as_secs_f64())]
+    Exited {
+        /// How it ended.
+        status: ExitStatus,
+        /// Since it was started.
+        after: Duration,
+        /// The line of the log that says why.
+        last_words: Option<String>,
+    },
+    /// It is alive but not ready.
+    #[error("could not start server: not ready after {:.0} s", after.as_secs_f64())]
+    TooLate {
+        /// Since it was started.
+        after: Duration,
+        /// The last line of the log.
+        last_words: Option<String>,
+    },
+    /// It is ready but does not answer.
+    #[error("could not use the new server")]
+    Session(#[from] SessionError),
+    /// It does something else than it was told.
+    #[error(
+        "setting \"{name}\" has not taken effect: asked for \"{asked}\", but the server has \"{effective}\""
+    )]
+    Setting {
+        /// The setting.
+        name: String,
+        /// What was asked.
+        asked: String,
+        /// What `SHOW` says.
+        effective: String,
+    },
+}
+
+impl StartError {
+    /// What the server said last.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Exited { last_words, .. } | Self::TooLate { last_words, .. } => Some(match last_words {
+                Some(line) => format!("Last log line: {line}"),
+                None => "The log is empty.".to_owned(),
+            }),
+            Self::Session(error) => error.detail(),
+            Self::File(_) | Self::Copy(_) | Self::Setting { .. } => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let said =
+            |words: &str| matches!(self, Self::Exited { last_words: Some(line), .. } if line.contains(words));
+        match self {
+            Self::File(error) | Self::Copy(CopyError::File(error)) => error.hint(),
+            _ if said("shared memory segment") => {
+                Some("Run \"pgfresh sweep\"; \"ipcs -m\" lists what other programs have left.".to_owned())
+            }
+            _ if said("No space left on device") => {
+                Some("Choose another place with --place PATH (a path, ram or disk).".to_owned())
+            }
+            _ if said("unrecognized configuration parameter") || said("invalid value for parameter") => {
+                Some("Correct the setting in --set, PGFRESH_SET or pgfresh.toml.".to_owned())
+            }
+            Self::Setting { .. } => {
+                Some("A setting that this build cannot honour has to be left out.".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A server did not stop as it should have. It has been killed.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The operating system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It was asked to shut down cleanly and did not.
+    #[error("could not stop server cleanly: postmaster ended with {status}")]
+    Unclean {
+        /// How it ended.
+        status: ExitStatus,
+        /// The line of the log that says why.
+        last_words: Option<String>,
+    },
+    /// It was asked to shut down cleanly and is still there.
+    #[error("could not stop server: it was still there after {:.0} s", after.as_secs_f64())]
+    TooLate {
+        /// Since it was asked.
+        after: Duration,
+    },
+}

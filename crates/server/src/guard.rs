@@ -1,0 +1,146 @@
+//! The guard: a small process that outlives its owner for as long as it takes to leave nothing behind.
+//!
+//! ```text
+//! owner ──── lifeline (the guard's stdin; closed by the kernel when the owner ends, however) ───▶ guard
+//! owner ◀─── done (the guard's stdout; closed when it has removed everything) ─────────────────── guard
+//! ```
+//! It is started before there is anything to guard, lives in a session of its own, and holds a copy of the owner's
+//! lock, so that no sweep comes in between. It removes the run directory in every case: there is one way out.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use storage::{Abandoned, Attempt, FileError, RunDirectory};
+
+/// The hidden argument that makes a guard of a pgfresh.
+const ARGUMENT: &str = "guard-run-directory";
+/// How long a server may take for an immediate shutdown before it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A run directory that is cleared away when this is dropped, or when our process ends by whatever signal.
+#[derive(Debug)]
+pub struct Guard {
+    run: RunDirectory,
+    child: Child,
+    lifeline: Option<OwnedFd>,
+    done: OwnedFd,
+}
+
+impl Guard {
+    /// Starts a guard over `run`. `program` is a pgfresh whose `main` calls [`guard_main`] first of all.
+    pub fn over(run: RunDirectory, program: &Path) -> Result<Self, FileError> {
+        let mut command = Command::new(program);
+        command.arg0("pgfresh").arg(ARGUMENT).arg(run.path()).current_dir("/").env_clear();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        sys::new_session(&mut command);
+        sys::inherit(&mut command, vec![run.owner_lock()?]);
+        let started = command.spawn().attempt("run", program);
+        drop(command);
+        match started {
+            Ok(mut child) => {
+                let (lifeline, done) =
+                    (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
+                let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", run.path())?;
+                Ok(Self { run, child, lifeline, done })
+            }
+            Err(error) => {
+                let _ = clear_away(Abandoned::guarded(run.path().to_owned()));
+                Err(error)
+            }
+        }
+    }
+
+    /// What it guards.
+    #[must_use]
+    pub fn run(&self) -> &RunDirectory {
+        &self.run
+    }
+
+    /// Leaves the run directory where people can look at it, under a name that no sweep takes; returns its new path.
+    pub fn keep(self) -> Result<PathBuf, FileError> {
+        let path = self.run.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = path.with_file_name(format!("kept-{name}"));
+        std::fs::rename(path, &kept).attempt("rename", path)?;
+        Ok(kept)
+    }
+
+    fn clear(&mut self) {
+        drop(self.lifeline.take());
+        let ended = sys::wait_readable(self.done.as_fd(), PATIENCE).unwrap_or(true);
+        if ended {
+            let _ = self.child.wait();
+            // Somebody may have killed it before it was done.
+            let _ = clear_away(Abandoned::guarded(self.run.path().to_owned()));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Does a guard's work and returns true, if this process was started as one.
+///
+/// Call it first in `main`: a guard must not do anything else.
+#[must_use]
+pub fn guard_main() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|argument| argument != ARGUMENT) {
+        return false;
+    }
+    let Some(path) = arguments.next().map(PathBuf::from) else { return true };
+    // The end of the lifeline, or an error on it, is the end of the owner.
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    let _ = clear_away(Abandoned::guarded(path));
+    true
+}
+
+/// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere.
+fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
+    let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
+    let lock = path.join("server.lock");
+    if sys::Lock::is_held(&lock).unwrap_or(false) {
+        sys::end_holders(&lock, GRACE).attempt("stop the server in", &path)?;
+    }
+    if let Some(postmaster) = postmaster(&path.join("data")) {
+        sys::remove_segments(postmaster).attempt("remove the shared memory of", &path)?;
+    }
+    abandoned.remove()
+}
+
+/// The process that wrote the data directory's pid file, which a clean end would have removed.
+fn postmaster(data: &Path) -> Option<Pid> {
+    let text = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    Pid::from_raw(text.lines().next()?.trim().parse().ok()?)
+}
+
+/// Removes what dead owners left in the directories `roots`; returns what it removed, and what it could not.
+#[must_use]
+pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
+    let (mut removed, mut failures) = (Vec::new(), Vec::new());
+    for root in roots {
+        match Abandoned::find(root) {
+            Ok(found) => {
+                for abandoned in found {
+                    let path = abandoned.path().to_owned();
+                    match clear_away(abandoned) {
+                        Ok(()) => removed.push(path),
+                        Err(error) => failures.push(error),
+                    }
+                }
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    (removed, failures)
+}

@@ -1,0 +1,188 @@
+//! The binaries of one version of `PostgreSQL`, and what they say of themselves.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use storage::{Account, Attempt, Cache};
+
+use crate::error::InstallationError;
+
+/// The majors that pgfresh knows.
+pub(crate) const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
+
+/// A version, as `17.10`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Decides what is on disk and on the wire.
+    pub major: u32,
+    /// Fixes only.
+    pub minor: u32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Binaries that were asked who they are.
+#[derive(Debug, Clone)]
+pub struct Installation {
+    bin: PathBuf,
+    version: Version,
+    digest: String,
+    settings: BTreeSet<String>,
+}
+
+impl Installation {
+    /// Asks the binaries in directory `bin`, or remembers what the very same file answered before.
+    pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
+        let postgres = bin.join("postgres");
+        let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
+        let initdb = bin.join("initdb");
+        fs::metadata(&initdb).attempt("examine", &initdb)?;
+        let identity = format!(
+            "{}\0{}\0{}\0{}\0{}",
+            postgres.display(),
+            meta.size(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+            meta.ino()
+        );
+        let note = format!("installation-1-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24]);
+        if let Some(installation) = cache.recall(&note).and_then(|text| Self::from_note(bin, &text)) {
+            return Ok(installation);
+        }
+        let installation = Self::ask(bin, &postgres)?;
+        cache.remember(&note, &installation.to_note())?;
+        Ok(installation)
+    }
+
+    fn ask(bin: &Path, postgres: &Path) -> Result<Self, InstallationError> {
+        let answer = run(postgres, "--version")?;
+        let version = parse_version(&answer).ok_or_else(|| InstallationError::NotPostgres {
+            path: postgres.to_owned(),
+            answer: first_line(&answer),
+        })?;
+        if !MAJORS.contains(&version.major) {
+            return Err(InstallationError::Unsupported { path: postgres.to_owned(), version });
+        }
+        let known = run(postgres, "--describe-config")?;
+        let settings: BTreeSet<_> =
+            known.lines().filter_map(|line| Some(line.split_once('\t')?.0.to_ascii_lowercase())).collect();
+        if !settings.contains("fsync") {
+            return Err(InstallationError::NotPostgres {
+                path: postgres.to_owned(),
+                answer: first_line(&known),
+            });
+        }
+        let bytes = fs::read(postgres).attempt("read", postgres)?;
+        Ok(Self { bin: bin.to_owned(), version, digest: blake3::hash(&bytes).to_string(), settings })
+    }
+
+    fn to_note(&self) -> String {
+        let names: Vec<_> = self.settings.iter().map(String::as_str).collect();
+        format!("{} {} {}\n{}\n", self.version.major, self.version.minor, self.digest, names.join(" "))
+    }
+
+    fn from_note(bin: &Path, text: &str) -> Option<Self> {
+        let (first, names) = text.strip_suffix('\n')?.split_once('\n')?;
+        let mut fields = first.split(' ');
+        let version = Version { major: fields.next()?.parse().ok()?, minor: fields.next()?.parse().ok()? };
+        let digest = fields.next()?.to_owned();
+        let settings = names.split(' ').map(str::to_owned).collect();
+        Some(Self { bin: bin.to_owned(), version, digest, settings })
+    }
+
+    /// The directory with the binaries.
+    #[must_use]
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    /// What `postgres --version` said.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// BLAKE3 of the `postgres` binary in hex: another build is another installation.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether this very binary has a setting of that name.
+    #[must_use]
+    pub fn has_setting(&self, name: &str) -> bool {
+        self.settings.contains(name)
+    }
+
+    /// A command for one of its programs, run as `account`, outside our directory, with nothing of our environment
+    /// that would change what it does.
+    pub(crate) fn command(&self, program: &str, account: &Account) -> Command {
+        let mut command = Command::new(self.bin.join(program));
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("PG") || text.starts_with("LC_") || text.starts_with("LANG") {
+                command.env_remove(name);
+            }
+        }
+        command.env("TZ", "UTC").env("LC_ALL", "C").current_dir("/").stdin(Stdio::null());
+        if account.foreign {
+            use std::os::unix::process::CommandExt;
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
+    }
+}
+
+fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
+    let output =
+        Command::new(postgres).arg(argument).stdin(Stdio::null()).output().attempt("run", postgres)?;
+    if !output.status.success() {
+        return Err(InstallationError::Refused {
+            path: postgres.to_owned(),
+            argument: argument.to_owned(),
+            status: output.status,
+            answer: first_line(&String::from_utf8_lossy(&output.stderr)),
+        });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or("(nothing)").chars().take(200).collect()
+}
+
+/// Reads `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; a pre-release such as `19beta1` has minor 0.
+fn parse_version(answer: &str) -> Option<Version> {
+    let rest = answer.trim().strip_prefix("postgres (PostgreSQL) ")?;
+    let number = rest.split(' ').next()?;
+    let major: String = number.chars().take_while(char::is_ascii_digit).collect();
+    let minor = number.strip_prefix(&major)?.strip_prefix('.').and_then(|minor| minor.parse().ok());
+    Some(Version { major: major.parse().ok()?, minor: minor.unwrap_or(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_all_builders_are_read() {
+        for (answer, expected) in [
+            ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n", Some((15, 18))),
+            ("postgres (PostgreSQL) 18.4", Some((18, 4))),
+            ("postgres (PostgreSQL) 19beta1", Some((19, 0))),
+            ("psql (PostgreSQL) 15.18", None),
+            ("", None),
+        ] {
+            let version = parse_version(answer).map(|version| (version.major, version.minor));
+            assert_eq!(version, expected, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Finding an installation: where the user says, on PATH, by `pg_config`, in the usual directories.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use storage::{Account, Cache};
+
+use crate::error::InstallationError;
+use crate::installation::{Installation, MAJORS};
+
+/// What the user asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// The first one on PATH, else the newest.
+    #[default]
+    Any,
+    /// One of this major.
+    Major(u32),
+    /// The binaries in this directory.
+    Bin(PathBuf),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<u32>() {
+            Ok(major) if MAJORS.contains(&major) => Ok(Self::Major(major)),
+            _ if text.contains('/') => Ok(Self::Bin(text.into())),
+            _ => Err(format!(
+                "expected a major from {} to {}, or a path to a directory with postgres and initdb",
+                MAJORS.start(),
+                MAJORS.end()
+            )),
+        }
+    }
+}
+
+/// An installation and what led to it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The binaries.
+    pub installation: Installation,
+    /// "PATH", "`pg_config`", or the pattern of the usual directories.
+    pub source: String,
+}
+
+/// Directories in which packagers put majors side by side; `*` stands for anything.
+const USUAL: [&str; 8] = [
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/opt/homebrew/opt/postgresql@*/bin",
+    "/usr/local/opt/postgresql@*/bin",
+    "/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",
+    "/Applications/Postgres.app/Contents/Versions/*/bin",
+    "/usr/lib/postgresql*/bin",
+    "/usr/local/pgsql/bin",
+];
+
+/// Finds the installation that is wanted.
+///
+/// # Errors
+/// None is there: the error lists where we looked. The first that is there but does not work is an error of its own
+/// only if nothing else will do.
+pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Installation, InstallationError> {
+    let installation = match wanted {
+        Wanted::Bin(bin) => {
+            // The binary itself, or the prefix above bin, is understood as well.
+            let inner = bin.join("bin");
+            let bin = if inner.join("postgres").exists() { &inner } else { bin };
+            Installation::probe(bin, cache)?
+        }
+        Wanted::Any | Wanted::Major(_) => search(wanted, cache)?,
+    };
+    if account.can_reach(installation.bin()) {
+        Ok(installation)
+    } else {
+        Err(InstallationError::OutOfReach { bin: installation.bin().to_owned(), uid: account.uid })
+    }
+}
+
+fn search(wanted: &Wanted, cache: &Cache) -> Result<Installation, InstallationError> {
+    let mut failure = None;
+    let mut best: Option<Installation> = None;
+    for (bin, source) in candidates() {
+        match Installation::probe(&bin, cache) {
+            Ok(installation) => {
+                let major = installation.version().major;
+                if matches!(wanted, Wanted::Major(wanted) if *wanted != major) {
+                    continue;
+                }
+                if source == "PATH" {
+                    return Ok(installation);
+                }
+                if best.as_ref().is_none_or(|best| best.version() < installation.version()) {
+                    best = Some(installation);
+                }
+            }
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    match (best, failure) {
+        (Some(best), _) => Ok(best),
+        (None, Some(error)) if matches!(wanted, Wanted::Any) => Err(error),
+        (None, _) => Err(InstallationError::NotFound { wanted: wanted.clone(), others: majors(cache) }),
+    }
+}
+
+/// All installations that work, best known first.
+#[must_use]
+pub fn list(cache: &Cache) -> Vec<Found> {
+    candidates()
+        .into_iter()
+        .filter_map(|(bin, source)| {
+            Some(Found { installation: Installation::probe(&bin, cache).ok()?, source })
+        })
+        .collect()
+}
+
+fn majors(cache: &Cache) -> Vec<u32> {
+    let mut majors: Vec<_> = list(cache).iter().map(|found| found.installation.version().major).collect();
+    majors.sort_unstable();
+    majors.dedup();
+    majors
+}
+
+/// Where [`candidates`] looks, in words.
+pub(crate) fn looked_at() -> String {
+    format!("PATH, \"pg_config --bindir\", {}", USUAL.join(", "))
+}
+
+/// Directories with a `postgres` and an `initdb` in them, each once, with what led there.
+fn candidates() -> Vec<(PathBuf, String)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
+    let mut all: Vec<(PathBuf, String)> =
+        on_path.iter().map(|folder| (folder.clone(), "PATH".to_owned())).collect();
+    if on_path.iter().any(|folder| folder.join("pg_config").exists()) {
+        all.extend(ask_pg_config().map(|bin| (bin, "pg_config".to_owned())));
+    }
+    for pattern in USUAL {
+        all.extend(expand(pattern).into_iter().map(|bin| (bin, pattern.to_owned())));
+    }
+    let mut seen = std::collections::HashSet::new();
+    all.retain_mut(|(bin, _)| {
+        let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
+        // A link on PATH to a wrapper elsewhere is followed to the directory that also has the libraries.
+        match (complete, bin.join("postgres").canonicalize()) {
+            (true, Ok(real)) => {
+                if let Some(folder) = real.parent().filter(|folder| folder.join("initdb").is_file()) {
+                    folder.clone_into(bin);
+                }
+                seen.insert(bin.clone())
+            }
+            _ => false,
+        }
+    });
+    all
+}
+
+fn ask_pg_config() -> Option<PathBuf> {
+    let output =
+        Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let bin = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    bin.is_absolute().then_some(bin)
+}
+
+/// The directories that match a pattern with at most one `*` in it.
+fn expand(pattern: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
+    let (folder, prefix) = before.rsplit_once('/').unwrap_or(("", before));
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| Path::new(&format!("{}{after}", entry.path().display())).to_owned())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_a_known_major_or_a_path() {
+        assert_eq!("17".parse(), Ok(Wanted::Major(17)));
+        assert_eq!("/opt/pg/bin".parse(), Ok(Wanted::Bin("/opt/pg/bin".into())));
+        assert!("12".parse::<Wanted>().is_err());
+        assert!("latest".parse::<Wanted>().is_err());
+    }
+
+    #[test]
+    fn a_pattern_finds_what_lies_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        for major in ["pg-15", "pg-16", "other"] {
+            fs::create_dir_all(folder.path().join(major).join("bin")).unwrap();
+        }
+        let pattern = format!("{}/pg-*/bin", folder.path().display());
+        let found: Vec<_> = expand(&pattern);
+        assert_eq!(found, ["pg-15", "pg-16"].map(|major| folder.path().join(major).join("bin")));
+    }
+}

@@ -1,0 +1,52 @@
+//! The server's own words, from the end of its log.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// As much of the log's end as is worth reading.
+const TAIL: i64 = 16 * 1024;
+
+/// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last line.
+pub(crate) fn last_words(log: &Path) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    let _ = file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0));
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    pick(&String::from_utf8_lossy(&bytes))
+}
+
+fn pick(log: &str) -> Option<String> {
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    // A shutdown at a crash is announced by each process; the reason stands before.
+    let consequence =
+        |line: &str| line.contains("terminating connection") || line.contains("the database system is");
+    let says = |word: &'static str| lines().rfind(move |line| line.contains(word) && !consequence(line));
+    let line = says("PANIC:  ")
+        .or_else(|| says("FATAL:  "))
+        .or_else(|| says("ERROR:  "))
+        .or_else(|| lines().next_back())?;
+    // Without the time stamp and process id in front.
+    let start =
+        ["PANIC:  ", "FATAL:  ", "ERROR:  ", "LOG:  "].iter().find_map(|word| line.find(word)).unwrap_or(0);
+    Some(line[start..].chars().take(300).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_picked_not_its_consequences() {
+        let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  starting\n\
+                   2026-01-01 00:00:00.000 UTC [7] FATAL:  could not create shared memory segment: No space left on device\n\
+                   2026-01-01 00:00:00.000 UTC [8] FATAL:  the database system is starting up\n\
+                   2026-01-01 00:00:00.000 UTC [7] LOG:  database system is shut down\n";
+        assert_eq!(
+            pick(log).unwrap(),
+            "FATAL:  could not create shared memory segment: No space left on device"
+        );
+        assert_eq!(pick("only this\n\n").unwrap(), "only this");
+        assert_eq!(pick(""), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! One session with a server of ours: simple queries over its unix socket, each with a bound.
+//!
+//! The server trusts whoever reaches its private directory, so there is no authentication here, and no parameters.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{ErrorFields, Message};
+use postgres_protocol::message::frontend;
+
+/// An open session.
+#[derive(Debug)]
+pub struct Session {
+    stream: UnixStream,
+    buffer: BytesMut,
+}
+
+/// Rows of text; `None` is NULL.
+pub type Rows = Vec<Vec<Option<String>>>;
+
+/// A session ended, or never came to be.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The socket failed, or the server took too long.
+    #[error("could not {verb}")]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The server answered with an error; the session is still good unless it was the first answer.
+    #[error("{severity} {sqlstate}: {message}")]
+    Server {
+        /// ERROR, FATAL or PANIC.
+        severity: String,
+        /// Five characters. Source: the manual's appendix A.
+        sqlstate: String,
+        /// Its primary message.
+        message: String,
+        /// Its detail.
+        detail: Option<String>,
+    },
+}
+
+impl SessionError {
+    /// The detail that the server gave.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Server { detail, .. } => detail.clone(),
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+impl Session {
+    /// Connects to `database` as `user` through the socket in `directory`. No answer may take longer than `patience`.
+    pub fn open(
+        directory: &Path,
+        user: &str,
+        database: &str,
+        patience: Duration,
+    ) -> Result<Self, SessionError> {
+        let io = |verb| move |source| SessionError::Io { verb, source };
+        let stream =
+            UnixStream::connect(directory.join(".s.PGSQL.5432")).map_err(io("connect to the server"))?;
+        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
+        let mut session = Self { stream, buffer: BytesMut::with_capacity(8192) };
+        let mut message = BytesMut::new();
+        let parameters = [("user", user), ("database", database), ("application_name", "pgfresh")];
+        frontend::startup_message(parameters, &mut message).map_err(io("word a start-up message"))?;
+        session.send(&message)?;
+        session.collect()?;
+        Ok(session)
+    }
+
+    /// Runs one or more statements and returns the rows of all.
+    pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
+        let mut message = BytesMut::new();
+        frontend::query(sql, &mut message)
+            .map_err(|source| SessionError::Io { verb: "word a query", source })?;
+        self.send(&message)?;
+        self.collect()
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
+        self.stream
+            .write_all(message)
+            .map_err(|source| SessionError::Io { verb: "write to the server", source })
+    }
+
+    /// Reads until the server is ready for more.
+    fn collect(&mut self) -> Result<Rows, SessionError> {
+        let mut rows = Rows::new();
+        let mut failure = None;
+        loop {
+            match self.next()? {
+                Message::DataRow(row) => rows.push(columns(&row).map_err(malformed)?),
+                Message::ErrorResponse(body) => {
+                    let error = server_error(body.fields()).map_err(malformed)?;
+                    // After FATAL there is nothing more to wait for.
+                    if matches!(&error, SessionError::Server { severity, .. } if severity != "ERROR") {
+                        return Err(error);
+                    }
+                    failure = Some(error);
+                }
+                Message::ReadyForQuery(_) => return failure.map_or(Ok(rows), Err),
+                _ => {}
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Message, SessionError> {
+        loop {
+            if let Some(message) = Message::parse(&mut self.buffer).map_err(malformed)? {
+                return Ok(message);
+            }
+            let mut chunk = [0; 8192];
+            let count = match self.stream.read(&mut chunk) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Err(io::ErrorKind::TimedOut.into())
+                }
+                other => other,
+            };
+            match count {
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(SessionError::Io { verb: "read the server's answer", source }),
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut message = BytesMut::new();
+        frontend::terminate(&mut message);
+        let _ = self.stream.write_all(&message);
+    }
+}
+
+fn malformed(source: io::Error) -> SessionError {
+    SessionError::Io { verb: "understand the server's answer", source }
+}
+
+fn columns(row: &postgres_protocol::message::backend::DataRowBody) -> io::Result<Vec<Option<String>>> {
+    let bytes = row.buffer();
+    row.ranges()
+        .map(|range| Ok(range.map(|range| String::from_utf8_lossy(&bytes[range]).into_owned())))
+        .collect()
+}
+
+fn server_error(mut fields: ErrorFields<'_>) -> io::Result<SessionError> {
+    let (mut severity, mut sqlstate, mut message, mut detail) =
+        (String::new(), String::new(), String::new(), None);
+    while let Some(field) = fields.next()? {
+        let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
+        match field.type_() {
+            b'V' => severity = value,
+            b'C' => sqlstate = value,
+            b'M' => message = value,
+            b'D' => detail = Some(value),
+            _ => {}
+        }
+    }
+    Ok(SessionError::Server { severity, sqlstate, message, detail })
+}

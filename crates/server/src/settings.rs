@@ -1,0 +1,183 @@
+//! What a server is told: a preset of what throw-away servers need, and what the user wants otherwise.
+//!
+//! They are written into a `postgresql.conf` of the server's own, so that `ALTER SYSTEM` in a test works; what makes
+//! the server private is given on its command line, where nothing can override it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::Installation;
+use crate::error::SettingError;
+
+/// A set of settings by purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    /// Nothing is flushed: an operating-system crash would hurt, the end of any process cannot.
+    #[default]
+    Fast,
+    /// As durable as `PostgreSQL` is out of the box.
+    Durable,
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "durable" => Ok(Self::Durable),
+            _ => Err("expected fast or durable".to_owned()),
+        }
+    }
+}
+
+/// The locale of all that initdb and the server make, so that no machine's own can leak in or be missing.
+const LOCALE: [(&str, &str); 8] = [
+    ("lc_messages", "C"),
+    ("lc_monetary", "C"),
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+    ("timezone", "UTC"),
+    ("log_timezone", "UTC"),
+    ("datestyle", "ISO, MDY"),
+    ("default_text_search_config", "pg_catalog.english"),
+];
+
+/// Both presets: what makes the boot and the wake-ups fewer and costs a test nothing. Figures: docs/results.md.
+const LEAN: [(&str, &str); 12] = [
+    // Less to allocate at boot and to scan in each DROP and TRUNCATE; what is not here is in the page cache.
+    ("shared_buffers", "16MB"),
+    ("huge_pages", "off"),
+    // Segments become files of the data directory: nothing to leak, and no need of a large /dev/shm.
+    ("dynamic_shared_memory_type", "mmap"),
+    ("io_method", "sync"),
+    ("jit", "off"),
+    ("update_process_title", "off"),
+    ("log_checkpoints", "off"),
+    ("log_autovacuum_min_duration", "-1"),
+    ("autovacuum_naptime", "5min"),
+    ("bgwriter_lru_maxpages", "0"),
+    ("bgwriter_delay", "10s"),
+    ("checkpoint_timeout", "1h"),
+];
+
+/// What only a server may do whose data nobody will miss.
+const FAST: [(&str, &str); 5] = [
+    ("fsync", "off"),
+    ("synchronous_commit", "off"),
+    ("full_page_writes", "off"),
+    ("wal_writer_delay", "10s"),
+    ("min_wal_size", "32MB"),
+];
+
+/// What makes a server private. Nobody may set these.
+const PRIVATE: [&str; 14] = [
+    "config_file",
+    "data_directory",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "listen_addresses",
+    "log_destination",
+    "log_directory",
+    "log_filename",
+    "logging_collector",
+    "port",
+    "unix_socket_directories",
+    "unix_socket_group",
+    "unix_socket_permissions",
+];
+
+/// The smallest and the largest `max_wal_size` we give, in MB.
+const WAL_MB: (u64, u64) = (64, 1024);
+
+/// Names and values, each name once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// The settings of `preset` that `installation` knows, for a server that may write `budget` bytes.
+    #[must_use]
+    pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
+        let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
+        let mut settings = Self::default();
+        for (name, value) in LOCALE.iter().chain(&LEAN).chain(fast) {
+            if installation.has_setting(name) {
+                settings.0.insert((*name).to_owned(), (*value).to_owned());
+            }
+        }
+        // WAL may take a quarter of what is there.
+        let wal = (budget / 4 / (1 << 20)).clamp(WAL_MB.0, WAL_MB.1);
+        let wal = if wal == 1024 { "1GB".to_owned() } else { format!("{wal}MB") };
+        settings.0.insert("max_wal_size".to_owned(), wal);
+        settings
+    }
+
+    /// Sets `name`, over what was set before.
+    ///
+    /// # Errors
+    /// The name is none, or belongs to what makes the server private. Whether the server knows it and likes the
+    /// value, it says itself.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+        let name = name.trim().to_ascii_lowercase();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
+        if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(plain) {
+            return Err(SettingError::Name(name));
+        }
+        if PRIVATE.contains(&name.as_str()) {
+            return Err(SettingError::Private(name));
+        }
+        if value.contains(['\n', '\r', '\0']) {
+            return Err(SettingError::Value { name, value: value.to_owned() });
+        }
+        self.0.insert(name, value.to_owned());
+        Ok(())
+    }
+
+    /// Sets what `NAME=VALUE` says.
+    pub fn set_pair(&mut self, pair: &str) -> Result<(), SettingError> {
+        let (name, value) = pair.split_once('=').ok_or_else(|| SettingError::Pair(pair.to_owned()))?;
+        self.set(name, value.trim())
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The text of a `postgresql.conf`.
+    pub(crate) fn to_conf(&self) -> String {
+        let mut text =
+            "# Written by pgfresh for this one server; ALTER SYSTEM goes to postgresql.auto.conf.\n"
+                .to_owned();
+        for (name, value) in self.iter() {
+            let _ = writeln!(text, "{name} = '{}'", value.replace('\\', "\\\\").replace('\'', "''"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_quoted_and_the_last_word_wins() {
+        let mut settings = Settings::default();
+        settings.set("Work_Mem", "1MB").unwrap();
+        settings.set_pair("work_mem = 8MB").unwrap();
+        settings.set("app.motto", r"it's a \").unwrap();
+        let conf = settings.to_conf();
+        assert!(conf.ends_with("app.motto = 'it''s a \\\\'\nwork_mem = '8MB'\n"), "{conf}");
+    }
+
+    #[test]
+    fn what_makes_a_server_private_cannot_be_set() {
+        let mut settings = Settings::default();
+        for pair in ["Port=5432", "listen_addresses=*", "no pair", "=x", "1x=2", "a b=c", "a=b\nc=d"] {
+            assert!(settings.set_pair(pair).is_err(), "{pair:?}");
+        }
+        assert_eq!(settings, Settings::default());
+    }
+}

@@ -1,0 +1,74 @@
+//! Stopping a server: at once when its data are thrown away, cleanly when they will be a template.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use storage::{Attempt, FileError};
+
+use crate::error::StopError;
+use crate::{Guard, Server, log};
+
+/// How long an immediate shutdown may take before the server is killed.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long a clean one may take: it writes all that is dirty.
+const CLEANLY: Duration = Duration::from_mins(10);
+
+impl Server {
+    /// Stops it at once and removes everything; returns how long each took.
+    ///
+    /// A large directory may still be on its way out when this returns; the guard sees to it.
+    pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
+        let begun = Instant::now();
+        self.end(Signal::QUIT, AT_ONCE)?;
+        let stopped = begun.elapsed();
+        drop(self.guard.take());
+        Ok((stopped, begun.elapsed().saturating_sub(stopped)))
+    }
+
+    /// Stops it at once and keeps its run directory; returns where that is now.
+    #[allow(clippy::missing_panics_doc)]
+    pub fn keep(mut self) -> Result<PathBuf, FileError> {
+        self.end(Signal::QUIT, AT_ONCE)?;
+        self.guard.take().expect("held until dropped").keep()
+    }
+
+    /// Shuts it down cleanly and leaves the data directory at rest, still guarded.
+    ///
+    /// # Errors
+    /// It did not end, or not well: everything is removed then.
+    #[allow(clippy::missing_panics_doc)]
+    pub fn shut_down(mut self) -> Result<Guard, StopError> {
+        let log = self.run().log();
+        match self.end(Signal::INT, CLEANLY)? {
+            Some(status) if status.success() => Ok(self.guard.take().expect("held until dropped")),
+            Some(status) => Err(StopError::Unclean { status, last_words: log::last_words(&log) }),
+            None => Err(StopError::TooLate { after: CLEANLY }),
+        }
+    }
+
+    /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them after `patience`.
+    /// `None` means that it had to.
+    fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
+        let postmaster = Path::new("postmaster");
+        // Not reaped yet, so the number is still its own.
+        let _ = kill_process(Pid::from_child(&self.postmaster), signal);
+        let gone = sys::wait_readable(&self.alive, patience).attempt("wait for", postmaster)?;
+        if !gone {
+            let lock = self.run().path().join("server.lock");
+            let lock = lock.canonicalize().attempt("resolve", &lock)?;
+            sys::end_holders(&lock, Duration::ZERO).attempt("stop the holders of", &lock)?;
+        }
+        let status = self.postmaster.wait().attempt("wait for", postmaster)?;
+        Ok(gone.then_some(status))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            let _ = self.end(Signal::QUIT, AT_ONCE);
+        }
+    }
+}
