@@ -11,34 +11,36 @@ use crate::{Guard, Installation, log};
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
 
-/// The words that initdb is called with; they belong into the cluster's fingerprint.
+/// How initdb is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Initdb(Vec<String>);
+pub struct Initdb {
+    words: Vec<&'static str>,
+    locales: &'static [&'static [&'static str]],
+}
 
 impl Initdb {
     /// What `installation` needs to make our kind of cluster: UTF-8, code-point order, no flush, no checksums.
     ///
-    /// From 17 the locale is the server's own. Before, it is the C library's C.UTF-8, which every system has that is
-    /// not older than 2021; `libc_has_utf8` false means C, whose UTF-8 knows upper and lower case of ASCII only.
+    /// From 17 the locale is the server's own. Before, it is the C library's C.UTF-8; where a library has none (glibc
+    /// before 2.35 unless the distribution added it), C, which knows upper and lower case of ASCII only.
     #[must_use]
-    pub fn words(installation: &Installation, libc_has_utf8: bool) -> Self {
+    pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
         let major = installation.version().major;
-        if major >= 17 {
-            words.extend(["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]);
-        } else {
-            words.push(if libc_has_utf8 { "--locale=C.UTF-8" } else { "--locale=C" });
-        }
         if major >= 18 {
             words.push("--no-data-checksums");
         }
-        Self(words.into_iter().map(str::to_owned).collect())
+        let locales: &[&[&str]] = if major >= 17 {
+            &[&["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]]
+        } else {
+            &[&["--locale=C.UTF-8"], &["--locale=C"]]
+        };
+        Self { words, locales }
     }
 
-    /// The words.
-    #[must_use]
-    pub fn arguments(&self) -> &[String] {
-        &self.0
+    /// All words that shape the cluster; they belong into its fingerprint.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().chain(self.locales.iter().copied().flatten()).copied()
     }
 
     /// Makes a cluster in the data directory of what `guard` guards.
@@ -48,24 +50,41 @@ impl Initdb {
         account: &Account,
         guard: &Guard,
     ) -> Result<(), InitdbError> {
+        let mut result = Ok(());
+        for locale in self.locales {
+            result = self.attempt(locale, installation, account, guard);
+            // initdb has removed what it made; only another locale is worth another attempt.
+            match &result {
+                Err(InitdbError::Failed { last_words, .. }) if last_words.contains("locale") => {}
+                _ => break,
+            }
+        }
+        result
+    }
+
+    fn attempt(
+        &self,
+        locale: &[&str],
+        installation: &Installation,
+        account: &Account,
+        guard: &Guard,
+    ) -> Result<(), InitdbError> {
         let run = guard.run();
+        let program = installation.bin().join("initdb");
         let output = run.create_file("log", account)?;
         let lock = run.server_lock()?;
         let mut command = installation.command("initdb", account);
-        command.args(&self.0).arg("--pgdata").arg(run.data());
+        command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         // With the server's lock, so that the guard finds it and its children.
         sys::new_session(&mut command);
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", &run.log())?]);
-        let mut child = command.spawn().attempt("run", &installation.bin().join("initdb"))?;
+        let mut child = command.spawn().attempt("run", &program)?;
         drop((command, lock));
-        let status = child.wait().attempt("wait for", &installation.bin().join("initdb"))?;
-        if status.success() {
-            fs::remove_file(run.log()).attempt("remove", &run.log())?;
-            return Ok(());
-        }
+        let status = child.wait().attempt("wait for", &program)?;
         let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
-        Err(InitdbError::Failed { status, last_words })
+        fs::remove_file(run.log()).attempt("remove", &run.log())?;
+        if status.success() { Ok(()) } else { Err(InitdbError::Failed { status, last_words }) }
     }
 }
