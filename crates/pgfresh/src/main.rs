@@ -1,1 +1,29 @@
-fn main(){}
+//! Fresh `PostgreSQL` for every test: the command line.
+//!
+//! `cli` (the words) → `config` (with file and environment) → one file per command → exit code.
+
+mod cli;
+mod commands;
+mod config;
+mod environment;
+mod failure;
+mod foreground;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    if server::guard_main() {
+        return ExitCode::SUCCESS;
+    }
+    let cli = cli::Cli::parse();
+    let on_failure = cli.command.exit_code_on_failure();
+    match commands::execute(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprint!("{failure}");
+            ExitCode::from(failure.code().unwrap_or(on_failure))
+        }
+    }
+}

@@ -63,13 +63,9 @@ impl Guard {
         &self.run
     }
 
-    /// Leaves the run directory where people can look at it, under a name that no sweep takes; returns its new path.
+    /// Leaves the run directory where people can look at it; see [`RunDirectory::keep`].
     pub fn keep(self) -> Result<PathBuf, FileError> {
-        let path = self.run.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let kept = path.with_file_name(format!("kept-{name}"));
-        std::fs::rename(path, &kept).attempt("rename", path)?;
-        Ok(kept)
+        self.run.keep()
     }
 
     fn clear(&mut self) {

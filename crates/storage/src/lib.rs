@@ -28,7 +28,7 @@ pub use attempt::{Attempt, FileError};
 pub use cache::{Building, Cache, CacheError, Entry};
 pub use copy::{Copied, CopyError, Copying, Method};
 pub use place::{Place, PlaceError, Wish};
-pub use run::{Abandoned, RunDirectory, run_roots};
+pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
 #[must_use]

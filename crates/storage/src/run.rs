@@ -15,6 +15,9 @@ use crate::{Account, Place, place, private};
 /// `sun_path` less its final zero, less `/.s.PGSQL.5432`. Source: unix(7).
 const LONGEST: usize = 107 - "/.s.PGSQL.5432".len();
 
+/// What the name of a directory begins with that people want to look at.
+const KEPT: &str = "kept-";
+
 /// The directory of one server, held by its owner.
 ///
 /// Dropping it lets go of the lock; who holds no other copy of it leaves the directory to the next sweep.
@@ -96,6 +99,14 @@ impl RunDirectory {
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
+    }
+
+    /// Leaves the directory where people can look at it, under a name that no sweep takes; returns its new path.
+    pub fn keep(&self) -> Result<PathBuf, FileError> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = self.path.with_file_name(format!("{KEPT}{name}"));
+        fs::rename(&self.path, &kept).attempt("rename", &self.path)?;
+        Ok(kept)
     }
 
     /// A second descriptor of the owner's lock, for the guard that outlives us.
@@ -214,6 +225,21 @@ impl Abandoned {
         let _ = fs::remove_dir(root);
         Ok(())
     }
+}
+
+/// Removes from `root` what [`RunDirectory::keep`] left there; returns it.
+pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut removed = Vec::new();
+    if private::ensure_existing(root)? {
+        for entry in fs::read_dir(root).attempt("read", root)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(KEPT) {
+                remove_tree(&entry.path())?;
+                removed.push(entry.path());
+            }
+        }
+        let _ = fs::remove_dir(root);
+    }
+    Ok(removed)
 }
 
 /// Eight hex digits, or such a name that is being removed.

@@ -8,4 +8,4 @@ mod fingerprint;
 mod maker;
 
 pub use fingerprint::{Builder, Fingerprint};
-pub use maker::{Maker, MakerError, Started, Step, Template, Wishes};
+pub use maker::{Maker, MakerError, Started, Step, Swept, Template, Wishes, remove_kept, sweep};

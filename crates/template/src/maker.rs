@@ -174,10 +174,36 @@ impl Maker {
         Ok(settings)
     }
 
-    /// Removes what dead owners left wherever a server of ours may have been; see [`server::sweep`].
+    /// Removes what dead owners left wherever a server of this maker's may have been.
     #[must_use]
-    pub fn sweep(cache: &Cache, place: &Wish) -> (Vec<PathBuf>, Vec<FileError>) {
-        let named = if let Wish::At(path) = place { Some(path.as_path()) } else { None };
-        server::sweep(&storage::run_roots(cache.root(), named))
+    pub fn sweep(&self) -> Swept {
+        sweep(&self.cache, &self.wishes.place)
     }
+}
+
+/// What was removed, and what could not be.
+pub type Swept = (Vec<PathBuf>, Vec<FileError>);
+
+/// Removes what dead owners left beside `cache`, in RAM and in `place`; nothing that is in use.
+#[must_use]
+pub fn sweep(cache: &Cache, place: &Wish) -> Swept {
+    server::sweep(&roots(cache, place))
+}
+
+/// Removes the run directories that were kept for people to look at.
+#[must_use]
+pub fn remove_kept(cache: &Cache, place: &Wish) -> Swept {
+    let (mut removed, mut failures) = Swept::default();
+    for root in roots(cache, place) {
+        match storage::remove_kept(&root) {
+            Ok(paths) => removed.extend(paths),
+            Err(error) => failures.push(error),
+        }
+    }
+    (removed, failures)
+}
+
+fn roots(cache: &Cache, place: &Wish) -> Vec<PathBuf> {
+    let named = if let Wish::At(path) = place { Some(path.as_path()) } else { None };
+    storage::run_roots(cache.root(), named)
 }

@@ -1,0 +1,112 @@
+//! One file per command, and what they share: finding a maker and starting a server.
+
+mod bench;
+mod postgres;
+mod psql;
+mod run;
+mod serve;
+mod sweep;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use storage::{Cache, Method, human_bytes};
+use template::{Maker, Started, Step};
+
+use crate::cli::{Cli, Command, Options};
+use crate::config;
+use crate::failure::Failure;
+
+/// Does what the command line says.
+pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
+    let options = &cli.options;
+    match cli.command {
+        Command::Run(arguments) => run::execute(options, &arguments),
+        Command::Serve(arguments) => serve::execute(options, &arguments),
+        Command::Psql(arguments) => psql::execute(options, &arguments),
+        Command::Postgres(command) => postgres::execute(options, &command),
+        Command::Sweep(arguments) => sweep::execute(options, &arguments),
+        Command::Bench(command) => bench::execute(options, &command),
+    }
+}
+
+/// How much is said on standard error.
+fn say(options: &Options, line: impl FnOnce() -> String) {
+    if options.verbose {
+        eprintln!("pgfresh: {}", line());
+    }
+}
+
+/// What takes long is said unless nothing shall be.
+fn announce(options: &Options) -> impl Fn(Step) {
+    let quiet = options.quiet;
+    move |step| {
+        if quiet {
+            return;
+        }
+        match step {
+            Step::BuildingBaseImage(version) => {
+                eprintln!("pgfresh: making the base image of PostgreSQL {version}, this once");
+            }
+            Step::WaitingForBaseImage => {
+                eprintln!("pgfresh: waiting for the base image, which another process is making")
+            }
+            Step::RebuildingDamaged => eprintln!("pgfresh: the cached base image is damaged; making it anew"),
+        }
+    }
+}
+
+fn cache(options: &Options) -> Result<Cache, Failure> {
+    Ok(Cache::locate(options.cache.as_deref())?)
+}
+
+/// Finds what servers are made with.
+fn maker(options: &Options) -> Result<Maker, Failure> {
+    let wishes = config::wishes(options)?;
+    Ok(Maker::find(wishes, cache(options)?, PathBuf::from("/proc/self/exe"))?)
+}
+
+/// Removes what dead owners left, then starts a server.
+fn start(options: &Options, maker: &Maker) -> Result<Started, Failure> {
+    let (removed, failures) = maker.sweep();
+    for path in removed {
+        say(options, || format!("removed \"{}\", whose owner is gone", path.display()));
+    }
+    for failure in failures {
+        say(options, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
+    }
+    let installation = &maker.installation;
+    say(options, || format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
+    let started = maker.start(&announce(options))?;
+    say(options, || describe(&started));
+    Ok(started)
+}
+
+fn describe(started: &Started) -> String {
+    let phases = started.server.phases();
+    let ms = |duration: std::time::Duration| format!("{:.1} ms", duration.as_secs_f64() * 1000.0);
+    let copied = started.server.copied().map_or_else(String::new, |copied| match copied.method {
+        Method::Reflink => format!("cloned {} files, ", copied.files),
+        Method::Copy => format!("copied {} files with {}, ", copied.files, human_bytes(copied.bytes)),
+    });
+    format!(
+        "{}\npgfresh: {copied}ready after {} (look-up {}, copy {}, boot {}, rest of the copy {}, first answer {})",
+        started.place.why(),
+        ms(started.look_up + phases.copy + phases.boot + phases.rest + phases.ready),
+        ms(started.look_up),
+        ms(phases.copy),
+        ms(phases.boot),
+        ms(phases.rest),
+        ms(phases.ready),
+    )
+}
+
+/// Stops a server and removes all of it.
+fn stop(options: &Options, server: server::Server) -> Result<(), Failure> {
+    let (stopped, removed) = server.stop()?;
+    say(options, || {
+        let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
+        format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
+    });
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `pgfresh run`: a server for one command.
+
+use std::process::{Command, ExitCode};
+
+use crate::cli::{Options, Run};
+use crate::environment::Address;
+use crate::failure::Failure;
+use crate::foreground;
+
+pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
+    let maker = super::maker(options)?;
+    let started = super::start(options, &maker)?;
+    let server = started.server;
+    let address = Address::of(&server, "postgres");
+    let (program, rest) = arguments.command.split_first().expect("clap demands one");
+    let mut command = Command::new(program);
+    command.args(rest);
+    address.describe_to(&mut command);
+    for assignment in &arguments.env {
+        let (name, value) = address.fill_in(assignment)?;
+        command.env(name, value);
+    }
+    let code = foreground::run(&server, command)?;
+    if code != 0 && arguments.keep {
+        let kept = server.keep()?;
+        eprintln!(
+            "pgfresh: kept log and data in \"{}\"; \"pgfresh sweep --kept\" removes them",
+            kept.display()
+        );
+    } else {
+        super::stop(options, server)?;
+    }
+    Ok(ExitCode::from(code))
+}

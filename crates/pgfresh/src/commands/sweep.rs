@@ -1,0 +1,30 @@
+//! `pgfresh sweep`: removes what dead owners left.
+
+use std::process::ExitCode;
+
+use crate::cli::{Options, Sweep};
+use crate::config;
+use crate::failure::Failure;
+
+pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
+    let wishes = config::wishes(options)?;
+    let cache = super::cache(options)?;
+    let (mut removed, mut failures) = template::sweep(&cache, &wishes.place);
+    if arguments.kept {
+        let (kept, more) = template::remove_kept(&cache, &wishes.place);
+        removed.extend(kept);
+        failures.extend(more);
+    }
+    if !options.quiet {
+        for path in &removed {
+            println!("removed \"{}\"", path.display());
+        }
+        if removed.is_empty() && failures.is_empty() {
+            println!("nothing to remove");
+        }
+    }
+    match failures.into_iter().next() {
+        Some(error) => Err(error.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}

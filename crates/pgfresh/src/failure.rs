@@ -1,0 +1,94 @@
+//! How an error reads on a terminal: as `PostgreSQL` words its own.
+
+use std::error::Error;
+use std::fmt;
+
+use storage::{CacheError, FileError};
+use template::MakerError;
+
+/// The end of a command: what was tried, on what, what came back, and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    code: Option<u8>,
+}
+
+impl Failure {
+    /// A failure with a message: lower case, one line, no full stop.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None, hint: None, code: None }
+    }
+
+    /// Adds what came back, a full sentence.
+    pub(crate) fn detail(mut self, detail: impl Into<Option<String>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Adds what to do, a full sentence.
+    pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Ends the process with another code than the command's usual one.
+    pub(crate) fn exit_with(mut self, code: u8) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The exit code, if it is another than the command's usual one.
+    pub(crate) fn code(&self) -> Option<u8> {
+        self.code
+    }
+
+    /// What failed, and why, and why that.
+    fn of(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        Self::new(message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "pgfresh: {}", self.message)?;
+        if let Some(detail) = &self.detail {
+            writeln!(f, "DETAIL:  {detail}")?;
+        }
+        if let Some(hint) = &self.hint {
+            writeln!(f, "HINT:  {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<MakerError> for Failure {
+    fn from(error: MakerError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::of(&error).hint(error.hint())
+    }
+}
+
+impl From<CacheError> for Failure {
+    fn from(error: CacheError) -> Self {
+        MakerError::from(error).into()
+    }
+}
+
+impl From<server::StartError> for Failure {
+    fn from(error: server::StartError) -> Self {
+        MakerError::from(error).into()
+    }
+}

@@ -1,0 +1,134 @@
+//! Running a command in the foreground while a server lives: signals, exit codes, and the end of either.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use server::Server;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+use crate::failure::Failure;
+
+/// What happens while we wait.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A signal came to us.
+    Signal(Origin),
+    /// The command ended.
+    Ended(io::Result<ExitStatus>),
+    /// All processes of the server are gone.
+    ServerGone,
+    /// Whoever started us has closed our standard input.
+    LifelineClosed,
+}
+
+/// Where events come in.
+#[derive(Debug)]
+pub(crate) struct Events {
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
+}
+
+impl Events {
+    /// Takes over SIGINT, SIGTERM and SIGHUP: from now on they are events.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let (sender, receiver) = channel();
+        let mut signals = SignalsInfo::<WithOrigin>::new([SIGINT, SIGTERM, SIGHUP])
+            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
+        let signalled = sender.clone();
+        thread::spawn(move || signals.forever().try_for_each(|origin| signalled.send(Event::Signal(origin))));
+        Ok(Self { sender, receiver })
+    }
+
+    /// Tells of the end of `server`.
+    pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
+        let alive = server.alive().try_clone();
+        let alive = alive.map_err(|error| Failure::new(format!("could not watch the server: {error}")))?;
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let day = std::time::Duration::from_hours(24);
+            while !sys::wait_readable(&alive, day).unwrap_or(true) {}
+            sender.send(Event::ServerGone)
+        });
+        Ok(())
+    }
+
+    /// Tells of the end of our standard input.
+    pub(crate) fn watch_lifeline(&self) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            sender.send(Event::LifelineClosed)
+        });
+    }
+
+    /// Waits for the next event.
+    pub(crate) fn next(&self) -> Event {
+        self.receiver.recv().unwrap_or(Event::LifelineClosed)
+    }
+
+    fn watch_child(&self, mut child: Child) {
+        let sender = self.sender.clone();
+        thread::spawn(move || sender.send(Event::Ended(child.wait())));
+    }
+}
+
+/// Runs `command` in our process group until it ends, and passes on the signals that are sent to us alone.
+///
+/// Returns the code for our own exit: the command's, or 128 and the number of the signal that ended it. Call it from
+/// the main thread: the command is ended when that ends.
+pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> {
+    let events = Events::listen()?;
+    sys::die_with_parent(&mut command);
+    let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
+    let pid = Pid::from_child(&child);
+    events.watch_child(child);
+    events.watch_server(server)?;
+    loop {
+        match events.next() {
+            Event::Signal(origin) => pass_on(&origin, pid),
+            Event::ServerGone => {
+                let why = server.last_words().unwrap_or_else(|| "the log is empty".to_owned());
+                eprintln!("pgfresh: the server went away while the command was running: {why}");
+            }
+            Event::Ended(status) => {
+                let status = status
+                    .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
+                return Ok(exit_code(status));
+            }
+            Event::LifelineClosed => {}
+        }
+    }
+}
+
+/// A terminal sends its signals to the whole process group, the command included: those are not passed on twice.
+fn pass_on(origin: &Origin, pid: Pid) {
+    if origin.cause == Cause::Kernel {
+        return;
+    }
+    let signal = match origin.signal {
+        SIGINT => Signal::INT,
+        SIGHUP => Signal::HUP,
+        _ => Signal::TERM,
+    };
+    let _ = kill_process(pid, signal);
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The codes that shells use. Source: POSIX, 2.8.2.
+fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);
+    failure.hint("Give a program and its arguments after \"--\"; for shell syntax: -- sh -c '…'.".to_owned())
+}
