@@ -1,1 +1,45 @@
 //! Samples, intervals and tables, for a terminal or a program.
+//!
+//! Makes [`Sample`]s of measurements, what can be said of them ([`Interval`], [`Warning`]), and [`Table`]s and
+//! [`Report`]s that render themselves as terminal text, Markdown, CSV and JSON. It returns values and strings: it
+//! measures nothing, writes to no file or terminal, and knows nothing of `PostgreSQL`.
+//!
+//! Numbers are kept and handed to programs in the base unit ([`Unit`]) with every digit; people read three significant
+//! digits in a unit chosen by size.
+//!
+//! ```
+//! use report::{Column, Interval, Report, Sample, Table, Unit, Warning};
+//!
+//! # fn main() -> Result<(), report::SampleError> {
+//! let (mut before, mut after) = (Sample::new("default", Unit::Seconds), Sample::new("fsync off", Unit::Seconds));
+//! for round in [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] {
+//!     before.push(0.0120 + round * 1e-5)?;
+//!     after.push(0.0004)?;
+//! }
+//! let gain = Interval::of_median(&before.ratio_to(&after)?);
+//! let mut table = Table::new("Commit", [Column::left("settings"), Column::right("median"), Column::right("gain")]);
+//! table.add_row([after.name().into(), after.median().into(), gain.map(|gain| gain.point).into()]);
+//! let mut report = Report::new("Settings compared");
+//! report.add_environment("server", "17.2");
+//! report.add_table(table);
+//! report.add_notes(Warning::of(&after));
+//! assert!(report.to_string().contains("fsync off  400 µs  30.1 ×"));
+//! # Ok(())
+//! # }
+//! ```
+
+mod binomial;
+mod document;
+mod interval;
+mod quantity;
+mod sample;
+mod table;
+mod text;
+mod warning;
+
+pub use document::Report;
+pub use interval::Interval;
+pub use quantity::{Quantity, Unit};
+pub use sample::{Sample, SampleError};
+pub use table::{Cell, Column, Table};
+pub use warning::Warning;

@@ -1,0 +1,237 @@
+//! A number with its unit, and how people read it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// What a number counts. Programs get numbers in this unit, people in the multiple of it that suits the size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Time; read as ns, µs, ms or s.
+    Seconds,
+    /// Events in each second; read as /s, k/s or M/s.
+    PerSecond,
+    /// Bytes; read as B, kB, MB, GB or TB, in powers of 1000.
+    Bytes,
+    /// Things that are counted; whole numbers are read with all their digits.
+    Count,
+    /// One quantity divided by another of the same unit.
+    Ratio,
+}
+
+/// From the decimal exponent `from` on, a number is read in units of 10 to the power `exponent`.
+struct Scale {
+    from: i32,
+    exponent: i32,
+    symbol: &'static str,
+}
+
+const fn scale(from: i32, exponent: i32, symbol: &'static str) -> Scale {
+    Scale { from, exponent, symbol }
+}
+
+impl Unit {
+    /// The name that programs read, in JSON and CSV.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::PerSecond => "per_second",
+            Self::Bytes => "bytes",
+            Self::Count => "count",
+            Self::Ratio => "ratio",
+        }
+    }
+
+    /// Smallest first. What is smaller still is read in the first.
+    fn scales(self) -> &'static [Scale] {
+        match self {
+            Self::Seconds => {
+                const { &[scale(-9, -9, "ns"), scale(-6, -6, "µs"), scale(-3, -3, "ms"), scale(0, 0, "s")] }
+            }
+            // Rates of databases have four digits: "2590 /s" is what people write, "2.59 k/s" is not.
+            Self::PerSecond => const { &[scale(0, 0, "/s"), scale(4, 3, "k/s"), scale(7, 6, "M/s")] },
+            Self::Bytes => {
+                const {
+                    &[
+                        scale(0, 0, "B"),
+                        scale(3, 3, "kB"),
+                        scale(6, 6, "MB"),
+                        scale(9, 9, "GB"),
+                        scale(12, 12, "TB"),
+                    ]
+                }
+            }
+            Self::Count => const { &[scale(0, 0, "")] },
+            Self::Ratio => const { &[scale(0, 0, "×")] },
+        }
+    }
+
+    /// Below this, whole numbers of what cannot be divided are read as they are: "5 B", not "5.00 B".
+    fn exact_below(self) -> f64 {
+        match self {
+            Self::Bytes => 1e3,
+            Self::Count => 1e15,
+            Self::Seconds | Self::PerSecond | Self::Ratio => 0.0,
+        }
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A number with its unit.
+///
+/// Displayed with three significant digits: `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s`, `1.15 ×`. What no symbol suits
+/// is displayed with an exponent, and a number that is not finite as `NaN` or `inf`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantity {
+    /// In multiples of `unit`, unrounded.
+    pub value: f64,
+    /// What `value` counts.
+    pub unit: Unit,
+}
+
+impl Quantity {
+    /// `value` times `unit`.
+    #[must_use]
+    pub fn new(value: f64, unit: Unit) -> Self {
+        Self { value, unit }
+    }
+
+    /// The number as people read it, and its symbol.
+    fn number_and_symbol(self) -> (String, &'static str) {
+        let Self { value, unit } = self;
+        let scales = unit.scales();
+        let base = scales.iter().find(|scale| scale.exponent == 0).map_or("", |scale| scale.symbol);
+        if value == 0.0 {
+            return ("0".to_owned(), base);
+        }
+        if value.fract() == 0.0 && value.abs() < unit.exact_below() {
+            return (value.to_string(), base);
+        }
+        // Rounds before the scale is chosen, for 999.9 µs is 1.00 ms; and in decimal, for powers of ten are not binary.
+        let rounded = format!("{value:.2e}");
+        let Some((mantissa, exponent)) = rounded.split_once('e') else { return (rounded, base) };
+        let (Ok(digits), Ok(exponent)) = (mantissa.parse::<f64>(), exponent.parse::<i32>()) else {
+            return (rounded, base);
+        };
+        let scale = scales.iter().rfind(|scale| exponent >= scale.from).unwrap_or(&scales[0]);
+        let shift = exponent - scale.exponent;
+        let number = if (-3..=6).contains(&shift) {
+            let decimals = usize::try_from(2 - shift).unwrap_or(0);
+            format!("{:.decimals$}", digits * 10_f64.powi(shift))
+        } else {
+            format!("{mantissa}e{shift}")
+        };
+        (number, scale.symbol)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number_and_symbol() {
+            (number, "") => formatter.pad(&number),
+            (number, symbol) => formatter.pad(&format!("{number} {symbol}")),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const UNITS: [Unit; 5] = [Unit::Seconds, Unit::PerSecond, Unit::Bytes, Unit::Count, Unit::Ratio];
+
+    fn read(value: f64, unit: Unit) -> String {
+        Quantity::new(value, unit).to_string()
+    }
+
+    #[test]
+    fn three_digits_and_a_unit_chosen_by_size() {
+        for (value, unit, text) in [
+            (0.001_234, Unit::Seconds, "1.23 ms"),
+            (45.6e-6, Unit::Seconds, "45.6 µs"),
+            (1.2, Unit::Seconds, "1.20 s"),
+            (-0.002_104, Unit::Seconds, "-2.10 ms"),
+            (0.5e-9, Unit::Seconds, "0.500 ns"),
+            (2700.0, Unit::Seconds, "2700 s"),
+            (12_345_678.0, Unit::Bytes, "12.3 MB"),
+            (512.0, Unit::Bytes, "512 B"),
+            (5.0, Unit::Bytes, "5 B"),
+            (1024.0, Unit::Bytes, "1.02 kB"),
+            (512.4, Unit::PerSecond, "512 /s"),
+            (2587.0, Unit::PerSecond, "2590 /s"),
+            (0.5, Unit::PerSecond, "0.500 /s"),
+            (12_345.0, Unit::PerSecond, "12.3 k/s"),
+            (1.15, Unit::Ratio, "1.15 ×"),
+            (54.0, Unit::Ratio, "54.0 ×"),
+            (12_345.0, Unit::Count, "12345"),
+            (12.5, Unit::Count, "12.5"),
+        ] {
+            assert_eq!(read(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn rounding_up_reaches_the_next_unit() {
+        assert_eq!(read(999.4e-6, Unit::Seconds), "999 µs");
+        assert_eq!(read(999.6e-6, Unit::Seconds), "1.00 ms");
+        assert_eq!(read(999.6e6, Unit::Bytes), "1.00 GB");
+        assert_eq!(read(9996.0, Unit::PerSecond), "10.0 k/s");
+    }
+
+    #[test]
+    fn what_no_symbol_suits_is_still_readable() {
+        assert_eq!(read(1.234e-20, Unit::Seconds), "1.23e-11 ns");
+        assert_eq!(read(1e300, Unit::Ratio), "1.00e300 ×");
+        assert_eq!(read(-0.0, Unit::Seconds), "0 s");
+        assert_eq!(read(f64::NAN, Unit::Seconds), "NaN s");
+        assert_eq!(read(f64::NEG_INFINITY, Unit::Ratio), "-inf ×");
+    }
+
+    #[test]
+    fn a_width_is_respected() {
+        assert_eq!(format!("{:>8}", Quantity::new(1.2, Unit::Seconds)), "  1.20 s");
+    }
+
+    pub(crate) fn unit() -> impl Strategy<Value = Unit> {
+        prop::sample::select(UNITS.to_vec())
+    }
+
+    /// The number that somebody who reads `text` understands.
+    fn understood(text: &str, unit: Unit) -> f64 {
+        let (number, symbol) = text.split_once(' ').unwrap_or((text, ""));
+        let scale = unit.scales().iter().find(|scale| scale.symbol == symbol).unwrap();
+        let (mantissa, exponent) = number.split_once('e').unwrap_or((number, "0"));
+        format!("{mantissa}e{}", exponent.parse::<i32>().unwrap() + scale.exponent).parse().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn anything_can_be_displayed(value in any::<f64>(), unit in unit()) {
+            prop_assert!(!read(value, unit).is_empty());
+        }
+
+        #[test]
+        fn what_is_read_is_off_by_half_a_percent_at_most(
+            value in prop::num::f64::POSITIVE | prop::num::f64::NEGATIVE | prop::num::f64::NORMAL,
+            unit in unit(),
+        ) {
+            prop_assume!(value.is_normal());
+            let error = (understood(&read(value, unit), unit) / value - 1.0).abs();
+            prop_assert!(error <= 0.005 + 1e-9, "{} reads {}", value, read(value, unit));
+        }
+
+        #[test]
+        fn usual_durations_take_seven_columns_at_most(exponent in -9.0..3.0) {
+            let text = read(10_f64.powf(exponent), Unit::Seconds);
+            prop_assert!(text.chars().count() <= 7, "{}", text);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A series of measurements, and the plain statistics of it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{Quantity, Unit};
+
+/// A named series of measurements in one unit, in the order in which they were made. All values are kept, all finite.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sample {
+    name: String,
+    unit: Unit,
+    values: Vec<f64>,
+}
+
+/// Why a value cannot be taken into a sample, or two samples cannot be paired.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SampleError {
+    /// The value is no number, or infinite.
+    NotFinite {
+        /// Name of the sample.
+        sample: String,
+        /// The value.
+        value: f64,
+    },
+    /// The samples have different units.
+    Units {
+        /// Names of the samples.
+        samples: [String; 2],
+        /// Their units.
+        units: [Unit; 2],
+    },
+    /// The samples have different numbers of values.
+    Lengths {
+        /// Names of the samples.
+        samples: [String; 2],
+        /// How many values they have.
+        lengths: [usize; 2],
+    },
+}
+
+impl fmt::Display for SampleError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFinite { sample, value } => {
+                write!(
+                    formatter,
+                    "cannot add {value} to sample \"{sample}\": a measurement is a finite number"
+                )
+            }
+            Self::Units { samples: [one, other], units } => write!(
+                formatter,
+                "cannot pair sample \"{one}\" with \"{other}\": their units are {} and {}",
+                units[0].name(),
+                units[1].name()
+            ),
+            Self::Lengths { samples: [one, other], lengths } => write!(
+                formatter,
+                "cannot pair sample \"{one}\" with \"{other}\": they have {} and {} values",
+                lengths[0], lengths[1]
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SampleError {}
+
+impl Sample {
+    /// A sample without values yet.
+    #[must_use]
+    pub fn new(name: impl Into<String>, unit: Unit) -> Self {
+        Self { name: name.into(), unit, values: Vec::new() }
+    }
+
+    /// Adds the next measurement, in multiples of the sample's unit (a duration in seconds, say).
+    ///
+    /// # Errors
+    /// [`SampleError::NotFinite`]; the sample is unchanged then.
+    pub fn push(&mut self, value: f64) -> Result<(), SampleError> {
+        if !value.is_finite() {
+            return Err(SampleError::NotFinite { sample: self.name.clone(), value });
+        }
+        self.values.push(value);
+        Ok(())
+    }
+
+    /// What was measured.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The unit of every value.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// All values in the order in which they were added.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The number of values.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is no value yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The least value; `None` if there is none.
+    #[must_use]
+    pub fn min(&self) -> Option<Quantity> {
+        self.values.iter().copied().reduce(f64::min).map(|value| self.quantity(value))
+    }
+
+    /// The greatest value; `None` if there is none.
+    #[must_use]
+    pub fn max(&self) -> Option<Quantity> {
+        self.values.iter().copied().reduce(f64::max).map(|value| self.quantity(value))
+    }
+
+    /// The arithmetic mean; `None` if there is no value. One outlier moves it: prefer the median.
+    #[must_use]
+    pub fn mean(&self) -> Option<Quantity> {
+        let n = as_f64(self.len());
+        // Divides before adding: the sum of large values might overflow, their mean cannot.
+        (!self.is_empty()).then(|| self.quantity(self.values.iter().map(|value| value / n).sum()))
+    }
+
+    /// The middle value, or the mean of the two middle values; `None` if there is none.
+    #[must_use]
+    pub fn median(&self) -> Option<Quantity> {
+        median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
+    }
+
+    /// The least value that at least `percent` of a hundred values do not exceed: always a measured one.
+    ///
+    /// `None` if there is no value, or `percent` is not within 0 to 100.
+    ///
+    /// Source: the nearest-rank method, which is definition 1 of Hyndman and Fan, "Sample Quantiles in Statistical
+    /// Packages", The American Statistician 50 (1996). Of an even number of values, the 50th percentile is the lower of
+    /// the two middle ones and not their mean, the median.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Option<Quantity> {
+        if self.is_empty() || !(0.0..=100.0).contains(&percent) {
+            return None;
+        }
+        // 16.1 is no binary fraction: without the allowance, an error in the 16th digit would cost a whole rank.
+        let rank = (percent * as_f64(self.len()) / 100.0 * (1.0 - 4.0 * f64::EPSILON)).ceil();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, from 0 to len")]
+        let index = (rank as usize).saturating_sub(1);
+        self.sorted().get(index).map(|value| self.quantity(*value))
+    }
+
+    /// How many times as large as `base` this sample is, pair by pair in the order of measurement: a sample of ratios.
+    ///
+    /// Measure the two in turn (A B B A), so that what disturbs one disturbs its partner. The interval of the median
+    /// ([`crate::Interval::of_median`]) of the result then is the interval of the gain. It is the median of ratios, not
+    /// the ratio of medians.
+    ///
+    /// # Errors
+    /// [`SampleError::Units`] or [`SampleError::Lengths`] if the samples cannot be paired; [`SampleError::NotFinite`]
+    /// if a value of `base` is zero, or so small that a ratio overflows.
+    pub fn ratio_to(&self, base: &Self) -> Result<Self, SampleError> {
+        let samples = || [self.name.clone(), base.name.clone()];
+        if self.unit != base.unit {
+            return Err(SampleError::Units { samples: samples(), units: [self.unit, base.unit] });
+        }
+        if self.len() != base.len() {
+            return Err(SampleError::Lengths { samples: samples(), lengths: [self.len(), base.len()] });
+        }
+        let mut ratios = Self::new(format!("{} / {}", self.name, base.name), Unit::Ratio);
+        for (value, base) in self.values.iter().zip(&base.values) {
+            ratios.push(value / base)?;
+        }
+        Ok(ratios)
+    }
+
+    pub(crate) fn quantity(&self, value: f64) -> Quantity {
+        Quantity::new(value, self.unit)
+    }
+
+    pub(crate) fn sorted(&self) -> Vec<f64> {
+        sorted(self.values.clone())
+    }
+}
+
+pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len().is_multiple_of(2) {
+        Some(sorted[sorted.len() / 2 - 1].midpoint(upper))
+    } else {
+        Some(upper)
+    }
+}
+
+/// A number of values, for arithmetic.
+#[expect(clippy::cast_precision_loss, reason = "nobody keeps 2⁵³ values")]
+pub(crate) fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn sample(values: impl IntoIterator<Item = f64>) -> Sample {
+        let mut sample = Sample::new("test", Unit::Seconds);
+        values.into_iter().for_each(|value| sample.push(value).unwrap());
+        sample
+    }
+
+    pub(crate) fn finite() -> impl Strategy<Value = f64> {
+        use prop::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
+        POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO
+    }
+
+    fn value(quantity: Option<Quantity>) -> f64 {
+        quantity.unwrap().value
+    }
+
+    #[test]
+    fn the_statistics_of_five_values() {
+        let sample = sample([15.0, 20.0, 35.0, 40.0, 50.0]);
+        assert_eq!(sample.median(), Some(Quantity::new(35.0, Unit::Seconds)));
+        assert!((value(sample.mean()) - 32.0).abs() < 1e-12);
+        assert_eq!((sample.min(), sample.max()), (sample.percentile(0.0), sample.percentile(100.0)));
+        // The worked example of the nearest-rank method: the 30th percentile is the second of five.
+        let expected = [15.0, 20.0, 20.0, 35.0, 50.0].map(|value| Some(Quantity::new(value, Unit::Seconds)));
+        assert_eq!([5.0, 30.0, 40.0, 50.0, 100.0].map(|percent| sample.percentile(percent)), expected);
+        assert_eq!([-0.1, 100.1, f64::NAN].map(|percent| sample.percentile(percent)), [None; 3]);
+    }
+
+    #[test]
+    fn a_percentile_that_is_no_binary_fraction_costs_no_rank() {
+        // In f64, 16.1 × 1000 / 100 is above 161.
+        assert!((value(sample((1..=1000).map(as_f64)).percentile(16.1)) - 161.0).abs() < 0.5);
+    }
+
+    #[test]
+    fn nothing_is_said_of_no_values() {
+        let sample = sample([]);
+        assert!(sample.is_empty());
+        let all = [sample.median(), sample.mean(), sample.min(), sample.max(), sample.percentile(50.0)];
+        assert_eq!(all, [None; 5]);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_refused_and_leaves_the_sample_alone() {
+        let mut sample = sample([1.0]);
+        assert_eq!(
+            sample.push(f64::NAN).unwrap_err().to_string(),
+            "cannot add NaN to sample \"test\": a measurement is a finite number"
+        );
+        assert!(sample.push(f64::INFINITY).is_err());
+        assert_eq!(sample.values(), [1.0]);
+    }
+
+    #[test]
+    fn ratios_are_taken_pair_by_pair_or_not_at_all() {
+        let (slow, fast) = (sample([6.0, 9.0]), sample([2.0, 1.0]));
+        let ratios = slow.ratio_to(&fast).unwrap();
+        assert_eq!((ratios.values(), ratios.unit()), ([3.0, 9.0].as_slice(), Unit::Ratio));
+        assert_eq!(
+            slow.ratio_to(&sample([1.0])).unwrap_err().to_string(),
+            "cannot pair sample \"test\" with \"test\": they have 2 and 1 values"
+        );
+        assert_eq!(
+            slow.ratio_to(&ratios).unwrap_err().to_string(),
+            "cannot pair sample \"test\" with \"test / test\": their units are seconds and ratio"
+        );
+        assert!(matches!(slow.ratio_to(&sample([1.0, 0.0])), Err(SampleError::NotFinite { .. })));
+    }
+
+    #[test]
+    fn programs_get_every_value() {
+        let json = serde_json::to_string(&sample([0.1, 1e-9])).unwrap();
+        assert_eq!(json, r#"{"name":"test","unit":"seconds","values":[0.1,1e-9]}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn the_middle_lies_within_the_extremes(values in prop::collection::vec(finite(), 1..50)) {
+            let sample = sample(values);
+            let (min, max) = (value(sample.min()), value(sample.max()));
+            let slack = 1e-12 * min.abs().max(max.abs());
+            for middle in [sample.median(), sample.percentile(50.0), sample.mean()].map(value) {
+                prop_assert!(min - slack <= middle && middle <= max + slack, "{} {} {}", min, middle, max);
+            }
+        }
+
+        #[test]
+        fn a_percentile_has_the_rank_that_whole_numbers_give(n in 1_usize..3000, tenths in 0_usize..=1000) {
+            let sample = sample((1..=n).map(as_f64));
+            let rank = (tenths * n).div_ceil(1000).max(1);
+            let found = value(sample.percentile(as_f64(tenths) / 10.0));
+            prop_assert!((found - as_f64(rank)).abs() < 0.5, "{} is not {}", found, rank);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A table of text and quantities: one value, four renderings.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::text::{self, Alignment};
+use crate::{Quantity, Unit};
+
+/// The head of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    title: String,
+    alignment: Alignment,
+}
+
+impl Column {
+    /// A column whose cells begin at its left edge: for words.
+    #[must_use]
+    pub fn left(title: impl Into<String>) -> Self {
+        Self { title: title.into(), alignment: Alignment::Left }
+    }
+
+    /// A column whose cells end at its right edge: for numbers.
+    #[must_use]
+    pub fn right(title: impl Into<String>) -> Self {
+        Self { title: title.into(), alignment: Alignment::Right }
+    }
+}
+
+/// What stands where a row and a column meet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words; any text is safe, control characters become blanks where they could do harm.
+    Text(String),
+    /// A number with its unit.
+    Quantity(Quantity),
+    /// What was not measured, or cannot be known: a dash for people, nothing in CSV, `null` in JSON.
+    Missing,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Quantity> for Cell {
+    fn from(quantity: Quantity) -> Self {
+        Self::Quantity(quantity)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(cell: Option<T>) -> Self {
+        cell.map_or(Self::Missing, Into::into)
+    }
+}
+
+impl Cell {
+    /// What people read.
+    fn read(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Quantity(quantity) => quantity.to_string(),
+            Self::Missing => "–".to_owned(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Quantity(quantity) => json!(quantity),
+            Self::Missing => Value::Null,
+        }
+    }
+
+    /// All digits in the base unit, and the name of that unit; text has none.
+    pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
+        match self {
+            Self::Text(text) => (text.clone(), ""),
+            Self::Quantity(Quantity { value, unit }) => (value.to_string(), unit.name()),
+            Self::Missing => (String::new(), ""),
+        }
+    }
+}
+
+/// A titled table. Displayed as aligned text for a terminal, without colours, lines as long as they need.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows yet. Columns need titles of their own: JSON names cells by them.
+    #[must_use]
+    pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { title: title.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row below the others.
+    ///
+    /// # Panics
+    /// If there are not as many cells as columns: the caller wrote both.
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let row: Vec<Cell> = cells.into_iter().collect();
+        assert_eq!(row.len(), self.columns.len(), "cells of a row of table \"{}\"", self.title);
+        self.rows.push(row);
+    }
+
+    /// The title, and a table of GitHub Flavored Markdown; numbers as people read them.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let rule = |column: &Column| match column.alignment {
+            Alignment::Left => ":---".to_owned(),
+            Alignment::Right => "---:".to_owned(),
+        };
+        let head = line(self.columns.iter().map(|column| text::markdown(&column.title)).collect());
+        let rule = line(self.columns.iter().map(rule).collect());
+        let rows =
+            self.rows.iter().map(|row| line(row.iter().map(|cell| text::markdown(&cell.read())).collect()));
+        format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
+    }
+
+    /// A line of column titles and a line for each row; numbers in their base unit with all digits.
+    ///
+    /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
+    /// number.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let units: Vec<Option<Unit>> = (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
+        let head = self.columns.iter().zip(&units).map(|(column, unit)| match unit {
+            Some(unit) => format!("{} ({})", column.title, unit.name()),
+            None => column.title.clone(),
+        });
+        let row = |row: &Vec<Cell>| {
+            let fields = row.iter().zip(&units).map(|(cell, shared)| match cell.value_and_unit() {
+                (value, unit) if shared.is_none() && !unit.is_empty() => format!("{value} {unit}"),
+                (value, _) => value,
+            });
+            text::csv(&fields.collect::<Vec<_>>())
+        };
+        text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
+    }
+
+    /// `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in the base
+    /// unit with all digits, or null. A number that is not finite has a null value.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let titles = || self.columns.iter().map(|column| column.title.clone());
+        let row = |row: &Vec<Cell>| titles().zip(row.iter().map(Cell::to_json)).collect::<Map<_, _>>();
+        json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
+    }
+
+    /// The unit of all numbers in a column; `None` if there are several, or no numbers.
+    fn shared_unit(&self, column: usize) -> Option<Unit> {
+        let mut units = self.rows.iter().filter_map(|row| match row[column] {
+            Cell::Quantity(quantity) => Some(quantity.unit),
+            Cell::Text(_) | Cell::Missing => None,
+        });
+        let first = units.next()?;
+        units.all(|unit| unit == first).then_some(first)
+    }
+
+    /// For each cell: the title of the table, the number of the row from 1, the title of the column, value and unit.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
+        self.rows.iter().enumerate().flat_map(move |(index, row)| {
+            row.iter().zip(&self.columns).map(move |(cell, column)| {
+                let (value, unit) = cell.value_and_unit();
+                [self.title.clone(), (index + 1).to_string(), column.title.clone(), value, unit.to_owned()]
+            })
+        })
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head: Vec<String> = self.columns.iter().map(|column| text::plain(&column.title)).collect();
+        let body = self.rows.iter().map(|row| row.iter().map(|cell| text::plain(&cell.read())).collect());
+        let mut lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
+        let widest = |index: usize| lines.iter().map(|line| text::width(&line[index])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
+        lines.insert(1, widths.iter().map(|width| "─".repeat(*width)).collect());
+        writeln!(formatter, "{}\n", text::plain(&self.title))?;
+        for line in lines {
+            let cells = line.iter().zip(&widths).zip(&self.columns);
+            let padded: Vec<String> =
+                cells.map(|((cell, width), column)| text::pad(cell, *width, column.alignment)).collect();
+            writeln!(formatter, "{}", padded.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::quantity::tests::unit;
+    use crate::text::tests::read_csv;
+
+    pub(crate) fn commits() -> Table {
+        let mut table = Table::new(
+            "Commit",
+            [Column::left("settings"), Column::right("median"), Column::right("gain"), Column::left("why")],
+        );
+        let seconds = |value| Quantity::new(value, Unit::Seconds);
+        table.add_row(["default".into(), seconds(0.0118).into(), Cell::Missing, "fsync, and wait".into()]);
+        table.add_row([
+            "日本 | off".into(),
+            seconds(0.000_218).into(),
+            Quantity::new(54.0, Unit::Ratio).into(),
+            "".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn a_terminal_gets_aligned_columns() {
+        let expected = "\
+Commit
+
+settings     median    gain  why
+──────────  ───────  ──────  ───────────────
+default     11.8 ms       –  fsync, and wait
+日本 | off   218 µs  54.0 ×
+";
+        assert_eq!(commits().to_string(), expected);
+    }
+
+    #[test]
+    fn markdown_keeps_the_alignment_and_escapes_bars() {
+        let expected = "\
+## Commit
+
+| settings | median | gain | why |
+| :--- | ---: | ---: | :--- |
+| default | 11.8 ms | – | fsync, and wait |
+| 日本 \\| off | 218 µs | 54.0 × |  |
+";
+        assert_eq!(commits().to_markdown(), expected);
+    }
+
+    #[test]
+    fn csv_has_all_digits_and_the_unit_in_the_title() {
+        let expected = "\
+settings,median (seconds),gain (ratio),why
+default,0.0118,,\"fsync, and wait\"
+日本 | off,0.000218,54,
+";
+        assert_eq!(commits().to_csv(), expected);
+    }
+
+    #[test]
+    fn csv_has_units_beside_the_numbers_where_they_differ() {
+        let mut table = Table::new("Disk", [Column::left("what"), Column::right("value")]);
+        table.add_row(["flush".into(), Quantity::new(0.002, Unit::Seconds).into()]);
+        table.add_row(["cache".into(), Quantity::new(4096.0, Unit::Bytes).into()]);
+        table.add_row(["model".into(), "unknown".into()]);
+        assert_eq!(table.to_csv(), "what,value\nflush,0.002 seconds\ncache,4096 bytes\nmodel,unknown\n");
+    }
+
+    #[test]
+    fn json_names_each_cell_by_its_column() {
+        let expected = json!({"title": "Commit", "rows": [
+            {"settings": "default", "median": {"value": 0.0118, "unit": "seconds"},
+             "gain": null, "why": "fsync, and wait"},
+            {"settings": "日本 | off", "median": {"value": 0.000_218, "unit": "seconds"},
+             "gain": {"value": 54.0, "unit": "ratio"}, "why": ""},
+        ]});
+        assert_eq!(commits().to_json(), expected);
+    }
+
+    #[test]
+    fn a_table_without_rows_still_has_its_head() {
+        let table = Table::new("Empty", [Column::left("a"), Column::left("b")]);
+        assert_eq!(table.to_string(), "Empty\n\na  b\n─  ─\n");
+        assert_eq!(table.to_csv(), "a,b\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "cells of a row of table \"Empty\"")]
+    fn a_row_of_the_wrong_length_is_a_mistake_in_the_program() {
+        Table::new("Empty", [Column::left("a")]).add_row([]);
+    }
+
+    fn cell() -> impl Strategy<Value = Cell> {
+        prop_oneof![
+            any::<String>().prop_map(Cell::Text),
+            (any::<f64>(), unit()).prop_map(|(value, unit)| Quantity::new(value, unit).into()),
+            Just(Cell::Missing),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn anything_renders_with_its_shape_kept(rows in prop::collection::vec([cell(), cell()], 0..8)) {
+            let mut table = Table::new("t", [Column::left("a,\"b\""), Column::right("c")]);
+            for row in &rows {
+                table.add_row(row.clone());
+            }
+            let csv = read_csv(&table.to_csv());
+            prop_assert_eq!(csv.len(), rows.len() + 1);
+            prop_assert!(csv.iter().all(|line| line.len() == 2));
+            prop_assert_eq!(table.to_string().lines().count(), rows.len() + 4);
+            prop_assert_eq!(table.to_markdown().lines().count(), rows.len() + 4);
+            prop_assert_eq!(table.to_json()["rows"].as_array().map(Vec::len), Some(rows.len()));
+        }
+
+        #[test]
+        fn programs_get_every_digit(value in prop::num::f64::NORMAL) {
+            let mut table = Table::new("t", [Column::right("x")]);
+            table.add_row([Quantity::new(value, Unit::Ratio).into()]);
+            prop_assert_eq!(read_csv(&table.to_csv())[1][0].parse::<f64>().unwrap().to_bits(), value.to_bits());
+            prop_assert_eq!(table.to_json()["rows"][0]["x"]["value"].as_f64().unwrap().to_bits(), value.to_bits());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Cells of text on a terminal, in Markdown and in CSV.
+
+/// On which side the text of a column begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alignment {
+    Left,
+    Right,
+}
+
+/// Code points that take no column of their own: combining marks, joiners, directions, variation selectors.
+const ZERO_WIDTH: [(char, char); 12] = [
+    ('\u{0300}', '\u{036f}'),
+    ('\u{0483}', '\u{0489}'),
+    ('\u{0591}', '\u{05bd}'),
+    ('\u{064b}', '\u{065f}'),
+    ('\u{1ab0}', '\u{1aff}'),
+    ('\u{1dc0}', '\u{1dff}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{202a}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{20d0}', '\u{20ff}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{feff}', '\u{feff}'),
+];
+
+/// Code points that take two columns: East Asian wide and full-width ones, and emoji.
+const DOUBLE_WIDTH: [(char, char); 12] = [
+    ('\u{1100}', '\u{115f}'),
+    ('\u{2e80}', '\u{303e}'),
+    ('\u{3041}', '\u{a4cf}'),
+    ('\u{ac00}', '\u{d7a3}'),
+    ('\u{f900}', '\u{faff}'),
+    ('\u{fe30}', '\u{fe6f}'),
+    ('\u{ff00}', '\u{ff60}'),
+    ('\u{ffe0}', '\u{ffe6}'),
+    ('\u{1f300}', '\u{1f64f}'),
+    ('\u{1f680}', '\u{1f6ff}'),
+    ('\u{1f900}', '\u{1f9ff}'),
+    ('\u{20000}', '\u{3fffd}'),
+];
+
+/// The columns that `text` takes on a terminal.
+///
+/// Good for words and names in any script; sequences of emoji joined into one come out too wide.
+///
+/// Source: Unicode Standard Annex 11, as Markus Kuhn's wcwidth.c (2007) has it, and the blocks of emoji.
+pub(crate) fn width(text: &str) -> usize {
+    let within = |table: &[(char, char)], c| table.iter().any(|(first, last)| (*first..=*last).contains(&c));
+    text.chars()
+        .map(|c| match c {
+            c if c.is_ascii() => 1,
+            c if within(&ZERO_WIDTH, c) => 0,
+            c if within(&DOUBLE_WIDTH, c) => 2,
+            _ => 1,
+        })
+        .sum()
+}
+
+/// `text` filled up with blanks to `columns`.
+pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
+    let blanks = " ".repeat(columns.saturating_sub(width(text)));
+    match alignment {
+        Alignment::Left => format!("{text}{blanks}"),
+        Alignment::Right => format!("{blanks}{text}"),
+    }
+}
+
+/// `text` as one line that does nothing to a terminal: every control character becomes a blank.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// `text` as one line of Markdown, in which emphasis, code, links, HTML and the bars of tables show as written.
+///
+/// Source: GitHub Flavored Markdown 0.29, sections 4.10 and 6.1.
+pub(crate) fn markdown(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        if "\\`*_[<|~&".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// One line of CSV with its line feed: fields separated by commas, quoted where they must be.
+///
+/// Source: RFC 4180, but for lines, which end with a line feed as everywhere on Unix.
+pub(crate) fn csv(fields: &[impl AsRef<str>]) -> String {
+    let fields: Vec<String> = fields
+        .iter()
+        .map(AsRef::as_ref)
+        .map(|field| {
+            if field.contains([',', '"', '\n', '\r']) {
+                format!("\"{}\"", field.replace('"', "\"\""))
+            } else {
+                field.to_owned()
+            }
+        })
+        .collect();
+    fields.join(",") + "\n"
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads what [`csv`] writes, as RFC 4180 says, without its help.
+    pub(crate) fn read_csv(text: &str) -> Vec<Vec<String>> {
+        let (mut lines, mut line, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '"' if quoted && rest.peek() == Some(&'"') => field.extend(rest.next()),
+                '"' => quoted = !quoted,
+                ',' if !quoted => line.push(std::mem::take(&mut field)),
+                '\n' if !quoted => {
+                    line.push(std::mem::take(&mut field));
+                    lines.push(std::mem::take(&mut line));
+                }
+                c => field.push(c),
+            }
+        }
+        assert!(!quoted && line.is_empty() && field.is_empty(), "unfinished: {text:?}");
+        lines
+    }
+
+    #[test]
+    fn columns_are_counted_as_a_terminal_shows_them() {
+        assert_eq!(["", "abc", "µs", "1.15 ×", "–"].map(width), [0, 3, 2, 6, 1]);
+        assert_eq!(["日本", "e\u{301}", "한글", "🐘", "ｘ"].map(width), [4, 1, 4, 2, 2]);
+        assert_eq!(pad("日本", 5, Alignment::Right), " 日本");
+        assert_eq!(pad("too long", 3, Alignment::Left), "too long");
+    }
+
+    #[test]
+    fn no_escape_sequence_reaches_a_terminal() {
+        assert_eq!(plain("a\u{1b}[31mb\nc\td"), "a [31mb c d");
+    }
+
+    #[test]
+    fn markdown_shows_what_was_written() {
+        assert_eq!(markdown("a|b\\|c\n<i>*x*_y_"), r"a\|b\\\|c \<i>\*x\*\_y\_");
+    }
+
+    #[test]
+    fn csv_quotes_only_what_needs_it() {
+        assert_eq!(
+            csv(&["plain", "a,b", "say \"hi\"", "", "two\nlines"]),
+            "plain,\"a,b\",\"say \"\"hi\"\"\",,\"two\nlines\"\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn csv_gives_back_what_went_in(fields in prop::collection::vec("[a-z,\"\r\n 日;]{0,8}", 1..6)) {
+            prop_assert_eq!(read_csv(&csv(&fields)), [fields]);
+        }
+
+        #[test]
+        fn padding_reaches_the_width(text in any::<String>(), columns in 0_usize..40) {
+            let padded = pad(&text, columns, Alignment::Right);
+            prop_assert_eq!(width(&padded), width(&text).max(columns));
+        }
+
+        #[test]
+        fn markdown_stays_on_one_line_of_one_cell(text in any::<String>()) {
+            let escaped = markdown(&text);
+            prop_assert!(!escaped.contains(char::is_control));
+            let unescaped = escaped.replace("\\\\", "").replace("\\|", "");
+            prop_assert!(!unescaped.contains('|'));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What makes a sample doubtful: outliers, and drift while it was measured.
+
+use std::f64::consts::FRAC_PI_2;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::sample::{as_f64, median_of_sorted, sorted};
+use crate::{Quantity, Sample, binomial};
+
+/// Modified Z-scores beyond this are outliers.
+const OUTLYING: f64 = 3.5;
+
+/// The smallest sample for which the authors of the modified Z-score tried it.
+const FEWEST_FOR_OUTLIERS: usize = 10;
+
+/// Of healthy samples, this share is called drifting. Reports show many samples: one false alarm in 20 were too many.
+const FALSE_ALARMS: f64 = 0.01;
+
+/// Drift below this share of the median is kept quiet: in large samples even what nobody would act upon is significant.
+const NEGLIGIBLE_DRIFT: f64 = 0.01;
+
+/// A reason to doubt a sample. Displayed as one sentence.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Warning {
+    /// At least 1 % of the values lie far off the median. A smaller share is what any large sample has.
+    ///
+    /// Far off is a modified Z-score, 0.6745 (x - median) / MAD, beyond ±3.5, where MAD is the median of the distances
+    /// from the median. When more than half of the values are equal, MAD is zero, and √(π/2) times the mean distance
+    /// stands for MAD / 0.6745: of normal values, both estimate the standard deviation. Fewer than 10 values are not
+    /// judged.
+    ///
+    /// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC (1993), section 3.3.
+    Outliers {
+        /// Name of the sample.
+        sample: String,
+        /// How many values are outliers.
+        count: usize,
+        /// Of how many.
+        of: usize,
+        /// The median of the sample.
+        median: Quantity,
+        /// The outlier that is farthest from it.
+        farthest: Quantity,
+    },
+    /// The second half differs from the first: too short a warm-up, or something that fills up, heats up or ages.
+    ///
+    /// Each value of the first half is compared with its partner in the second (x₁ with x₁₊ₖ and so on; of an odd
+    /// number the middle one is left out), and the signs are tested at a level of 1 %, two-sided; equal partners do not
+    /// count. Differences of the medians below 1 % are kept quiet. Fewer than 16 values cannot be significant. The test
+    /// takes values for independent: slow waves, as of checkpoints, can raise it too.
+    ///
+    /// Source: Cox and Stuart, "Some quick sign tests for trend in location and dispersion", Biometrika 42 (1955).
+    Drift {
+        /// Name of the sample.
+        sample: String,
+        /// Median of the first half.
+        first: Quantity,
+        /// Median of the second half.
+        second: Quantity,
+        /// How often a sample without drift would look at least as much like one with it; 0 to 0.01.
+        p: f64,
+    },
+}
+
+impl Warning {
+    /// All reasons to doubt `sample`. None are found in too small a sample: that is the interval's to tell.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Vec<Self> {
+        [outliers(sample), drift(sample)].into_iter().flatten().collect()
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outliers { sample, count, of, median, farthest } => write!(
+                formatter,
+                "{count} of {of} values of \"{sample}\" are outliers, the farthest {farthest} where the median is \
+                 {median}: look for other work on this machine, and measure again."
+            ),
+            Self::Drift { sample, first, second, .. } => write!(
+                formatter,
+                "\"{sample}\" drifts, from {first} in its first half to {second} in its second: warm up longer, or \
+                 look for what fills up, heats up or throttles."
+            ),
+        }
+    }
+}
+
+fn outliers(sample: &Sample) -> Option<Warning> {
+    let of = sample.len();
+    let median = median_of_sorted(&sample.sorted())?;
+    let distance = |value: &f64| (value - median).abs();
+    let distances: Vec<f64> = sample.values().iter().map(distance).collect();
+    let mean_distance = distances.iter().map(|distance| distance / as_f64(of)).sum::<f64>();
+    let limit = match median_of_sorted(&sorted(distances))? {
+        0.0 => OUTLYING * FRAC_PI_2.sqrt() * mean_distance,
+        mad => OUTLYING / 0.6745 * mad,
+    };
+    let outlying = || sample.values().iter().filter(|value| distance(value) > limit);
+    let farthest = outlying().max_by(|one, other| distance(one).total_cmp(&distance(other)))?;
+    let count = outlying().count();
+    (of >= FEWEST_FOR_OUTLIERS && count * 100 >= of).then(|| Warning::Outliers {
+        sample: sample.name().to_owned(),
+        count,
+        of,
+        median: sample.quantity(median),
+        farthest: sample.quantity(*farthest),
+    })
+}
+
+fn drift(sample: &Sample) -> Option<Warning> {
+    let values = sample.values();
+    let (first, second) = (&values[..values.len() / 2], &values[values.len().div_ceil(2)..]);
+    let rising = first.iter().zip(second).filter(|(early, late)| early < late).count();
+    let falling = first.iter().zip(second).filter(|(early, late)| early > late).count();
+    let p = 2.0 * binomial::cumulative(rising + falling).nth(rising.min(falling))?;
+    let [first, second] =
+        [median_of_sorted(&sorted(first.to_vec()))?, median_of_sorted(&sorted(second.to_vec()))?];
+    (p <= FALSE_ALARMS && (second - first).abs() > NEGLIGIBLE_DRIFT * first.abs()).then(|| Warning::Drift {
+        sample: sample.name().to_owned(),
+        first: sample.quantity(first),
+        second: sample.quantity(second),
+        p,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample::tests::{finite, sample};
+
+    /// `n` values near 1 without trend or outlier: the golden ratio's multiples spread evenly over 0 to 1.
+    fn steady(n: usize) -> impl Iterator<Item = f64> {
+        (0..n).map(|i| 1.0 + 0.1 * (as_f64(i) * 0.618_034).fract())
+    }
+
+    fn texts(values: impl IntoIterator<Item = f64>) -> Vec<String> {
+        Warning::of(&sample(values)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn nothing_is_said_of_steady_values() {
+        for n in [0, 1, 2, 9, 10, 15, 16, 100, 1001] {
+            assert_eq!(texts(steady(n)), [""; 0], "{n} values");
+        }
+    }
+
+    #[test]
+    fn outliers_are_counted_and_the_farthest_is_named() {
+        let values = steady(98).chain([2.0, 0.5]);
+        assert_eq!(
+            texts(values),
+            [
+                "2 of 100 values of \"test\" are outliers, the farthest 2.00 s where the median is 1.05 s: look for \
+              other work on this machine, and measure again."
+            ]
+        );
+    }
+
+    #[test]
+    fn an_outlier_is_what_scores_beyond_three_and_a_half() {
+        // The median is 0 and MAD is 1, so the limit is 3.5 / 0.6745 = 5.189.
+        let values = |last| [-1.0, 1.0].repeat(4).into_iter().chain([-1.0, last]);
+        assert_eq!(texts(values(5.18)), [""; 0]);
+        assert_eq!(texts(values(5.20)).len(), 1);
+    }
+
+    #[test]
+    fn an_outlier_among_equal_values_is_found() {
+        let found = Warning::of(&sample([10.0; 9].into_iter().chain([100.0])));
+        assert!(matches!(found[..], [Warning::Outliers { count: 1, of: 10, .. }]), "{found:?}");
+        assert_eq!(texts([10.0; 100]), [""; 0]);
+        // The mean distance is 0.3, so the limit is 3.5 × 1.2533 × 0.3 = 1.316.
+        assert_eq!(texts([10.0; 7].into_iter().chain([11.0; 3])), [""; 0]);
+    }
+
+    #[test]
+    fn few_values_and_small_shares_are_left_alone() {
+        assert_eq!(texts([1.0, 1.001, 1.002, 50.0]), [""; 0]);
+        assert_eq!(texts(steady(999).chain([50.0])), [""; 0]);
+    }
+
+    #[test]
+    fn a_warm_up_that_was_too_short_shows_as_drift() {
+        let values = steady(40).enumerate().map(|(i, value)| if i < 20 { value * 1.5 } else { value });
+        assert_eq!(
+            texts(values),
+            [
+                "\"test\" drifts, from 1.57 s in its first half to 1.05 s in its second: warm up longer, or look for \
+              what fills up, heats up or throttles."
+            ]
+        );
+    }
+
+    #[test]
+    fn the_probability_is_that_of_the_sign_test() {
+        let found = Warning::of(&sample((0..17).map(as_f64)));
+        let [Warning::Drift { p, first, second, .. }] = &found[..] else { panic!("{found:?}") };
+        assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
+        assert_eq!((first.to_string(), second.to_string()), ("3.50 s".to_owned(), "12.5 s".to_owned()));
+        // Seven pairs of one sign happen by chance in 2 of 128 cases.
+        assert_eq!(texts((0..15).map(as_f64)), [""; 0]);
+    }
+
+    #[test]
+    fn drift_that_nobody_would_act_upon_is_kept_quiet() {
+        assert_eq!(texts((0..1000).map(|i| 1.0 + 1e-5 * f64::from(i))), [""; 0]);
+    }
+
+    #[test]
+    fn programs_read_the_kind() {
+        let json = serde_json::to_value(Warning::of(&sample((0..16).map(as_f64)))).unwrap();
+        assert_eq!((&json[0]["kind"], &json[0]["first"]["unit"]), (&"drift".into(), &"seconds".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_can_be_judged(values in prop::collection::vec(finite(), 0..60)) {
+            for text in texts(values) {
+                prop_assert!(text.ends_with('.') && !text.contains('\n'));
+            }
+        }
+
+        #[test]
+        fn scale_does_not_change_the_judgement(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
+            // Powers of two scale without rounding.
+            let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(power).exp2()).collect();
+            prop_assert_eq!(texts(values).len(), texts(scaled).len());
+        }
+    }
+}
