@@ -12,7 +12,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, Message};
 use postgres_protocol::message::frontend;
 
-/// An open session.
+/// An open session. An idle one may be dropped: the server takes its end as the session's.
 #[derive(Debug)]
 pub struct Session {
     stream: UnixStream,
@@ -69,14 +69,30 @@ impl Session {
         let io = |verb| move |source| SessionError::Io { verb, source };
         let stream =
             UnixStream::connect(directory.join(".s.PGSQL.5432")).map_err(io("connect to the server"))?;
-        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
-        let mut session = Self { stream, buffer: BytesMut::with_capacity(8192) };
+        let mut session = Self::adopt(stream, patience)?;
         let mut message = BytesMut::new();
         let parameters = [("user", user), ("database", database), ("application_name", "pgfresh")];
         frontend::startup_message(parameters, &mut message).map_err(io("word a start-up message"))?;
         session.send(&message)?;
         session.collect()?;
         Ok(session)
+    }
+
+    /// Goes on with a session that somebody else has started: idle, with nothing left to read.
+    pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
+        let io = |verb| move |source| SessionError::Io { verb, source };
+        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
+        Ok(Self { stream, buffer: BytesMut::with_capacity(8192) })
+    }
+
+    /// Leaves the session to somebody else, as [`Self::adopt`] took it.
+    pub fn release(self) -> Result<UnixStream, SessionError> {
+        let io = |source| SessionError::Io { verb: "hand a session over", source };
+        if !self.buffer.is_empty() {
+            return Err(io(io::Error::new(io::ErrorKind::InvalidData, "the server has said more than it was asked")));
+        }
+        self.stream.set_read_timeout(None).map_err(io)?;
+        Ok(self.stream)
     }
 
     /// Runs one or more statements and returns the rows of all.
@@ -134,14 +150,6 @@ impl Session {
                 Err(source) => return Err(SessionError::Io { verb: "read the server's answer", source }),
             }
         }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let mut message = BytesMut::new();
-        frontend::terminate(&mut message);
-        let _ = self.stream.write_all(&message);
     }
 }
 

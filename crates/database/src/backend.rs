@@ -1,0 +1,106 @@
+//! Backends: the server's ends of sessions, each made for one kind of session.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::DatabaseError;
+
+/// The most that a server says before a session is ready; its own ParameterStatus messages are a kilobyte.
+const LONGEST_GREETING: usize = 1 << 20;
+/// How long a new backend may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client asks for at the start of a session, less the database: sessions of equal kinds are interchangeable
+/// until the first message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
+    pub version: u32,
+    /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
+    pub parameters: Vec<u8>,
+}
+
+impl Kind {
+    /// The start-up message of a session of this kind with `database`.
+    #[must_use]
+    pub fn startup_message(&self, database: &str) -> Vec<u8> {
+        let length = 4 + 4 + self.parameters.len() + b"database\0".len() + database.len() + 2;
+        let mut message = Vec::with_capacity(length);
+        message.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        message.extend_from_slice(&self.version.to_be_bytes());
+        message.extend_from_slice(&self.parameters);
+        message.extend_from_slice(b"database\0");
+        message.extend_from_slice(database.as_bytes());
+        message.extend_from_slice(b"\0\0");
+        message
+    }
+}
+
+/// A backend that waits for its session's first message.
+#[derive(Debug)]
+pub struct Backend {
+    /// The connection to it, in blocking mode.
+    pub stream: UnixStream,
+    /// All that the server said until then: negotiation, parameters, cancel key, ReadyForQuery.
+    pub greeting: Vec<u8>,
+}
+
+impl Backend {
+    /// Starts a session of that kind with `database` through the socket in `directory`.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Refused`] carries the server's own words.
+    pub fn connect(directory: &Path, kind: &Kind, database: &str) -> Result<Self, DatabaseError> {
+        let io = |verb| move |source| DatabaseError::Io { verb, source };
+        let mut stream =
+            UnixStream::connect(directory.join(".s.PGSQL.5432")).map_err(io("connect to the server"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(io("bound the wait for the server"))?;
+        stream.write_all(&kind.startup_message(database)).map_err(io("write to the server"))?;
+        let greeting = read_greeting(&mut stream)?;
+        stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
+        Ok(Self { stream, greeting })
+    }
+}
+
+/// Reads messages up to and including the first ReadyForQuery.
+fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, DatabaseError> {
+    let mut greeting = Vec::with_capacity(1024);
+    // Where the message begins that is not complete yet.
+    let mut start = 0;
+    loop {
+        while let Some(header) = greeting.get(start..start + 5) {
+            let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+            let (tag, end) = (header[0], start + 1 + length);
+            if length < 4 || end > LONGEST_GREETING {
+                return Err(malformed("a message of impossible length"));
+            }
+            if greeting.len() < end {
+                break;
+            }
+            match tag {
+                b'Z' if greeting.len() == end => return Ok(greeting),
+                b'Z' => return Err(malformed("something behind ReadyForQuery")),
+                b'E' => return Err(DatabaseError::Refused(greeting[start..end].to_vec())),
+                // Authentication: anything but "ok" means that somebody has changed pg_hba.conf.
+                b'R' if greeting[start + 5..end] != [0, 0, 0, 0] => {
+                    return Err(malformed("a request to authenticate"));
+                }
+                _ => start = end,
+            }
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(malformed("nothing more")),
+            Ok(count) => greeting.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(DatabaseError::Io { verb: "read the server's greeting", source }),
+        }
+    }
+}
+
+fn malformed(what: &str) -> DatabaseError {
+    let source = io::Error::new(io::ErrorKind::InvalidData, format!("the server sent {what}"));
+    DatabaseError::Io { verb: "start a session", source }
+}

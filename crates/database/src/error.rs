@@ -1,0 +1,104 @@
+//! Why there is no database, or no session with it: each with its SQLSTATE.
+
+use std::io;
+
+use server::SessionError;
+
+/// A database could not be had, or not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The server refused a session; these are the bytes of its ErrorResponse, fit to be passed on.
+    #[error("the server refused the session")]
+    Refused(Vec<u8>),
+    /// No template has that name.
+    #[error("template \"{name}\" does not exist")]
+    UnknownTemplate {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A database has to be leased for that.
+    #[error("database \"{0}\" is not leased")]
+    NotLeased(String),
+    /// It has sessions, and they were not to be closed.
+    #[error("database \"{name}\" has {sessions} open sessions")]
+    InUse {
+        /// The database.
+        name: String,
+        /// How many.
+        sessions: usize,
+    },
+    /// The name cannot be one.
+    #[error("cannot use \"{name}\" as a name: {why}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is no room for one more.
+    #[error("no room for another database: {leased} of at most {most} are leased")]
+    Full {
+        /// Leases there are.
+        leased: usize,
+        /// What the place's budget allows.
+        most: usize,
+    },
+    /// A statement of ours failed.
+    #[error("could not {verb}")]
+    Sql {
+        /// What it was for.
+        verb: &'static str,
+        /// The server's answer.
+        source: SessionError,
+    },
+    /// The connection to the server failed.
+    #[error("could not {verb}")]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl DatabaseError {
+    /// The SQLSTATE that a client should see. Source: the manual's appendix A.
+    #[must_use]
+    pub fn sqlstate(&self) -> &str {
+        match self {
+            Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
+            Self::InUse { .. } => "55006",
+            Self::Name { .. } => "42602",
+            Self::Full { .. } => "53100",
+            Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
+            Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
+        }
+    }
+
+    /// What came back.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::UnknownTemplate { known, .. } if known.is_empty() => {
+                Some("This server has no templates.".to_owned())
+            }
+            Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
+            Self::Sql { source, .. } => source.detail(),
+            _ => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
+            Self::Full { .. } => Some(
+                "Release databases that are no longer needed, or give more room with --place.".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}

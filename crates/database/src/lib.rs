@@ -1,0 +1,24 @@
+//! Databases handed out: a fresh copy of a template for each name, and what becomes of it afterwards.
+//!
+//! Makes [`Databases`], which keeps a pool of ready copies with warm backends in them, and gives a session of any kind
+//! to any name. All of it is blocking code on a few threads: what it waits for is the server. It knows nothing of the
+//! clients' side of the wire.
+//!
+//! ```text
+//! template database      pgfresh_template_NAME   nobody may connect
+//! ready database         pgfresh_ready_N         only our warm backends are in it
+//! leased database        the client's name       renamed under its warm backends
+//! database to be dropped pgfresh_old_N           its lease has ended
+//! ```
+
+mod backend;
+mod databases;
+mod error;
+mod keeper;
+mod sql;
+mod state;
+mod template;
+
+pub use backend::{Backend, Kind};
+pub use databases::{Connected, Databases, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy};
+pub use error::DatabaseError;

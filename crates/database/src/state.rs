@@ -1,0 +1,159 @@
+//! What is ready, what is leased, and what has to be done: the facts behind one lock.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::{Backend, Kind};
+
+/// The most copies of one template that are kept ready.
+const MOST_READY: usize = 32;
+/// How many are kept ready before anybody has asked for one.
+const FIRST_READY: usize = 2;
+
+/// A copy that nobody has yet.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) template: String,
+    pub(crate) oid: u32,
+    /// What it is called until somebody has it.
+    pub(crate) database: String,
+    /// Sessions that wait in it for a client.
+    pub(crate) warm: Vec<(Kind, Backend)>,
+}
+
+/// A database that somebody has.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) template: String,
+    /// 0 until it is there.
+    pub(crate) oid: u32,
+    pub(crate) since: Instant,
+    pub(crate) linger: Duration,
+    pub(crate) sessions: usize,
+    /// When it ends, unless another session comes before.
+    pub(crate) ends: Option<Instant>,
+    /// What its sessions have left.
+    pub(crate) left: Vec<(Kind, Backend)>,
+    /// It is being made or ended: who wants it waits.
+    pub(crate) changing: bool,
+}
+
+/// Work for the background.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Make a copy of this template.
+    Fill(String),
+    /// Take back what was leased under this name.
+    End(String),
+    /// Drop this database.
+    Drop(String),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) ready: Vec<Ready>,
+    pub(crate) leases: HashMap<String, Lease>,
+    pub(crate) to_drop: VecDeque<String>,
+    /// By template: how many copies shall be ready, and how many are being made.
+    depth: HashMap<String, Depth>,
+    /// Kinds of session that clients came with, the latest last.
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) serial: u64,
+    pub(crate) closed: bool,
+    pub(crate) created: (u64, Duration),
+    pub(crate) warm: u64,
+    pub(crate) cold: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Depth {
+    wanted: usize,
+    making: usize,
+}
+
+impl State {
+    pub(crate) fn add_template(&mut self, name: &str) {
+        self.depth.insert(name.to_owned(), Depth { wanted: FIRST_READY, making: 0 });
+    }
+
+    /// A name for a database of ours.
+    pub(crate) fn next_name(&mut self, role: &str) -> String {
+        self.serial += 1;
+        format!("{}{role}_{}", crate::template::PREFIX, self.serial)
+    }
+
+    /// Takes a ready copy, best one with a warm session of `kind`; finding none, more will be kept ready.
+    pub(crate) fn take_ready(&mut self, template: &str, kind: Option<&Kind>) -> Option<Ready> {
+        let of_template = |ready: &Ready| ready.template == template;
+        let fits =
+            |ready: &Ready| of_template(ready) && ready.warm.iter().any(|(warm, _)| Some(warm) == kind);
+        let at = self.ready.iter().position(fits).or_else(|| self.ready.iter().position(of_template));
+        if at.is_none()
+            && let Some(depth) = self.depth.get_mut(template)
+        {
+            depth.wanted = (depth.wanted * 2).min(MOST_READY);
+        }
+        at.map(|at| self.ready.remove(at))
+    }
+
+    /// Remembers what kind of session clients want. Two are kept warm: a driver's own and its pool's.
+    pub(crate) fn remember(&mut self, kind: &Kind) {
+        if self.kinds.last() != Some(kind) {
+            self.kinds.retain(|known| known != kind);
+            self.kinds.push(kind.clone());
+            if self.kinds.len() > 2 {
+                self.kinds.remove(0);
+            }
+        }
+    }
+
+    /// The most urgent job, or the time until there may be one. `room`: copies that still fit into the budget.
+    pub(crate) fn next_job(&mut self, room: usize) -> Result<Job, Option<Duration>> {
+        let now = Instant::now();
+        let due = self.leases.iter().find(|(_, lease)| lease.ends.is_some_and(|ends| ends <= now));
+        if let Some((name, _)) = due {
+            let name = name.clone();
+            if let Some(lease) = self.leases.get_mut(&name) {
+                lease.ends = None;
+                lease.changing = true;
+            }
+            return Ok(Job::End(name));
+        }
+        if room > 0
+            && let Some(template) = self.shortest()
+        {
+            return Ok(Job::Fill(template));
+        }
+        if let Some(name) = self.to_drop.pop_front() {
+            return Ok(Job::Drop(name));
+        }
+        let next = self.leases.values().filter_map(|lease| lease.ends).min();
+        Err(next.map(|ends| ends.saturating_duration_since(now)))
+    }
+
+    /// A template that lacks ready copies; one more counts as being made from now on.
+    fn shortest(&mut self) -> Option<String> {
+        let ready = |name: &str| self.ready.iter().filter(|ready| ready.template == name).count();
+        let (name, _) = self
+            .depth
+            .iter()
+            .map(|(name, depth)| (name.clone(), depth.wanted.saturating_sub(ready(name) + depth.making)))
+            .filter(|(_, lacking)| *lacking > 0)
+            .max_by_key(|(_, lacking)| *lacking)?;
+        self.depth.get_mut(&name)?.making += 1;
+        Some(name)
+    }
+
+    /// A copy that [`Job::Fill`] was for is there, or failed.
+    pub(crate) fn made(&mut self, template: &str) {
+        if let Some(depth) = self.depth.get_mut(template) {
+            depth.making = depth.making.saturating_sub(1);
+        }
+    }
+
+    /// All databases of ours that take room now.
+    pub(crate) fn count(&self) -> usize {
+        let making: usize = self.depth.values().map(|depth| depth.making).sum();
+        self.ready.len() + self.leases.len() + self.to_drop.len() + making
+    }
+}

@@ -1,0 +1,127 @@
+//! Template databases: taken into service, and copied.
+
+use crate::sql::{Clerks, identifier, literal};
+use crate::{DatabaseError, TemplateDatabase};
+
+/// What our own databases' names begin with; nobody else may use such a name.
+pub(crate) const PREFIX: &str = "pgfresh_";
+
+/// A template in service.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) oid: u32,
+    pub(crate) bytes: u64,
+    owner: String,
+    /// Whether anything hangs on it that CREATE DATABASE does not copy.
+    forgets: bool,
+}
+
+impl Template {
+    /// Renames the database so that its own name is free for copies, and lets nobody into it.
+    ///
+    /// `template1` stays what it is everywhere: the one that users may change before they make databases.
+    pub(crate) fn take(template: &TemplateDatabase, clerks: &Clerks) -> Result<Self, DatabaseError> {
+        let TemplateDatabase { name, database } = template;
+        let mut called = database.clone();
+        if database != "template1" {
+            called = format!("{PREFIX}template_{name}");
+            if called != *database {
+                let sql =
+                    format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));
+                clerks.run("rename a template", &sql)?;
+            }
+            let sql = format!(
+                "UPDATE pg_database SET datistemplate = true, datallowconn = false WHERE datname = {}",
+                literal(&called)
+            );
+            clerks.run("close a template", &sql)?;
+        }
+        let sql = format!(
+            "SELECT oid, pg_database_size(oid), pg_get_userbyid(datdba), \
+             datacl IS NOT NULL OR datconnlimit <> -1 \
+             OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
+             OR shobj_description(oid, 'pg_database') IS NOT NULL \
+             FROM pg_database d WHERE datname = {}",
+            literal(&called)
+        );
+        let rows = clerks.run("look at a template", &sql)?;
+        let row = rows
+            .into_iter()
+            .next()
+            .ok_or_else(|| DatabaseError::UnknownTemplate { name: name.clone(), known: Vec::new() })?;
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        let mut next = || columns.next().unwrap_or_default();
+        Ok(Self {
+            name: name.clone(),
+            database: called.clone(),
+            oid: next().parse().unwrap_or(0),
+            bytes: next().parse().unwrap_or(0),
+            owner: next(),
+            forgets: next() == "t" && called != "template1",
+        })
+    }
+
+    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
+    ///
+    /// # Errors
+    /// SQLSTATE 42P04 if the name is taken. On any error there is no such copy.
+    pub(crate) fn copy(&self, name: &str, major: u32, clerks: &Clerks) -> Result<u32, DatabaseError> {
+        // By files: the server's own default writes each page to the WAL, which takes twice as long. Before 15 there
+        // is no other way than by files.
+        let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
+        let sql = format!(
+            "CREATE DATABASE {} TEMPLATE {} OWNER {}{strategy}",
+            identifier(name),
+            identifier(&self.database),
+            identifier(&self.owner)
+        );
+        clerks.run("copy a template", &sql)?;
+        let result = self.complete(name, clerks);
+        if result.is_err() {
+            drop_database(name, clerks)?;
+        }
+        result
+    }
+
+    /// Copies what hangs on the template in catalogs that all databases share: settings, grants, limit, comment.
+    fn complete(&self, name: &str, clerks: &Clerks) -> Result<u32, DatabaseError> {
+        let (from, name) = (self.oid, literal(name));
+        let find = format!("SELECT oid FROM pg_database WHERE datname = {name}");
+        let sql = if self.forgets {
+            format!(
+                "INSERT INTO pg_db_role_setting SELECT ({find}), setrole, setconfig \
+                 FROM pg_db_role_setting WHERE setdatabase = {from}; \
+                 INSERT INTO pg_shdepend SELECT dbid, classid, ({find}), objsubid, refclassid, refobjid, deptype \
+                 FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = {from} AND deptype = 'a'; \
+                 INSERT INTO pg_shdescription SELECT ({find}), classoid, description \
+                 FROM pg_shdescription WHERE classoid = 'pg_database'::regclass AND objoid = {from}; \
+                 UPDATE pg_database n SET datacl = t.datacl, datconnlimit = t.datconnlimit \
+                 FROM pg_database t WHERE n.datname = {name} AND t.oid = {from}; {find}"
+            )
+        } else {
+            find
+        };
+        let rows = clerks.run("complete a copy", &sql)?;
+        let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        oid.ok_or(DatabaseError::NotLeased(name))
+    }
+}
+
+/// Gives the database with that oid another name, under whoever is connected to it.
+///
+/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid.
+/// # Errors
+/// SQLSTATE 23505 if the name is taken.
+pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
+    let sql = format!("UPDATE pg_database SET datname = {} WHERE oid = {oid} RETURNING oid", literal(name));
+    let rows = clerks.run("name a database", &sql)?;
+    if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(()) }
+}
+
+/// Drops a database and ends whatever sessions it has; one that is not there is no error.
+pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
+    clerks.run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name)))?;
+    Ok(())
+}

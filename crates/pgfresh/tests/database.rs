@@ -1,0 +1,170 @@
+//! Databases handed out: that a name gives a fresh copy, that copies do not see each other, and what becomes of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use database::{Databases, DatabaseError, Kind, Origin, Request, TemplateDatabase};
+use server::Session;
+use template::{Maker, Started, Wishes};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with a template of three tables, and its databases.
+struct Fixture {
+    databases: Databases,
+    started: Started,
+    _cache: tempfile::TempDir,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.databases.close();
+    }
+}
+
+fn fixture(setup: &str) -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
+    let maker = Maker::find(Wishes::default(), cache, program).unwrap();
+    let started = maker.start(&|_| ()).unwrap();
+    let folder = started.server.run().address().to_owned();
+    let mut admin = Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
+    admin.query("CREATE DATABASE app").unwrap();
+    let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
+    app.query(setup).unwrap();
+    drop((app, admin));
+    let databases = Databases::open(Origin {
+        directory: folder,
+        major: maker.installation.version().major,
+        budget: 1 << 30,
+        templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+        linger: Duration::ZERO,
+    })
+    .unwrap();
+    Fixture { databases, started, _cache: directory }
+}
+
+fn kind() -> Kind {
+    Kind { version: 0x0003_0000, parameters: b"user\0postgres\0application_name\0test\0".to_vec() }
+}
+
+impl Fixture {
+    fn connect(&self, name: &str) -> Result<(Session, database::Tenancy), DatabaseError> {
+        let kind = kind();
+        let request = Request { database: name, template: None, linger: None, kind: &kind };
+        let connected = self.databases.connect(&request)?;
+        Ok((Session::adopt(connected.backend.stream, PATIENCE).unwrap(), connected.tenancy))
+    }
+
+    fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let folder = self.started.server.run().address();
+        Session::open(folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
+    }
+
+    /// Waits, with a bound, until no database of that name is left.
+    fn wait_until_gone(&self, name: &str) {
+        for _ in 0..2000 {
+            let left = self.admin(&format!("SELECT FROM pg_database WHERE datname = '{name}'"));
+            if left.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("database {name} is still there");
+    }
+}
+
+fn one(session: &mut Session, sql: &str) -> String {
+    session.query(sql).unwrap()[0][0].clone().unwrap_or_default()
+}
+
+const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
+
+#[test]
+fn every_name_is_a_copy_of_its_own_and_stays_the_same_as_long_as_somebody_is_in_it() {
+    let fixture = fixture(SETUP);
+    let (mut one_session, one_tenancy) = fixture.connect("one").unwrap();
+    let (mut other_session, _other) = fixture.connect("other").unwrap();
+    one_session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
+    assert_eq!(one(&mut one_session, "SELECT current_database()"), "one");
+    assert_eq!(one(&mut other_session, "SELECT count(*) FROM item"), "1");
+    let (mut again, _again) = fixture.connect("one").unwrap();
+    assert_eq!(one(&mut again, "SELECT count(*) FROM item"), "2");
+    drop((one_session, one_tenancy, again, _again));
+    fixture.wait_until_gone("one");
+    let (mut fresh, _fresh) = fixture.connect("one").unwrap();
+    assert_eq!(one(&mut fresh, "SELECT count(*) FROM item"), "1");
+}
+
+#[test]
+fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
+    let fixture = fixture(
+        "CREATE ROLE boss; ALTER DATABASE app OWNER TO boss; ALTER DATABASE app SET work_mem = '7MB'; \
+         CREATE ROLE guest LOGIN; ALTER ROLE guest IN DATABASE app SET work_mem = '9MB'; \
+         REVOKE CONNECT ON DATABASE app FROM public; GRANT CONNECT ON DATABASE app TO guest; \
+         COMMENT ON DATABASE app IS 'mine'; ALTER DATABASE app CONNECTION LIMIT 50",
+    );
+    let (mut session, _tenancy) = fixture.connect("copy").unwrap();
+    assert_eq!(one(&mut session, "SHOW work_mem"), "7MB");
+    let sql = "SELECT concat_ws('|', pg_get_userbyid(datdba), datacl, datconnlimit, shobj_description(oid, 'pg_database')) \
+               FROM pg_database WHERE datname = ";
+    let template = fixture.admin(&format!("{sql}'pgfresh_template_app'"));
+    assert_eq!(fixture.admin(&format!("{sql}'copy'")), template);
+    assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
+    let guest = Kind { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
+    let request = Request { database: "copy", template: None, linger: None, kind: &guest };
+    let connected = fixture.databases.connect(&request).unwrap();
+    let mut session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
+    assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
+}
+
+#[test]
+fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
+    let fixture = fixture(SETUP);
+    fixture.admin("CREATE DATABASE by_sql");
+    let (mut session, tenancy) = fixture.connect("by_sql").unwrap();
+    assert!(session.query("SELECT FROM item").is_err(), "it is no copy of the template");
+    drop((session, tenancy));
+    fixture.admin("DROP DATABASE by_sql");
+    let (mut session, _tenancy) = fixture.connect("by_sql").unwrap();
+    assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
+    // Dropped under a lease: the next session gets a new one.
+    fixture.admin("DROP DATABASE by_sql WITH (FORCE)");
+    let (mut session, _tenancy) = fixture.connect("by_sql").unwrap();
+    assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
+}
+
+#[test]
+fn many_at_once_get_one_each_and_the_same_name_only_once() {
+    let fixture = fixture(SETUP);
+    std::thread::scope(|scope| {
+        for worker in 0..8 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                for round in 0..10 {
+                    let (mut session, _tenancy) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
+                    assert_eq!(one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item"), "2");
+                    let (mut shared, _tenancy) = fixture.connect(&format!("shared_{round}")).unwrap();
+                    shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn names_and_templates_that_cannot_be_are_refused() {
+    let fixture = fixture(SETUP);
+    assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(DatabaseError::Name { .. })));
+    assert!(matches!(fixture.connect(""), Err(DatabaseError::Name { .. })));
+    assert!(matches!(fixture.databases.lease(None, Some("nope")), Err(DatabaseError::UnknownTemplate { .. })));
+    let stranger = Kind { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
+    let request = Request { database: "x", template: None, linger: None, kind: &stranger };
+    assert!(matches!(fixture.databases.connect(&request), Err(DatabaseError::Refused(_))));
+    let (mut session, _tenancy) = fixture.connect("weird \"name' é").unwrap();
+    assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");
+    let long = "n".repeat(80);
+    let (mut session, _tenancy) = fixture.connect(&long).unwrap();
+    assert_eq!(one(&mut session, "SELECT current_database()"), "n".repeat(63));
+}
