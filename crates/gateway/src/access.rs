@@ -1,0 +1,160 @@
+//! Who may come in, and the addresses by which they do.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use server::SUPERUSER;
+
+/// Bytes of a random secret: 128 bits.
+const SECRET_BYTES: usize = 16;
+
+/// The secret, and where it opens the door.
+pub struct Access {
+    secret: String,
+    digest: blake3::Hash,
+    address: SocketAddr,
+    socket: Option<PathBuf>,
+    directory: PathBuf,
+}
+
+impl Access {
+    /// `directory` is that of the server's own socket.
+    pub(crate) fn new(
+        secret: String,
+        address: SocketAddr,
+        socket: Option<PathBuf>,
+        directory: PathBuf,
+    ) -> Self {
+        let digest = blake3::hash(secret.as_bytes());
+        Self { secret, digest, address, socket, directory }
+    }
+
+    /// A new secret that nobody can guess, in letters and digits.
+    pub fn random_secret() -> io::Result<String> {
+        let mut bytes = [0; SECRET_BYTES];
+        random(&mut bytes)?;
+        Ok(bytes.iter().fold(String::new(), |mut secret, byte| {
+            let _ = write!(secret, "{byte:02x}");
+            secret
+        }))
+    }
+
+    /// Whether `given` is the secret; takes as long whatever is wrong with it.
+    #[must_use]
+    pub fn admits(&self, given: &[u8]) -> bool {
+        // Comparing digests takes constant time, and tells nothing of lengths either.
+        blake3::hash(given) == self.digest
+    }
+
+    /// The secret: password of every user, and token of HTTP.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// Host and port that the gateway listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The file of the gateway's own unix socket.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    /// Where `database` is, over TCP and through the gateway: it comes to be with the first session.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("postgresql://{SUPERUSER}:{}@{}/{}", escape(&self.secret), self.address, escape(database))
+    }
+
+    /// The same for the JVM.
+    #[must_use]
+    pub fn jdbc_url(&self, database: &str) -> String {
+        let (address, database, secret) = (self.address, escape(database), escape(&self.secret));
+        format!("jdbc:postgresql://{address}/{database}?user={SUPERUSER}&password={secret}")
+    }
+
+    /// Where a database is that has been leased already: straight to the server, with nothing in the way. The
+    /// gateway does not see such sessions.
+    #[must_use]
+    pub fn socket_url(&self, database: &str) -> String {
+        let directory = self.directory.display().to_string();
+        format!("postgresql://{SUPERUSER}@/{}?host={}", escape(database), escape(&directory))
+    }
+
+    /// Where people and programs find the HTTP side; the token is not in it.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+/// Says nothing of the secret, so that no log does.
+impl fmt::Debug for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Access").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Fills `bytes` with what nobody can guess.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Percent-encodes all that is not unreserved. Source: RFC 3986, 2.3.
+fn escape(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(secret: &str) -> Access {
+        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into())
+    }
+
+    #[test]
+    fn only_the_secret_is_admitted_and_never_shown() {
+        let secret = Access::random_secret().unwrap();
+        assert_eq!(secret.len(), 2 * SECRET_BYTES);
+        assert_ne!(secret, Access::random_secret().unwrap());
+        let access = access(&secret);
+        assert!(access.admits(secret.as_bytes()));
+        for wrong in ["", &secret[1..], &format!("{secret}0"), &secret.to_uppercase().replace('0', "O")] {
+            assert!(wrong == secret || !access.admits(wrong.as_bytes()), "{wrong}");
+        }
+        assert!(!format!("{access:?}").contains(&secret));
+    }
+
+    #[test]
+    fn names_are_escaped_in_every_address() {
+        let access = access("se/cret");
+        assert_eq!(access.url("a b"), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
+        assert_eq!(access.socket_url("ü"), "postgresql://postgres@/%C3%BC?host=%2Frun%2Fa%20b");
+        let jdbc = "jdbc:postgresql://127.0.0.1:5433/a%26b?user=postgres&password=se%2Fcret";
+        assert_eq!(access.jdbc_url("a&b"), jdbc);
+        assert_eq!(access.http_url(), "http://127.0.0.1:5433/");
+    }
+}

@@ -1,0 +1,17 @@
+//! The front door of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol and HTTP.
+//!
+//! Makes a [`Gateway`], which gives each session a backend of [`database::Databases`] and forwards bytes between the
+//! two from then on, unparsed but for the headers of messages. How a database comes about it does not know.
+//!
+//! ```text
+//! client ── listener ── session ─┬─ startup ── connect ── forward ── backend
+//!                                ├─ cancel request ─────────────────── server
+//!                                └─ HTTP ── http
+//! ```
+
+mod access;
+mod http;
+mod stream;
+
+pub use access::Access;
+pub(crate) use stream::Stream;

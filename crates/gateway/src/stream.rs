@@ -1,0 +1,202 @@
+//! One connection, over TCP or a unix socket.
+//!
+//! The kernel tells of a unix socket that it is writable again each time the other end has read a message: with both
+//! directions watched, as tokio's own streams do it, every message would wake its sender once more. Here only the
+//! reading side is watched; a write that would block watches the writing side through a descriptor of its own until it
+//! is through.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// A socket of either kind, which never blocks.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Takes over a connection of a TCP listener. Small messages go out at once.
+    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Self::Tcp(stream))
+    }
+
+    /// Takes over a connection of a unix socket.
+    pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self::Unix(stream))
+    }
+
+    /// Reads what is there; `WouldBlock` if that is nothing.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| match self {
+            Self::Tcp(stream) => (&mut &*stream).read(buffer),
+            Self::Unix(stream) => (&mut &*stream).read(buffer),
+        })
+    }
+
+    /// Writes what there is room for; `WouldBlock` if that is nothing.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        uninterrupted(|| match self {
+            Self::Tcp(stream) => (&mut &*stream).write(bytes),
+            Self::Unix(stream) => (&mut &*stream).write(bytes),
+        })
+    }
+
+    /// Tells the other end that nothing more will come.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+        }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// A connection that the running runtime watches.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: AsyncFd<Socket>,
+    /// Watches for room, while a write waits for it.
+    room: Option<AsyncFd<Socket>>,
+    /// Read too early; comes before all that the socket has.
+    unread: Vec<u8>,
+}
+
+impl Stream {
+    /// Has the current runtime watch `socket`. `unread` is read before all else.
+    pub(crate) fn new(socket: Socket, unread: Vec<u8>) -> io::Result<Self> {
+        Ok(Self { socket: AsyncFd::with_interest(socket, Interest::READABLE)?, room: None, unread })
+    }
+
+    /// Ends the watch; returns the socket and what has not been read.
+    pub(crate) fn into_parts(self) -> (Socket, Vec<u8>) {
+        (self.socket.into_inner(), self.unread)
+    }
+
+    /// The socket, to be used without waiting.
+    pub(crate) fn socket(&self) -> &Socket {
+        self.socket.get_ref()
+    }
+
+    /// Reads at least one byte, or none at the end.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if !self.unread.is_empty() {
+            let count = buffer.len().min(self.unread.len());
+            buffer[..count].copy_from_slice(&self.unread[..count]);
+            self.unread.drain(..count);
+            if self.unread.is_empty() {
+                self.unread = Vec::new();
+            }
+            return Poll::Ready(Ok(count));
+        }
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(context))?;
+            match guard.get_inner().receive(buffer) {
+                // Less than there was room for: the next call would say that there is nothing more.
+                Ok(count) if 0 < count && count < buffer.len() => {
+                    guard.clear_ready();
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Writes at least one byte.
+    pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let guard = match &self.room {
+                Some(room) => Some(ready!(room.poll_write_ready(context))?),
+                None => None,
+            };
+            match self.socket.get_ref().send(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match guard {
+                    Some(guard) => forget(guard),
+                    None => self.room = Some(self.watch_for_room()?),
+                },
+                Ok(count) if count < bytes.len() => return Poll::Ready(Ok(count)),
+                other => {
+                    self.room = None;
+                    return Poll::Ready(other);
+                }
+            }
+        }
+    }
+
+    fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {
+        AsyncFd::with_interest(self.socket.get_ref().try_clone()?, Interest::WRITABLE)
+    }
+}
+
+fn forget(mut guard: AsyncFdReadyGuard<'_, Socket>) {
+    guard.clear_ready();
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(self.poll_receive(context, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket().finish())
+    }
+}
