@@ -74,6 +74,15 @@ impl Server {
     /// # Errors
     /// Nothing is left of the server then, whatever the error.
     pub fn start(order: &Order<'_>, data: Data<'_>) -> Result<Self, StartError> {
+        Self::start_watched(order, data, &|_, _| ())
+    }
+
+    /// The same; `watch` hears now and then how many bytes of how many are copied, if that takes long.
+    pub fn start_watched(
+        order: &Order<'_>,
+        data: Data<'_>,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Self, StartError> {
         let begun = Instant::now();
         let (guard, copying) = match data {
             Data::Made(guard) => (guard, None),
@@ -94,7 +103,7 @@ impl Server {
         let copying = copying;
         server.wait_until_ready(spawned)?;
         let boot = spawned.elapsed();
-        server.copied = copying.map(Copying::finish).transpose()?;
+        server.copied = copying.map(|copying| copying.finish(watch)).transpose()?;
         let rest = spawned.elapsed().saturating_sub(boot);
         server.prove(order)?;
         let ready = spawned.elapsed().saturating_sub(boot + rest);

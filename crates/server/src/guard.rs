@@ -104,9 +104,11 @@ pub fn guard_main() -> bool {
 /// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
-    let lock = path.join("server.lock");
-    if sys::Lock::is_held(&lock).unwrap_or(false) {
-        sys::end_holders(&lock, GRACE).attempt("stop the server in", &path)?;
+    for lock in abandoned.locks() {
+        if sys::Lock::is_held(&lock).unwrap_or(false) {
+            let lock = lock.canonicalize().attempt("resolve", &lock)?;
+            sys::end_holders(&lock, GRACE).attempt("stop what is alive in", &path)?;
+        }
     }
     if let Some(postmaster) = postmaster(&path.join("data")) {
         sys::remove_segments(postmaster).attempt("remove the shared memory of", &path)?;

@@ -122,6 +122,15 @@ impl Installation {
         self.settings.contains(name)
     }
 
+    /// Its own `psql`, `pg_dump` or the like, or the one on PATH: some packages have the server alone.
+    #[must_use]
+    pub fn client(&self, name: &str) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::iter::once(self.bin.join(name))
+            .chain(std::env::split_paths(&path).map(|folder| folder.join(name)))
+            .find(|candidate| candidate.is_file())
+    }
+
     /// A command for one of its programs, run as `account`, outside our directory, with nothing of our environment
     /// that would change what it does.
     pub(crate) fn command(&self, program: &str, account: &Account) -> Command {

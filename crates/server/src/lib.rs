@@ -3,6 +3,7 @@
 //! Makes an [`Installation`] (found, never guessed), [`Settings`], a [`Guard`] over a run directory, and a [`Server`] in
 //! it. It listens only on a unix socket in its private directory. It knows nothing of templates and databases.
 
+mod address;
 mod boot;
 mod error;
 mod guard;
@@ -14,6 +15,7 @@ mod session;
 mod settings;
 mod stop;
 
+pub use address::Address;
 pub use boot::{Data, Order, Phases, Server};
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
 pub use guard::{Guard, guard_main, sweep};

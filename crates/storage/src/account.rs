@@ -29,13 +29,19 @@ impl AccountError {
 }
 
 impl Account {
+    /// The one that we run as.
+    #[must_use]
+    pub fn ours() -> Self {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Self { uid: uid.as_raw(), gid: gid.as_raw(), foreign: false }
+    }
+
     /// Our own account, or as root the one named `postgres`, or else `nobody`.
     ///
     /// Reads `/etc/passwd` itself: a static binary cannot ask the name service, and both accounts are local ones.
     pub fn for_server() -> Result<Self, AccountError> {
-        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        if !uid.is_root() {
-            return Ok(Self { uid: uid.as_raw(), gid: gid.as_raw(), foreign: false });
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Self::ours());
         }
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         ["postgres", "nobody"].iter().find_map(|name| named(&passwd, name)).ok_or(AccountError)

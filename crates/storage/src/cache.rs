@@ -1,19 +1,25 @@
 //! The cache on disk: immutable entries by fingerprint, built once under a lock, published by one rename.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use crate::attempt::{Attempt, FileError};
-use crate::copy::modified;
-use crate::manifest::{self, Manifest};
+use crate::manifest::Manifest;
 use crate::private;
+use crate::publish::Building;
 
 /// Marks a directory that backups may leave out. Source: bford.info/cachedir.
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Made by pgfresh; may be deleted at any time.\n";
+
+/// When nobody wants to read a log any more.
+const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 
 /// A cache directory of ours.
 #[derive(Debug, Clone)]
@@ -90,39 +96,128 @@ impl Cache {
         self.root.join("images")
     }
 
-    /// The entry of that fingerprint, if it is complete. One whose manifest is cut short or of another kind is none.
+    /// The entry of that fingerprint, if it is complete, and marks it as used now. One whose manifest is cut short or
+    /// of another kind is none.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
+        self.open_entry(fingerprint, true)
+    }
+
+    /// The same for somebody who only wants to know: its last use stays what it was.
+    pub fn examine(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
+        self.open_entry(fingerprint, false)
+    }
+
+    fn open_entry(&self, fingerprint: &str, use_it: bool) -> Result<Option<Entry>, FileError> {
         let directory = self.images().join(fingerprint);
         let path = directory.join("manifest");
-        let text = match fs::read(&path) {
-            Ok(text) => text,
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).attempt("read", &path),
+            Err(error) => return Err(error).attempt("open", &path),
         };
-        let manifest = std::str::from_utf8(&text).ok().and_then(Manifest::parse);
-        Ok(manifest.map(|manifest| Entry { directory, manifest: Arc::new(manifest) }))
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).attempt("read", &path)?;
+        let Some(manifest) = std::str::from_utf8(&text).ok().and_then(Manifest::parse) else {
+            return Ok(None);
+        };
+        if use_it {
+            let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let times = Timestamps { last_access: unchanged, last_modification: now };
+            futimens(&file, &times).attempt("touch", &path)?;
+        }
+        // Whoever holds it alone is about to remove it.
+        let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
+        Ok(in_use.map(|in_use| Entry::new(directory, manifest, in_use)))
+    }
+
+    /// The fingerprints of all that is there, complete or not.
+    pub fn fingerprints(&self) -> Result<Vec<String>, FileError> {
+        let images = self.images();
+        let names = fs::read_dir(&images).attempt("read", &images)?.flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.filter(|name| !name.contains('.')).collect())
+    }
+
+    /// Removes an entry; false if somebody uses or builds it.
+    pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
+        let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
+        let manifest = self.images().join(fingerprint).join("manifest");
+        let _alone = if manifest.exists() {
+            let Some(alone) = sys::Lock::try_take(&manifest).attempt("lock", &manifest)? else {
+                return Ok(false);
+            };
+            Some(alone)
+        } else {
+            None
+        };
+        building.discard()?;
+        Ok(true)
+    }
+
+    /// Removes what builders left half-made that are gone.
+    pub fn tidy(&self) -> Result<(), FileError> {
+        let images = self.images();
+        for entry in fs::read_dir(&images).attempt("read", &images)?.flatten() {
+            let name = entry.file_name();
+            if let Some(fingerprint) = name.to_str().and_then(|name| name.strip_suffix(".staging")) {
+                // Taking the right to build removes it.
+                self.try_building(fingerprint)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes the right to build that entry, after `waiting` was called if somebody else has it now.
     ///
     /// Look it up again before building: who had the right may have published.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
-        let lock = self.images().join(format!("{fingerprint}.lock"));
-        let held = if let Some(held) = sys::Lock::try_take(&lock).attempt("lock", &lock)? {
-            held
-        } else {
-            waiting();
-            sys::Lock::take(&lock).attempt("lock", &lock)?
-        };
-        let building = Building { entry: self.images().join(fingerprint), lock, _held: held };
+        if let Some(building) = self.try_building(fingerprint)? {
+            return Ok(building);
+        }
+        waiting();
+        let lock = self.lock(fingerprint);
+        let held = sys::Lock::take(&lock).attempt("lock", &lock)?;
+        self.begin(fingerprint, held)
+    }
+
+    fn try_building(&self, fingerprint: &str) -> Result<Option<Building>, FileError> {
+        let lock = self.lock(fingerprint);
+        let held = sys::Lock::try_take(&lock).attempt("lock", &lock)?;
+        held.map(|held| self.begin(fingerprint, held)).transpose()
+    }
+
+    fn begin(&self, fingerprint: &str, held: sys::Lock) -> Result<Building, FileError> {
+        let entry = self.images().join(fingerprint);
+        let building = Building { entry, lock: self.lock(fingerprint), _held: held };
         remove_tree(&building.staging())?;
         Ok(building)
+    }
+
+    fn lock(&self, fingerprint: &str) -> PathBuf {
+        self.images().join(format!("{fingerprint}.lock"))
     }
 
     /// What was remembered under `name`, if anything.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.root.join("notes").join(name)).ok()
+    }
+
+    /// Keeps a copy of the file `log` for people to read, as `name`; removes those that are older than a week.
+    pub fn keep_log(&self, name: &str, log: &Path) -> Result<PathBuf, FileError> {
+        let folder = self.root.join("logs");
+        private::ensure(&folder, 0o700)?;
+        for entry in fs::read_dir(&folder).attempt("read", &folder)?.flatten() {
+            let age =
+                entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+            if age.is_some_and(|age| age > OLD_LOG) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let path = folder.join(name);
+        fs::copy(log, &path).attempt("write", &path)?;
+        Ok(path)
     }
 
     /// Remembers `text` under `name`, which must be fit for a file name, for the next process that asks.
@@ -136,14 +231,19 @@ impl Cache {
     }
 }
 
-/// A complete, immutable directory in the cache.
+/// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
 #[derive(Debug, Clone)]
 pub struct Entry {
     directory: PathBuf,
     manifest: Arc<Manifest>,
+    _in_use: Arc<sys::Lock>,
 }
 
 impl Entry {
+    pub(crate) fn new(directory: PathBuf, manifest: Manifest, in_use: sys::Lock) -> Self {
+        Self { directory, manifest: Arc::new(manifest), _in_use: Arc::new(in_use) }
+    }
+
     /// Bytes of all files, counting holes: what a copy may come to occupy.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -162,149 +262,41 @@ impl Entry {
         self.directory.join("data")
     }
 
+    /// What its maker wrote about it; empty if that was nothing.
+    #[must_use]
+    pub fn about(&self) -> String {
+        fs::read_to_string(self.directory.join("about")).unwrap_or_default()
+    }
+
+    /// When it was last looked up.
+    pub fn last_use(&self) -> Result<SystemTime, FileError> {
+        let path = self.directory.join("manifest");
+        path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
+    }
+
+    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file.
+    pub fn occupied(&self) -> Result<u64, FileError> {
+        let data = self.data();
+        self.manifest.files.iter().try_fold(0, |sum, file| {
+            let path = data.join(&file.path);
+            let meta = path.symlink_metadata().attempt("examine", &path)?;
+            Ok(sum + meta.blocks() * 512)
+        })
+    }
+
     pub(crate) fn manifest(&self) -> Arc<Manifest> {
         Arc::clone(&self.manifest)
     }
-}
 
-/// The right to build one entry; nobody else has it as long as this lives.
-#[derive(Debug)]
-pub struct Building {
-    entry: PathBuf,
-    lock: PathBuf,
-    _held: sys::Lock,
-}
-
-impl Building {
-    /// Removes the entry, which proved damaged.
-    pub fn discard(&self) -> Result<(), FileError> {
-        let staging = self.staging();
-        match fs::rename(&self.entry, &staging) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other.attempt("rename", &self.entry)?,
-        }
-        remove_tree(&staging)
+    /// Its name in the cache.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Makes the directory tree `from` the entry, leaving out the files at its top that are named in `without`.
-    ///
-    /// Long runs of zeros become holes. Everything is made durable before the rename, so that the entry is complete
-    /// or absent whatever happens. On any error it is absent.
-    pub fn publish(self, from: &Path, without: &[&str]) -> Result<Entry, CacheError> {
-        let staging = self.staging();
-        let result = self.stage(from, without, &staging);
-        if result.is_err() {
-            let _ = remove_tree(&staging);
-        }
-        result
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
-
-    fn stage(&self, from: &Path, without: &[&str], staging: &Path) -> Result<Entry, CacheError> {
-        let data = staging.join("data");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&data).attempt("create", &data)?;
-        let mut manifest = Manifest::default();
-        add_folder(from, "", without, &data, &mut manifest)?;
-        manifest.directories.sort();
-        let path = staging.join("manifest");
-        fs::write(&path, manifest.to_text()).attempt("write", &path)?;
-        let root = File::open(staging).attempt("open", staging)?;
-        sys::sync_filesystem(&root).attempt("sync", staging)?;
-        // An entry that is there now is a damaged one: look-up found none.
-        remove_tree(&self.entry)?;
-        fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
-        Ok(Entry { directory: self.entry.clone(), manifest: Arc::new(manifest) })
-    }
-
-    fn staging(&self) -> PathBuf {
-        self.entry.with_added_extension("staging")
-    }
-}
-
-impl Drop for Building {
-    fn drop(&mut self) {
-        // Still locked: whoever waits for this file finds that it has lost its name and takes a new one.
-        let _ = fs::remove_file(&self.lock);
-    }
-}
-
-/// Copies what lies in folder `relative` of `from` to `to`, and writes it down.
-fn add_folder(
-    from: &Path,
-    relative: &str,
-    without: &[&str],
-    to: &Path,
-    manifest: &mut Manifest,
-) -> Result<(), CacheError> {
-    let folder = from.join(relative);
-    for entry in fs::read_dir(&folder).attempt("read", &folder)? {
-        let entry = entry.attempt("read", &folder)?;
-        let name = entry.file_name();
-        let unfit = |what| CacheError::Unfit { path: entry.path(), what };
-        let name = name.to_str().filter(|name| manifest::safe(name).is_some());
-        let name = name.ok_or_else(|| unfit("its name is no plain text"))?;
-        if relative.is_empty() && without.contains(&name) {
-            continue;
-        }
-        let path = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
-        let kind = entry.file_type().attempt("examine", &entry.path())?;
-        if kind.is_dir() {
-            let target = to.join(&path);
-            fs::DirBuilder::new().mode(0o700).create(&target).attempt("create", &target)?;
-            add_folder(from, &path, without, to, manifest)?;
-            manifest.directories.push(path);
-        } else if kind.is_file() {
-            manifest.files.push(add_file(&entry.path(), path, to)?);
-        } else if kind.is_symlink() {
-            return Err(unfit(
-                "a symbolic link (a tablespace outside?) leads to files that every copy would share",
-            ));
-        } else {
-            return Err(unfit("it is neither a regular file nor a directory"));
-        }
-    }
-    Ok(())
-}
-
-/// Copies one file, in one pass: hashed, and with holes where it is zero.
-fn add_file(from: &Path, relative: String, folder: &Path) -> Result<manifest::File, CacheError> {
-    let to = folder.join(&relative);
-    let mut source = File::open(from).attempt("open", from)?;
-    let mut target =
-        File::options().write(true).create_new(true).mode(0o600).open(&to).attempt("create", &to)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut size = 0;
-    loop {
-        let count = fill(&mut source, &mut buffer).attempt("read", from)?;
-        let chunk = &buffer[..count];
-        if count == 0 {
-            break;
-        }
-        hasher.update(chunk);
-        size += count as u64;
-        if chunk.iter().all(|&byte| byte == 0) {
-            target.seek(io::SeekFrom::Start(size)).attempt("seek in", &to)?;
-        } else {
-            target.write_all(chunk).attempt("write", &to)?;
-        }
-    }
-    target.set_len(size).attempt("write", &to)?;
-    let stat = rustix::fs::fstat(&target).attempt("examine", &to)?;
-    Ok(manifest::File { path: relative, size, modified: modified(&stat), digest: hasher.finalize() })
-}
-
-/// Reads until `buffer` is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut count = 0;
-    while count < buffer.len() {
-        match file.read(&mut buffer[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
 }
 
 /// Removes a directory tree; one that is not there, or goes away meanwhile, is no error.
@@ -358,7 +350,7 @@ mod tests {
 
     fn publish(fixture: &Fixture) -> Entry {
         let building = fixture.cache.building("abc", || panic!("nobody builds")).unwrap();
-        building.publish(&fixture.tree, &["pid"]).unwrap()
+        building.publish(&fixture.tree, &["pid"], "about it").unwrap()
     }
 
     #[test]
@@ -368,7 +360,8 @@ mod tests {
         publish(&fixture);
         let entry = fixture.cache.look_up("abc").unwrap().unwrap();
         assert_eq!((entry.files(), entry.bytes()), (3, (1 << 20) + 9));
-        let copied = Copying::begin(&entry, &fixture.out, &account(), "base/").unwrap().finish().unwrap();
+        let copied =
+            Copying::begin(&entry, &fixture.out, &account(), "base/").unwrap().finish(&|_, _| ()).unwrap();
         assert_eq!(fs::read(fixture.out.join("base/1/rows")).unwrap(), b"some rows");
         assert_eq!(fs::read(fixture.out.join("log")).unwrap(), fs::read(fixture.tree.join("log")).unwrap());
         assert!(fixture.out.join("empty").is_dir());
@@ -391,14 +384,14 @@ mod tests {
         fs::create_dir(&fixture.out).unwrap();
 
         fs::write(&rows, "SOME ROWS").unwrap();
-        assert!(begin("1").and_then(Copying::finish).unwrap_err().is_damage());
+        assert!(begin("1").and_then(|copying| copying.finish(&|_, _| ())).unwrap_err().is_damage());
         fs::write(&rows, "some rows").unwrap();
-        begin("2").unwrap().finish().expect("the same bytes with another time are as good");
+        begin("2").unwrap().finish(&|_, _| ()).expect("the same bytes with another time are as good");
         fs::write(&rows, "some").unwrap();
-        assert!(begin("3").and_then(Copying::finish).unwrap_err().is_damage());
+        assert!(begin("3").and_then(|copying| copying.finish(&|_, _| ())).unwrap_err().is_damage());
         fs::remove_file(&rows).unwrap();
         assert!(matches!(
-            begin("4").and_then(Copying::finish),
+            begin("4").and_then(|copying| copying.finish(&|_, _| ())),
             Err(CopyError::Damaged { what: "is missing", .. })
         ));
 
@@ -417,8 +410,43 @@ mod tests {
 
         std::os::unix::fs::symlink("/etc", fixture.tree.join("link")).unwrap();
         let building = fixture.cache.building("def", || ()).unwrap();
-        assert!(matches!(building.publish(&fixture.tree, &[]), Err(CacheError::Unfit { .. })));
+        assert!(matches!(building.publish(&fixture.tree, &[], ""), Err(CacheError::Unfit { .. })));
         assert!(!fixture.cache.images().join("def.staging").exists());
+    }
+
+    #[test]
+    fn an_entry_in_use_is_not_removed_and_what_builders_left_is_tidied() {
+        let fixture = fixture();
+        let entry = publish(&fixture);
+        assert_eq!(entry.about(), "about it");
+        assert!(entry.occupied().unwrap() < entry.bytes());
+        assert_eq!(fixture.cache.fingerprints().unwrap(), ["abc"]);
+        let again = fixture.cache.look_up("abc").unwrap().unwrap();
+        drop(entry);
+        assert!(!fixture.cache.remove("abc").unwrap(), "somebody uses it");
+        drop(again);
+        assert!(fixture.cache.remove("abc").unwrap());
+        assert!(fixture.cache.look_up("abc").unwrap().is_none());
+
+        let staging = fixture.cache.images().join("def.staging");
+        fs::create_dir(&staging).unwrap();
+        let building = fixture.cache.building("ghi", || ()).unwrap();
+        fs::create_dir(building.staging()).unwrap();
+        fixture.cache.tidy().unwrap();
+        assert!(!staging.exists() && building.staging().exists());
+    }
+
+    #[test]
+    fn only_a_use_counts_as_one() {
+        let fixture = fixture();
+        let entry = publish(&fixture);
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let manifest = File::options().write(true).open(entry.directory.join("manifest")).unwrap();
+        manifest.set_modified(long_ago).unwrap();
+        let examined = fixture.cache.examine("abc").unwrap().unwrap();
+        assert_eq!(examined.last_use().unwrap(), long_ago);
+        let used = fixture.cache.look_up("abc").unwrap().unwrap();
+        assert!(used.last_use().unwrap() > long_ago);
     }
 
     #[test]
@@ -434,7 +462,7 @@ mod tests {
             found
         });
         hears.recv().unwrap();
-        building.publish(&fixture.tree, &[]).unwrap();
+        building.publish(&fixture.tree, &[], "").unwrap();
         assert!(second.join().unwrap(), "the waiter finds what the builder published");
     }
 }

@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags, SeekFrom, fchown, fstat, mkdirat, openat, seek};
@@ -15,6 +17,11 @@ use rustix::fs::{Mode, OFlags, SeekFrom, fchown, fstat, mkdirat, openat, seek};
 use crate::attempt::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
 use crate::{Account, Entry};
+
+/// Bytes moved at once: between two looks at whether to stop, and at progress.
+const CHUNK: u64 = 32 << 20;
+/// How often somebody who watches a copy hears of it.
+const BEAT: Duration = Duration::from_millis(100);
 
 /// How the bytes came to where they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +72,8 @@ impl CopyError {
 pub struct Copying {
     job: Arc<Job>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
+    /// Disconnected when all threads have ended.
+    ended: Receiver<()>,
 }
 
 /// What the threads of one copy share.
@@ -78,7 +87,10 @@ struct Job {
     account: Account,
     method: Method,
     next: AtomicUsize,
+    /// Bytes physically written.
     bytes: AtomicU64,
+    /// Bytes of `files` that are where they belong, counting holes and shared blocks; a little behind.
+    done: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -110,34 +122,38 @@ impl Copying {
             method: Method::Reflink,
             next: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
+            done: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         };
         job.prove_method()?;
         job.work()?;
         job.files = behind;
         job.next = AtomicUsize::new(0);
+        job.done = AtomicU64::new(0);
         let job = Arc::new(job);
+        let (running, ended) = channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..cores.saturating_sub(1).clamp(1, 8))
             .map(|_| {
-                let job = Arc::clone(&job);
-                std::thread::spawn(move || job.work())
+                let (job, running) = (Arc::clone(&job), running.clone());
+                std::thread::spawn(move || {
+                    let _running = running;
+                    job.work()
+                })
             })
             .collect();
-        Ok(Self { job, threads })
+        Ok(Self { job, threads, ended })
     }
 
-    /// Bytes of files done so far, and of all files that were left to the background.
-    #[must_use]
-    pub fn progress(&self) -> (u64, u64) {
+    /// Waits until every file is there, lending a hand. `watch` hears now and then how many bytes of how many are,
+    /// of the files that were left to the background.
+    pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
-        let done = self.job.next.load(Ordering::Relaxed).min(self.job.files.len());
-        (self.job.files[..done].iter().map(size).sum(), self.job.files.iter().map(size).sum())
-    }
-
-    /// Waits until every file is there, lending a hand.
-    pub fn finish(mut self) -> Result<Copied, CopyError> {
+        let total = self.job.files.iter().map(size).sum();
         let mut result = self.job.work();
+        while self.ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+            watch(self.job.done.load(Ordering::Relaxed), total);
+        }
         for thread in self.threads.drain(..) {
             result = result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -206,15 +222,51 @@ impl Job {
             return Ok(self.method);
         }
         if self.method == Method::Reflink && sys::reflink(&from, &to).attempt("clone", &target)? {
+            self.done.fetch_add(file.size, Ordering::Relaxed);
             return Ok(Method::Reflink);
         }
-        let written = if stored < file.size {
-            copy_extents(&from, &to, file.size)
+        if stored < file.size {
+            self.copy_extents(&from, &to, file.size).attempt("write", &target)?;
         } else {
-            sys::transfer(&from, &to, file.size)
-        };
-        self.bytes.fetch_add(written.attempt("write", &target)?, Ordering::Relaxed);
+            self.transfer(&from, &to, file.size).attempt("write", &target)?;
+        }
         Ok(Method::Copy)
+    }
+
+    /// Copies what is stored of a file with holes, and keeps the holes.
+    fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64) -> io::Result<()> {
+        let mut at = 0;
+        while at < size {
+            let start = match seek(from, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(rustix::io::Errno::NXIO) => size,
+                Err(error) => return Err(error.into()),
+            };
+            self.done.fetch_add(start - at, Ordering::Relaxed);
+            at = start;
+            if start < size {
+                at = seek(from, SeekFrom::Hole(start))?;
+                seek(from, SeekFrom::Start(start))?;
+                seek(to, SeekFrom::Start(start))?;
+                self.transfer(from, to, at - start)?;
+            }
+        }
+        to.set_len(size)
+    }
+
+    /// Copies `length` bytes, or fewer if the file ends or somebody wants us to stop.
+    fn transfer(&self, from: &fs::File, to: &fs::File, length: u64) -> io::Result<()> {
+        let mut left = length;
+        while left > 0 && !self.stop.load(Ordering::Relaxed) {
+            let moved = sys::transfer(from, to, left.min(CHUNK))?;
+            self.bytes.fetch_add(moved, Ordering::Relaxed);
+            self.done.fetch_add(moved, Ordering::Relaxed);
+            if moved == 0 {
+                break;
+            }
+            left -= moved;
+        }
+        Ok(())
     }
 }
 
@@ -243,26 +295,6 @@ fn check(file: &manifest::File, from: &fs::File, path: PathBuf) -> Result<u64, C
 /// Modification time in ns since 1970.
 pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
     stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
-}
-
-/// Copies what is stored of a file with holes, keeps the holes, and returns the bytes written.
-fn copy_extents(from: &fs::File, to: &fs::File, size: u64) -> io::Result<u64> {
-    let mut written = 0;
-    let mut at = 0;
-    while at < size {
-        let start = match seek(from, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(from, SeekFrom::Hole(start))?;
-        seek(from, SeekFrom::Start(start))?;
-        seek(to, SeekFrom::Start(start))?;
-        written += sys::transfer(from, to, end - start)?;
-        at = end;
-    }
-    to.set_len(size)?;
-    Ok(written)
 }
 
 impl Tree {

@@ -5,29 +5,35 @@
 //! knows nothing of `PostgreSQL`: a data directory is a tree of regular files.
 //!
 //! ```text
-//! CACHE/images/FINGERPRINT/manifest      what the entry holds; written last
+//! CACHE/images/FINGERPRINT/manifest      what the entry holds; written last; its time is that of the last use
+//! CACHE/images/FINGERPRINT/about         what its maker says of it
 //! CACHE/images/FINGERPRINT/data/…        the files
 //! CACHE/images/FINGERPRINT.lock          held while it is built
 //! CACHE/images/FINGERPRINT.staging/      half-made; whoever holds the lock removes it
 //! PLACE/pgfresh-UID/ID/owner.lock        held by the owner and its guard
 //! PLACE/pgfresh-UID/ID/server.lock       held by the server's processes
+//! PLACE/pgfresh-UID/ID/helper.lock       held by other processes that work for the owner
 //! PLACE/pgfresh-UID/ID/{data/,log}       and the server's socket
 //! ```
 
 mod account;
 mod attempt;
 mod cache;
+mod carry;
 mod copy;
 mod manifest;
 mod place;
 mod private;
+mod publish;
 mod run;
 
 pub use account::{Account, AccountError};
 pub use attempt::{Attempt, FileError};
-pub use cache::{Building, Cache, CacheError, Entry};
+pub use cache::{Cache, CacheError, Entry};
+pub use carry::carried;
 pub use copy::{Copied, CopyError, Copying, Method};
 pub use place::{Place, PlaceError, Wish};
+pub use publish::Building;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
@@ -45,5 +51,43 @@ pub fn human_bytes(bytes: u64) -> String {
         format!("{value:.0} {}", UNITS[unit])
     } else {
         format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// Reads a number of bytes with a unit: "500 MB", "1.5GB", "10GiB", "4096".
+#[must_use]
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * factor;
+    // Up to 2^53 every whole number is one; a cache is smaller.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    (bytes < 9e15).then_some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes(" 1.5 GB"), Some(1_500_000_000));
+        assert_eq!(parse_bytes("10kib"), Some(10_240));
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        for wrong in ["", "GB", "-1GB", "1 GX", "1e9", "1.2.3MB"] {
+            assert_eq!(parse_bytes(wrong), None, "{wrong}");
+        }
     }
 }

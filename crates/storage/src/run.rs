@@ -15,6 +15,11 @@ use crate::{Account, Place, place, private};
 /// `sun_path` less its final zero, less `/.s.PGSQL.5432`. Source: unix(7).
 const LONGEST: usize = 107 - "/.s.PGSQL.5432".len();
 
+/// The file that a server's processes have locked.
+const SERVER_LOCK: &str = "server.lock";
+/// The file that other processes of the owner's have locked.
+const HELPER_LOCK: &str = "helper.lock";
+
 /// What the name of a directory begins with that people want to look at.
 const KEPT: &str = "kept-";
 
@@ -116,7 +121,13 @@ impl RunDirectory {
 
     /// The server's lock, for its processes to inherit. Let go of it once they have.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
-        let path = self.path.join("server.lock");
+        let path = self.path.join(SERVER_LOCK);
+        Lock::take(&path).attempt("lock", &path)
+    }
+
+    /// The lock of whatever else works in the directory for its owner, for those processes to inherit.
+    pub fn helper_lock(&self) -> Result<Lock, FileError> {
+        let path = self.path.join(HELPER_LOCK);
         Lock::take(&path).attempt("lock", &path)
     }
 
@@ -152,7 +163,7 @@ fn random_name() -> Result<String, FileError> {
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
-/// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::server_lock`] says is alive, then
+/// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::locks`] say is alive, then
 /// [`Abandoned::remove`] it.
 #[derive(Debug)]
 pub struct Abandoned {
@@ -200,10 +211,10 @@ impl Abandoned {
         &self.path
     }
 
-    /// The file that its server's processes have locked, if any is alive.
+    /// The files that its helpers and its server's processes have locked, if any is alive.
     #[must_use]
-    pub fn server_lock(&self) -> PathBuf {
-        self.path.join("server.lock")
+    pub fn locks(&self) -> [PathBuf; 2] {
+        [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
     }
 
     /// Removes the directory with all that is in it, its short name, and the folder above if it was the last there.

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// An exclusive `flock(2)` on a file that exists, held until every copy of its descriptor is closed.
+/// A `flock(2)` on a file that exists, exclusive unless it was shared, held until every copy of its descriptor is
+/// closed.
 ///
 /// The descriptor is close-on-exec; a child that shall keep the lock after us gets it through [`crate::inherit`].
 #[derive(Debug)]
@@ -35,6 +36,16 @@ impl Lock {
             if is_still_at(&file, path) {
                 return Ok(Self(file));
             }
+        }
+    }
+
+    /// Shares the lock on `file`, which is open and was found at `path`, with any number of others; `None` if somebody
+    /// holds it alone, or has removed the file.
+    pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) if is_still_at(&file, path) => Ok(Some(Self(file))),
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -83,6 +94,21 @@ mod tests {
         drop(first);
         assert!(!Lock::is_held(&path).unwrap());
         assert!(Lock::try_take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn sharers_keep_a_taker_out_and_a_taker_keeps_sharers_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        std::fs::write(&path, "").unwrap();
+        let share = || Lock::share(File::open(&path).unwrap(), &path).unwrap();
+        let (one, other) = (share().unwrap(), share().unwrap());
+        drop(one);
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        drop(other);
+        let taken = Lock::try_take(&path).unwrap().unwrap();
+        assert!(share().is_none());
+        drop(taken);
     }
 
     #[test]

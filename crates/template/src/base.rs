@@ -34,7 +34,7 @@ pub(crate) fn look_up_or_build(maker: &Maker, say: &dyn Fn(Step)) -> Result<Temp
     }
     say(Step::BuildingBaseImage(maker.installation.version()));
     let guard = initialise(maker)?;
-    let entry = building.publish(&guard.run().data(), &NOT_PUBLISHED)?;
+    let entry = building.publish(&guard.run().data(), &NOT_PUBLISHED, "")?;
     Ok(Template { fingerprint, entry })
 }
 

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use server::{Server, StartError};
+use server::{Address, Server, StartError};
 use template::Maker;
 
 use crate::cli::{Options, Psql};
-use crate::environment::Address;
 use crate::failure::Failure;
 use crate::foreground;
 
@@ -35,20 +34,12 @@ fn create(server: &Server, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The installation's own psql, or the one on PATH: some packages have the server alone.
+/// The installation's own psql, or the one on PATH.
 fn find_psql(maker: &Maker) -> Result<PathBuf, Failure> {
-    let own = maker.installation.bin().join("psql");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::iter::once(own)
-        .chain(std::env::split_paths(&path).map(|folder| folder.join("psql")))
-        .find(|candidate| candidate.is_file())
-        .ok_or_else(|| {
-            let failure = Failure::new("could not find psql");
-            failure
-                .detail(format!("Neither \"{}\" nor PATH has it.", maker.installation.bin().display()))
-                .hint(
-                    "Install PostgreSQL's client programs (Debian: apt install postgresql-client)."
-                        .to_owned(),
-                )
-        })
+    maker.installation.client("psql").ok_or_else(|| {
+        let failure = Failure::new("could not find psql");
+        failure
+            .detail(format!("Neither \"{}\" nor PATH has it.", maker.installation.bin().display()))
+            .hint("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
+    })
 }

@@ -2,8 +2,10 @@
 
 use std::process::{Command, ExitCode};
 
+use server::Address;
+
 use crate::cli::{Options, Run};
-use crate::environment::Address;
+use crate::environment;
 use crate::failure::Failure;
 use crate::foreground;
 
@@ -17,7 +19,7 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
     command.args(rest);
     address.describe_to(&mut command);
     for assignment in &arguments.env {
-        let (name, value) = address.fill_in(assignment)?;
+        let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
     let code = foreground::run(&server, command)?;

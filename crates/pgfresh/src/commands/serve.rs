@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use server::Address;
 
 use crate::cli::{Options, Serve};
-use crate::environment::Address;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 

@@ -1,0 +1,176 @@
+//! Publishing: a tree is copied, written down, made durable, and then becomes an entry by one rename.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::attempt::{Attempt, FileError};
+use crate::cache::{CacheError, Entry, remove_tree};
+use crate::copy::modified;
+use crate::manifest::{self, Manifest};
+
+/// The right to build one entry; nobody else has it as long as this lives.
+#[derive(Debug)]
+pub struct Building {
+    pub(crate) entry: PathBuf,
+    pub(crate) lock: PathBuf,
+    pub(crate) _held: sys::Lock,
+}
+
+impl Building {
+    /// Removes the entry, which proved damaged.
+    pub fn discard(&self) -> Result<(), FileError> {
+        let staging = self.staging();
+        match fs::rename(&self.entry, &staging) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.attempt("rename", &self.entry)?,
+        }
+        remove_tree(&staging)
+    }
+
+    /// Makes the directory tree `from` the entry, leaving out the files at its top that are named in `without`, and
+    /// keeps `about` beside it.
+    ///
+    /// Long runs of zeros become holes. Everything is made durable before the rename, so that the entry is complete
+    /// or absent whatever happens. On any error it is absent.
+    pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
+        self.publish_if(from, without, about, |_| Ok(()))
+    }
+
+    /// The same, if what was read from `from` pleases `approve`.
+    pub(crate) fn publish_if(
+        self,
+        from: &Path,
+        without: &[&str],
+        about: &str,
+        approve: impl Fn(&Manifest) -> Result<(), CacheError>,
+    ) -> Result<Entry, CacheError> {
+        let staging = self.staging();
+        let result = stage(from, without, about, &staging)
+            .and_then(|manifest| approve(&manifest).map(|()| manifest))
+            .and_then(|manifest| self.finish(manifest, &staging));
+        if result.is_err() {
+            let _ = remove_tree(&staging);
+        }
+        result
+    }
+
+    fn finish(&self, manifest: Manifest, staging: &Path) -> Result<Entry, CacheError> {
+        let path = staging.join("manifest");
+        fs::write(&path, manifest.to_text()).attempt("write", &path)?;
+        let root = File::open(staging).attempt("open", staging)?;
+        sys::sync_filesystem(&root).attempt("sync", staging)?;
+        // Taken before the rename: nobody can evict what nobody has used yet.
+        let file = File::open(&path).attempt("open", &path)?;
+        let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
+        let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
+        // An entry that is there now is a damaged one: look-up found none.
+        remove_tree(&self.entry)?;
+        fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
+        Ok(Entry::new(self.entry.clone(), manifest, in_use))
+    }
+
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.entry.with_added_extension("staging")
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        // Still locked: whoever waits for this file finds that it has lost its name and takes a new one.
+        let _ = fs::remove_file(&self.lock);
+    }
+}
+
+/// Copies `from` to `staging` and writes down what there is.
+fn stage(from: &Path, without: &[&str], about: &str, staging: &Path) -> Result<Manifest, CacheError> {
+    let data = staging.join("data");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&data).attempt("create", &data)?;
+    let path = staging.join("about");
+    fs::write(&path, about).attempt("write", &path)?;
+    let mut manifest = Manifest::default();
+    add_folder(from, "", without, &data, &mut manifest)?;
+    manifest.directories.sort();
+    Ok(manifest)
+}
+
+/// Copies what lies in folder `relative` of `from` to `to`, and writes it down.
+fn add_folder(
+    from: &Path,
+    relative: &str,
+    without: &[&str],
+    to: &Path,
+    manifest: &mut Manifest,
+) -> Result<(), CacheError> {
+    let folder = from.join(relative);
+    for entry in fs::read_dir(&folder).attempt("read", &folder)? {
+        let entry = entry.attempt("read", &folder)?;
+        let name = entry.file_name();
+        let unfit = |what| CacheError::Unfit { path: entry.path(), what };
+        let name = name.to_str().filter(|name| manifest::safe(name).is_some());
+        let name = name.ok_or_else(|| unfit("its name is no plain text"))?;
+        if relative.is_empty() && without.contains(&name) {
+            continue;
+        }
+        let path = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
+        let kind = entry.file_type().attempt("examine", &entry.path())?;
+        if kind.is_dir() {
+            let target = to.join(&path);
+            fs::DirBuilder::new().mode(0o700).create(&target).attempt("create", &target)?;
+            add_folder(from, &path, without, to, manifest)?;
+            manifest.directories.push(path);
+        } else if kind.is_file() {
+            manifest.files.push(add_file(&entry.path(), path, to)?);
+        } else if kind.is_symlink() {
+            return Err(unfit(
+                "a symbolic link (a tablespace outside?) leads to files that every copy would share",
+            ));
+        } else {
+            return Err(unfit("it is neither a regular file nor a directory"));
+        }
+    }
+    Ok(())
+}
+
+/// Copies one file, in one pass: hashed, and with holes where it is zero.
+fn add_file(from: &Path, relative: String, folder: &Path) -> Result<manifest::File, CacheError> {
+    let to = folder.join(&relative);
+    let mut source = File::open(from).attempt("open", from)?;
+    let mut target =
+        File::options().write(true).create_new(true).mode(0o600).open(&to).attempt("create", &to)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut size = 0;
+    loop {
+        let count = fill(&mut source, &mut buffer).attempt("read", from)?;
+        let chunk = &buffer[..count];
+        if count == 0 {
+            break;
+        }
+        hasher.update(chunk);
+        size += count as u64;
+        if chunk.iter().all(|&byte| byte == 0) {
+            target.seek(io::SeekFrom::Start(size)).attempt("seek in", &to)?;
+        } else {
+            target.write_all(chunk).attempt("write", &to)?;
+        }
+    }
+    target.set_len(size).attempt("write", &to)?;
+    let stat = rustix::fs::fstat(&target).attempt("examine", &to)?;
+    Ok(manifest::File { path: relative, size, modified: modified(&stat), digest: hasher.finalize() })
+}
+
+/// Reads until `buffer` is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match file.read(&mut buffer[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
