@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use server::SessionError;
 
 use crate::keeper;
+use crate::recycle::Baseline;
 use crate::sql::Clerks;
 use crate::state::{Lease, State};
 use crate::template::{PREFIX, Template, rename};
 use crate::{Backend, DatabaseError, Kind};
 
 /// Databases that are always there, made by initdb: nobody leases them.
-const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
+pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
 /// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
 /// Copies there may always be, however small the budget: a server that cannot have these is of no use.
@@ -53,6 +54,8 @@ pub struct Request<'a> {
     pub template: Option<&'a str>,
     /// How long the database outlives its last session, if not as usual.
     pub linger: Option<Duration>,
+    /// Return the database to its template's state first, if it is leased and has no other sessions.
+    pub reset: bool,
     /// What kind of session.
     pub kind: &'a Kind,
 }
@@ -88,6 +91,10 @@ pub struct Status {
     pub warm: u64,
     /// Sessions that had to wait for a new one.
     pub cold: u64,
+    /// Databases recycled, and the time that took: count and sum.
+    pub recycled: (u64, Duration),
+    /// Databases dropped instead, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
 }
 
 /// One lease.
@@ -105,13 +112,13 @@ pub struct LeaseStatus {
 
 /// All databases of one server; clones are the same.
 #[derive(Debug, Clone)]
-pub struct Databases(Arc<Inner>);
+pub struct Databases(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) origin: Origin,
     pub(crate) clerks: Clerks,
-    templates: Mutex<Vec<Template>>,
+    pub(crate) templates: Mutex<Vec<Template>>,
     state: Mutex<State>,
     changed: Condvar,
     keepers: Mutex<Vec<JoinHandle<()>>>,
@@ -152,6 +159,12 @@ impl Databases {
         if ALWAYS.contains(&name) {
             return inner.enter(name, None, request.kind, None);
         }
+        if request.reset {
+            match self.reset(name, false) {
+                Ok(()) | Err(DatabaseError::NotLeased(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         loop {
             let (oid, warm) = match inner.reserve(name, request)? {
                 Entry::Leased(oid) => (oid, inner.take_left(name, request.kind)),
@@ -165,51 +178,6 @@ impl Databases {
                 other => return other,
             }
         }
-    }
-
-    /// Leases a database without a session; a name is made up where none is given. Returns the name. The lease lasts
-    /// until it is released, or until `linger` after the last of its sessions, if it ever has one.
-    pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, DatabaseError> {
-        let inner = &self.0;
-        let name = match name {
-            Some(name) if ALWAYS.contains(&name) => {
-                return Err(DatabaseError::Name { name: name.to_owned(), why: "it is always there" });
-            }
-            Some(name) => cut(name).to_owned(),
-            None => {
-                let mut state = inner.lock();
-                state.serial += 1;
-                format!("fresh_{}", state.serial)
-            }
-        };
-        // A session of the kind that came last waits for the first client.
-        let kind = inner.lock().kinds.last().cloned();
-        let nobody = Kind { version: 0, parameters: Vec::new() };
-        let request =
-            Request { database: &name, template, linger: None, kind: kind.as_ref().unwrap_or(&nobody) };
-        let warm = match inner.reserve(&name, &request)? {
-            Entry::New => inner.furnish(&name, template, kind.as_ref())?.1,
-            Entry::Leased(_) => None,
-        };
-        inner.leave(&name, kind.zip(warm), false);
-        Ok(name)
-    }
-
-    /// Ends a lease: its sessions are closed, its database is no more.
-    pub fn release(&self, name: &str) -> Result<(), DatabaseError> {
-        let inner = &self.0;
-        let name = cut(name);
-        let mut state = inner.lock();
-        while state.leases.get(name).is_some_and(|lease| lease.changing) {
-            state = inner.wait(state, None);
-        }
-        let Some(lease) = state.leases.get_mut(name) else {
-            return Err(DatabaseError::NotLeased(name.to_owned()));
-        };
-        lease.changing = true;
-        lease.ends = None;
-        drop(state);
-        keeper::end(inner, name)
     }
 
     /// Closes the sessions that others have left in leased databases: somebody is going to drop one by SQL, and the
@@ -245,6 +213,8 @@ impl Databases {
             created: state.created,
             warm: state.warm,
             cold: state.cold,
+            recycled: state.recycled,
+            dropped: state.dropped.iter().map(|(reason, count)| (*reason, *count)).collect(),
         }
     }
 
@@ -263,11 +233,18 @@ impl Databases {
 }
 
 /// What a name stands for when a session comes.
-enum Entry {
+pub(crate) enum Entry {
     /// This database, by its oid; the session counts.
     Leased(Option<u32>),
     /// Nothing yet: the name is reserved, and the session counts.
     New,
+}
+
+/// A database that a name was given.
+pub(crate) struct Furnished {
+    pub(crate) oid: u32,
+    pub(crate) baseline: Baseline,
+    pub(crate) warm: Option<Backend>,
 }
 
 impl Inner {
@@ -314,7 +291,7 @@ impl Inner {
     }
 
     /// Counts a session in, having waited for whoever makes or ends the lease just now.
-    fn reserve(&self, name: &str, request: &Request<'_>) -> Result<Entry, DatabaseError> {
+    pub(crate) fn reserve(&self, name: &str, request: &Request<'_>) -> Result<Entry, DatabaseError> {
         if name.starts_with(PREFIX) {
             return Err(DatabaseError::Name {
                 name: name.to_owned(),
@@ -347,6 +324,7 @@ impl Inner {
             sessions: 1,
             ends: None,
             left: Vec::new(),
+            baseline: Baseline::default(),
             changing: true,
         };
         state.leases.insert(name.to_owned(), lease);
@@ -387,7 +365,7 @@ impl Inner {
 
     /// Gives a reserved name a database. Returns its oid, and a warm backend in it if there is one; no oid means that
     /// somebody has made a database of that name by SQL, which is nobody's lease.
-    fn furnish(
+    pub(crate) fn furnish(
         &self,
         name: &str,
         template: Option<&str>,
@@ -395,47 +373,49 @@ impl Inner {
     ) -> Result<(Option<u32>, Option<Backend>), DatabaseError> {
         let result = self.furnish_reserved(name, template, kind);
         let mut state = self.lock();
-        match (&result, state.leases.get_mut(name)) {
-            (Ok((Some(oid), _)), Some(lease)) => {
-                lease.oid = *oid;
-                lease.changing = false;
+        let furnished = match (result, state.leases.get_mut(name)) {
+            (Ok(Furnished { oid, baseline, warm }), Some(lease)) => {
+                (lease.oid, lease.baseline, lease.changing) = (oid, baseline, false);
+                Ok((Some(oid), warm))
             }
-            _ => {
+            (result, _) => {
                 state.leases.remove(name);
+                match result {
+                    Err(error) if is_taken(&error) => Ok((None, None)),
+                    other => other.map(|furnished| (None, furnished.warm)),
+                }
             }
-        }
+        };
         drop(state);
         self.notify();
-        match result {
-            Err(error) if is_taken(&error) => Ok((None, None)),
-            other => other,
-        }
+        furnished
     }
 
-    fn furnish_reserved(
+    pub(crate) fn furnish_reserved(
         &self,
         name: &str,
         template: Option<&str>,
         kind: Option<&Kind>,
-    ) -> Result<(Option<u32>, Option<Backend>), DatabaseError> {
+    ) -> Result<Furnished, DatabaseError> {
         let template = self.template(template)?;
         let ready = self.lock().take_ready(&template.name, kind);
         // One more shall be made, whatever comes of this one.
         self.notify();
         let Some(mut ready) = ready else {
             let oid = template.copy(name, self.origin.major, &self.clerks)?;
-            return Ok((Some(oid), None));
+            return Ok(Furnished { oid, baseline: Baseline::default(), warm: None });
         };
         if let Err(error) = rename(ready.oid, name, &self.clerks) {
             self.lock().ready.push(ready);
             return Err(error);
         }
         let warm = ready.warm.iter().position(|(warm, _)| Some(warm) == kind);
-        Ok((Some(ready.oid), warm.map(|at| ready.warm.swap_remove(at).1)))
+        let warm = warm.map(|at| ready.warm.swap_remove(at).1);
+        Ok(Furnished { oid: ready.oid, baseline: ready.baseline, warm })
     }
 
     /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, if `over`.
-    fn leave(&self, name: &str, left: Option<(Kind, Backend)>, over: bool) {
+    pub(crate) fn leave(&self, name: &str, left: Option<(Kind, Backend)>, over: bool) {
         let mut state = self.lock();
         if let Some(lease) = state.leases.get_mut(name) {
             lease.sessions = lease.sessions.saturating_sub(1);
@@ -474,13 +454,13 @@ impl Drop for Tenancy {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is always consistent: a panic elsewhere does not make it less so.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A name as the server reads it: no longer than it keeps.
-fn cut(name: &str) -> &str {
+pub(crate) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 

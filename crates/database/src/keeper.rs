@@ -1,12 +1,14 @@
-//! The background: fills the pool, ends leases, drops what is left of them.
+//! The background: fills the pool, ends leases, recycles or drops what is left of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::databases::Inner;
+use crate::recycle::{Baseline, recycle};
+use crate::shape::Shape;
 use crate::state::{Job, Ready};
-use crate::template::{drop_database, rename};
-use crate::{Backend, DatabaseError};
+use crate::template::{Template, drop_database, rename};
+use crate::{Backend, DatabaseError, sql};
 
 /// How long to wait after a failure before the same is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +63,20 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
     let begun = Instant::now();
     let source = inner.template(Some(template))?;
     let oid = source.copy(name, inner.origin.major, &inner.clerks)?;
-    let mut ready = Ready { template: template.to_owned(), oid, database: name.to_owned(), warm: Vec::new() };
+    if source.is_recyclable(inner.origin.major) && source.shape.get().is_none() {
+        let mut session = sql::open(&inner.origin.directory, name)?;
+        let shape = Shape::read(&mut session, oid);
+        let _ = source
+            .shape
+            .set(shape.map_err(|source| DatabaseError::Sql { verb: "read a template's shape", source })?);
+    }
+    let mut ready = Ready {
+        template: template.to_owned(),
+        oid,
+        database: name.to_owned(),
+        warm: Vec::new(),
+        baseline: Baseline::default(),
+    };
     warm_up(inner, &mut ready);
     let mut state = inner.lock();
     state.created.0 += 1;
@@ -83,26 +98,64 @@ fn warm_up(inner: &Inner, ready: &mut Ready) {
     }
 }
 
-/// Takes a lease's database away from its name, and drops it.
+/// Takes a lease's database away from its name, and makes it ready again, or else drops it.
 pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
-    let (oid, old) = {
+    let begun = Instant::now();
+    let (mut used, template) = {
         let mut state = inner.lock();
-        let old = state.next_name("old");
+        let database = state.next_name("ready");
         let Some(lease) = state.leases.get_mut(name) else { return Ok(()) };
-        lease.left.clear();
-        (lease.oid, old)
+        let template = lease.template.clone();
+        (
+            Ready {
+                template: template.clone(),
+                oid: lease.oid,
+                database,
+                warm: std::mem::take(&mut lease.left),
+                baseline: std::mem::take(&mut lease.baseline),
+            },
+            inner.template(Some(&template)),
+        )
     };
-    let renamed = rename(oid, &old, &inner.clerks);
+    let renamed = rename(used.oid, &used.database, &inner.clerks);
+    inner.lock().leases.remove(name);
+    inner.notify();
+    match renamed {
+        // Whoever has dropped it by SQL has saved us the work.
+        Err(DatabaseError::NotLeased(_)) => return Ok(()),
+        other => other?,
+    }
+    let result = match template {
+        Ok(template) => renew(inner, &template, &mut used),
+        Err(_) => Err("its template was removed"),
+    };
     let mut state = inner.lock();
-    state.leases.remove(name);
-    // Whoever has dropped it by SQL has saved us the work.
-    if renamed.is_ok() {
-        state.to_drop.push_back(old);
+    match result {
+        Ok(()) if state.wants_more(&used.template) => {
+            state.recycled.0 += 1;
+            state.recycled.1 += begun.elapsed();
+            state.ready.push(used);
+        }
+        Ok(()) => state.to_drop.push_back(used.database),
+        Err(reason) => {
+            *state.dropped.entry(reason).or_default() += 1;
+            state.to_drop.push_back(used.database);
+        }
     }
     drop(state);
     inner.notify();
-    match renamed {
-        Err(DatabaseError::NotLeased(_)) => Ok(()),
-        other => other,
+    Ok(())
+}
+
+/// Makes a used database fresh again, or says why not.
+pub(crate) fn renew(inner: &Inner, template: &Template, used: &mut Ready) -> Result<(), &'static str> {
+    let left = std::mem::take(&mut used.warm);
+    if !template.is_recyclable(inner.origin.major) {
+        return Err("databases of this template or version are not recycled");
     }
+    let shape = template.shape.get().ok_or("its template's shape was not known yet")?;
+    let recycled = recycle(&inner.origin.directory, &used.database, used.oid, shape, &used.baseline, left);
+    let (baseline, warm) = recycled.map_err(|doubt| doubt.0)?;
+    (used.baseline, used.warm) = (baseline, warm);
+    Ok(())
 }

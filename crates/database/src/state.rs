@@ -1,8 +1,9 @@
 //! What is ready, what is leased, and what has to be done: the facts behind one lock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::recycle::Baseline;
 use crate::{Backend, Kind};
 
 /// The most copies of one template that are kept ready.
@@ -11,7 +12,7 @@ const MOST_READY: usize = 32;
 const FIRST_READY: usize = 2;
 
 /// A copy that nobody has yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ready {
     pub(crate) template: String,
     pub(crate) oid: u32,
@@ -19,6 +20,7 @@ pub(crate) struct Ready {
     pub(crate) database: String,
     /// Sessions that wait in it for a client.
     pub(crate) warm: Vec<(Kind, Backend)>,
+    pub(crate) baseline: Baseline,
 }
 
 /// A database that somebody has.
@@ -34,6 +36,7 @@ pub(crate) struct Lease {
     pub(crate) ends: Option<Instant>,
     /// What its sessions have left.
     pub(crate) left: Vec<(Kind, Backend)>,
+    pub(crate) baseline: Baseline,
     /// It is being made or ended: who wants it waits.
     pub(crate) changing: bool,
 }
@@ -63,6 +66,9 @@ pub(crate) struct State {
     pub(crate) created: (u64, Duration),
     pub(crate) warm: u64,
     pub(crate) cold: u64,
+    pub(crate) recycled: (u64, Duration),
+    /// By reason.
+    pub(crate) dropped: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +80,20 @@ struct Depth {
 impl State {
     pub(crate) fn add_template(&mut self, name: &str) {
         self.depth.insert(name.to_owned(), Depth { wanted: FIRST_READY, making: 0 });
+    }
+
+    /// No more copies of it are made, and those that are ready are dropped.
+    pub(crate) fn remove_template(&mut self, name: &str) {
+        self.depth.remove(name);
+        for ready in self.ready.extract_if(.., |ready| ready.template == name) {
+            self.to_drop.push_back(ready.database);
+        }
+    }
+
+    /// Whether one more ready copy is worth its room.
+    pub(crate) fn wants_more(&self, template: &str) -> bool {
+        let ready = self.ready.iter().filter(|ready| ready.template == template).count();
+        self.depth.contains_key(template) && ready < MOST_READY
     }
 
     /// A name for a database of ours.

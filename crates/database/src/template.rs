@@ -1,5 +1,8 @@
 //! Template databases: taken into service, and copied.
 
+use std::sync::{Arc, OnceLock};
+
+use crate::shape::Shape;
 use crate::sql::{Clerks, identifier, literal};
 use crate::{DatabaseError, TemplateDatabase};
 
@@ -16,6 +19,8 @@ pub(crate) struct Template {
     owner: String,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
+    /// What recycling needs to know; read in the first copy. `template1` may change, so it has none.
+    pub(crate) shape: Arc<OnceLock<Shape>>,
 }
 
 impl Template {
@@ -60,7 +65,13 @@ impl Template {
             bytes: next().parse().unwrap_or(0),
             owner: next(),
             forgets: next() == "t" && called != "template1",
+            shape: Arc::default(),
         })
+    }
+
+    /// Whether its copies can be recycled by a server of that major: statistics are exact from 15.
+    pub(crate) fn is_recyclable(&self, major: u32) -> bool {
+        major >= 15 && self.database != "template1"
     }
 
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.

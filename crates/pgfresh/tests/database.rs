@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use database::{Databases, DatabaseError, Kind, Origin, Request, TemplateDatabase};
+use database::{DatabaseError, Databases, Kind, Origin, Request, TemplateDatabase};
 use server::Session;
 use template::{Maker, Started, Wishes};
 
@@ -52,7 +52,7 @@ fn kind() -> Kind {
 impl Fixture {
     fn connect(&self, name: &str) -> Result<(Session, database::Tenancy), DatabaseError> {
         let kind = kind();
-        let request = Request { database: name, template: None, linger: None, kind: &kind };
+        let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
         let connected = self.databases.connect(&request)?;
         Ok((Session::adopt(connected.backend.stream, PATIENCE).unwrap(), connected.tenancy))
     }
@@ -113,7 +113,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
     assert_eq!(fixture.admin(&format!("{sql}'copy'")), template);
     assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
     let guest = Kind { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
-    let request = Request { database: "copy", template: None, linger: None, kind: &guest };
+    let request = Request { database: "copy", template: None, linger: None, reset: false, kind: &guest };
     let connected = fixture.databases.connect(&request).unwrap();
     let mut session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
@@ -144,7 +144,10 @@ fn many_at_once_get_one_each_and_the_same_name_only_once() {
             scope.spawn(move || {
                 for round in 0..10 {
                     let (mut session, _tenancy) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
-                    assert_eq!(one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item"), "2");
+                    assert_eq!(
+                        one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item"),
+                        "2"
+                    );
                     let (mut shared, _tenancy) = fixture.connect(&format!("shared_{round}")).unwrap();
                     shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
                 }
@@ -158,9 +161,12 @@ fn names_and_templates_that_cannot_be_are_refused() {
     let fixture = fixture(SETUP);
     assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(DatabaseError::Name { .. })));
     assert!(matches!(fixture.connect(""), Err(DatabaseError::Name { .. })));
-    assert!(matches!(fixture.databases.lease(None, Some("nope")), Err(DatabaseError::UnknownTemplate { .. })));
+    assert!(matches!(
+        fixture.databases.lease(None, Some("nope")),
+        Err(DatabaseError::UnknownTemplate { .. })
+    ));
     let stranger = Kind { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
-    let request = Request { database: "x", template: None, linger: None, kind: &stranger };
+    let request = Request { database: "x", template: None, linger: None, reset: false, kind: &stranger };
     assert!(matches!(fixture.databases.connect(&request), Err(DatabaseError::Refused(_))));
     let (mut session, _tenancy) = fixture.connect("weird \"name' é").unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");

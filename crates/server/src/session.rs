@@ -74,7 +74,7 @@ impl Session {
         let parameters = [("user", user), ("database", database), ("application_name", "pgfresh")];
         frontend::startup_message(parameters, &mut message).map_err(io("word a start-up message"))?;
         session.send(&message)?;
-        session.collect()?;
+        session.collect(&mut |_| Ok(()))?;
         Ok(session)
     }
 
@@ -89,7 +89,10 @@ impl Session {
     pub fn release(self) -> Result<UnixStream, SessionError> {
         let io = |source| SessionError::Io { verb: "hand a session over", source };
         if !self.buffer.is_empty() {
-            return Err(io(io::Error::new(io::ErrorKind::InvalidData, "the server has said more than it was asked")));
+            return Err(io(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the server has said more than it was asked",
+            )));
         }
         self.stream.set_read_timeout(None).map_err(io)?;
         Ok(self.stream)
@@ -97,11 +100,47 @@ impl Session {
 
     /// Runs one or more statements and returns the rows of all.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
+        self.send_query(sql)?;
+        let mut rows = Rows::new();
+        self.collect(&mut |message| {
+            if let Message::DataRow(row) = message {
+                rows.push(columns(&row).map_err(malformed)?);
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Runs `COPY … TO STDOUT` and returns what it gives.
+    pub fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, SessionError> {
+        self.send_query(sql)?;
+        let mut copied = Vec::new();
+        self.collect(&mut |message| {
+            if let Message::CopyData(data) = message {
+                copied.extend_from_slice(data.data());
+            }
+            Ok(())
+        })?;
+        Ok(copied)
+    }
+
+    /// Runs `COPY … FROM STDIN` with `data`.
+    pub fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<(), SessionError> {
+        self.send_query(sql)?;
+        let mut message = BytesMut::new();
+        let word = |source| SessionError::Io { verb: "word a copy", source };
+        frontend::CopyData::new(data).map_err(word)?.write(&mut message);
+        frontend::copy_done(&mut message);
+        // The server takes a copy that it has refused, and drops it.
+        self.send(&message)?;
+        self.collect(&mut |_| Ok(()))
+    }
+
+    fn send_query(&mut self, sql: &str) -> Result<(), SessionError> {
         let mut message = BytesMut::new();
         frontend::query(sql, &mut message)
             .map_err(|source| SessionError::Io { verb: "word a query", source })?;
-        self.send(&message)?;
-        self.collect()
+        self.send(&message)
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
@@ -110,13 +149,14 @@ impl Session {
             .map_err(|source| SessionError::Io { verb: "write to the server", source })
     }
 
-    /// Reads until the server is ready for more.
-    fn collect(&mut self) -> Result<Rows, SessionError> {
-        let mut rows = Rows::new();
+    /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.
+    fn collect(
+        &mut self,
+        take: &mut dyn FnMut(Message) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
             match self.next()? {
-                Message::DataRow(row) => rows.push(columns(&row).map_err(malformed)?),
                 Message::ErrorResponse(body) => {
                     let error = server_error(body.fields()).map_err(malformed)?;
                     // After FATAL there is nothing more to wait for.
@@ -125,8 +165,8 @@ impl Session {
                     }
                     failure = Some(error);
                 }
-                Message::ReadyForQuery(_) => return failure.map_or(Ok(rows), Err),
-                _ => {}
+                Message::ReadyForQuery(_) => return failure.map_or(Ok(()), Err),
+                message => take(message)?,
             }
         }
     }

@@ -1,0 +1,321 @@
+//! Recycling: undoing just what the server's own statistics say was touched, and proving that this was all.
+//!
+//! The database's counters of inserted, updated and deleted rows are the sum over all its relations. What the user's
+//! tables do not account for happened in a catalog: then the database is not recycled, unless it was a TRUNCATE, which
+//! changes nothing in `pg_class` but files. Sequences are known by the blocks that were read of them.
+//!
+//! Statistics count what was tried, committed or not, and they are complete: a backend that has ended, or was told to,
+//! has delivered its own. Source: `src/backend/utils/activity/pgstat_relation.c`, from version 15.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use server::{Rows, Session, SessionError};
+
+use crate::shape::{self, CLASSES, FILES, Seed, Sequence, Shape, attributes_sql, number, text};
+use crate::sql::literal;
+use crate::{Backend, Kind, sql};
+
+/// How long a session that was just closed may take to be gone.
+const STRAGGLERS: Duration = Duration::from_millis(200);
+/// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
+const BLOAT: u64 = 1 << 20;
+/// How long a statement may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What was true of a database when it was last known to be fresh.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Baseline {
+    /// When its counters were set to zero; somebody else's doing would show.
+    reset: Option<String>,
+    /// Files by oid, if others than the template's.
+    files: Option<Arc<HashMap<u32, u32>>>,
+}
+
+/// Why a database was not recycled, for people and counters.
+#[derive(Debug)]
+pub(crate) struct Doubt(pub(crate) &'static str);
+
+impl From<SessionError> for Doubt {
+    fn from(_: SessionError) -> Self {
+        Self("a statement of the reset failed")
+    }
+}
+
+/// What the statistics say was touched.
+#[derive(Debug, Default)]
+struct Touched {
+    tables: Vec<u32>,
+    sequences: Vec<u32>,
+    /// Rows of catalogs changed, in any way.
+    catalogs: bool,
+}
+
+/// Returns the database to its template's state. `left` are sessions that its last holder has left; those that come
+/// back are fit for the next.
+pub(crate) fn recycle(
+    directory: &Path,
+    database: &str,
+    oid: u32,
+    shape: &Shape,
+    baseline: &Baseline,
+    left: Vec<(Kind, Backend)>,
+) -> Result<(Baseline, Vec<(Kind, Backend)>), Doubt> {
+    let mut crew = Crew::gather(directory, database, left)?;
+    let count = crew.count();
+    let janitor = crew.janitor();
+    wait_for_stragglers(janitor, oid, count)?;
+    let touched = look(janitor, oid, shape, baseline)?;
+    let mut fresh = baseline.clone();
+    if touched.catalogs || !touched.tables.is_empty() || !touched.sequences.is_empty() {
+        fresh = clean(janitor, shape, baseline, touched)?;
+    }
+    Ok((fresh, crew.dismiss()?))
+}
+
+/// The sessions in a database at the end of its lease: those that were left, as good as new, and one of ours.
+struct Crew {
+    sessions: Vec<(Kind, Session, Vec<u8>)>,
+    /// Where no left session is a superuser's.
+    own: Option<Session>,
+}
+
+impl Crew {
+    fn gather(directory: &Path, database: &str, left: Vec<(Kind, Backend)>) -> Result<Self, Doubt> {
+        let mut crew = Self { sessions: Vec::with_capacity(left.len()), own: None };
+        let mut superuser = None;
+        for (kind, backend) in left {
+            let mut session = Session::adopt(backend.stream, PATIENCE)?;
+            // What the session had for itself is gone, and its counts are where others see them.
+            session.query("DISCARD ALL")?;
+            let rows = session.query(
+                "SELECT pg_catalog.pg_stat_force_next_flush(), pg_catalog.current_setting('is_superuser')",
+            )?;
+            if rows.first().is_some_and(|row| row[1].as_deref() == Some("on")) {
+                superuser = Some(crew.sessions.len());
+            }
+            crew.sessions.push((kind, session, backend.greeting));
+        }
+        if let Some(at) = superuser {
+            crew.sessions.swap(0, at);
+        } else {
+            let session = sql::open(directory, database);
+            crew.own = Some(session.map_err(|_| Doubt("no session could be opened"))?);
+        }
+        Ok(crew)
+    }
+
+    fn count(&self) -> usize {
+        self.sessions.len() + usize::from(self.own.is_some())
+    }
+
+    fn janitor(&mut self) -> &mut Session {
+        match &mut self.own {
+            Some(own) => own,
+            None => &mut self.sessions[0].1,
+        }
+    }
+
+    /// The left sessions, for the next holder.
+    fn dismiss(self) -> Result<Vec<(Kind, Backend)>, Doubt> {
+        let released = self
+            .sessions
+            .into_iter()
+            .map(|(kind, session, greeting)| Ok((kind, Backend { stream: session.release()?, greeting })));
+        released.collect()
+    }
+}
+
+/// Runs `sql` with the system's own functions, whatever the database or the role has for a search path.
+fn ask(janitor: &mut Session, sql: &str) -> Result<Rows, SessionError> {
+    janitor.query(&format!("SET LOCAL search_path = pg_catalog; {sql}"))
+}
+
+/// Waits until nobody else is in the database: a backend leaves this view after it has delivered its statistics.
+fn wait_for_stragglers(janitor: &mut Session, oid: u32, ours: usize) -> Result<(), Doubt> {
+    let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE datid = {oid}");
+    let begun = Instant::now();
+    while number(&text(&ask(janitor, &sql)?)) as usize > ours {
+        if begun.elapsed() > STRAGGLERS {
+            return Err(Doubt("a session did not end"));
+        }
+        // The server tells nobody of the end of a session.
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    Ok(())
+}
+
+/// Finds what was touched since `baseline`.
+fn look(janitor: &mut Session, oid: u32, shape: &Shape, baseline: &Baseline) -> Result<Touched, Doubt> {
+    let mut rows = ask(janitor, &look_sql(oid, shape))?.into_iter();
+    let mut head = rows.next().unwrap_or_default().into_iter();
+    let mut next = || head.next().flatten();
+    let (reset, attributes, prepared) = (next(), next().unwrap_or_default(), next());
+    let all: i64 = next().and_then(|sum| sum.parse().ok()).unwrap_or(-1);
+    if reset != baseline.reset {
+        return Err(Doubt("its statistics were reset"));
+    }
+    if attributes != shape.attributes {
+        return Err(Doubt("its settings, owner or grants were changed"));
+    }
+    if prepared.as_deref() != Some("0") {
+        return Err(Doubt("it has prepared transactions"));
+    }
+    let mut touched = Touched::default();
+    let mut accounted = 0;
+    for row in rows {
+        let value = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+        let (oid, count) = (number(value(0)), value(1).parse::<i64>().unwrap_or(0));
+        if shape.sequences.contains_key(&oid) {
+            touched.sequences.push(oid);
+        } else {
+            accounted += count;
+            // A toast table has rows only of its table's.
+            if shape.tables.contains_key(&oid) {
+                touched.tables.push(oid);
+            }
+        }
+    }
+    touched.catalogs = all != accounted;
+    Ok(touched)
+}
+
+/// One statement: facts of the whole database in the first row, then relations with their counts where not zero.
+fn look_sql(oid: u32, shape: &Shape) -> String {
+    let mut tables: Vec<_> = shape.tables.keys().copied().collect();
+    tables.extend(shape.tables.values().map(|table| table.toast).filter(|toast| *toast != 0));
+    let list = |oids: &mut dyn Iterator<Item = u32>| {
+        let mut text = String::from("'{");
+        for (at, oid) in oids.enumerate() {
+            let _ = write!(text, "{}{oid}", if at == 0 { "" } else { "," });
+        }
+        text + "}'::oid[]"
+    };
+    let tables = list(&mut tables.into_iter());
+    let sequences = list(&mut shape.sequences.keys().copied());
+    format!(
+        "SELECT pg_stat_get_db_stat_reset_time({oid})::text, ({attributes}), \
+         (SELECT count(*) FROM pg_prepared_xacts x JOIN pg_database d ON d.datname = x.database WHERE d.oid = {oid}), \
+         pg_stat_get_db_tuples_inserted({oid}) + pg_stat_get_db_tuples_updated({oid}) \
+         + pg_stat_get_db_tuples_deleted({oid}); \
+         SELECT r, n FROM (SELECT r, pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) \
+         + pg_stat_get_tuples_deleted(r) AS n FROM unnest({tables}) r) t WHERE n <> 0; \
+         SELECT r, 0 FROM unnest({sequences}) r WHERE pg_stat_get_blocks_fetched(r) <> 0",
+        attributes = attributes_sql(oid),
+    )
+}
+
+/// Undoes what was touched, in one transaction, and sets the counters to zero.
+fn clean(
+    janitor: &mut Session,
+    shape: &Shape,
+    baseline: &Baseline,
+    mut touched: Touched,
+) -> Result<Baseline, Doubt> {
+    let mut sequences: Vec<&Sequence> =
+        touched.sequences.iter().filter_map(|oid| shape.sequences.get(oid)).collect();
+    if touched.catalogs {
+        if text(&ask(janitor, CLASSES)?) != shape.classes {
+            return Err(Doubt("its definitions were changed"));
+        }
+        prove_only_classes(janitor)?;
+        let before = baseline.files.as_deref().unwrap_or(&shape.files);
+        let now = shape::files(&ask(janitor, FILES)?);
+        let rewritten = |oid: &u32| before.get(oid) != now.get(oid);
+        let truncated = shape.tables.keys().copied().filter(rewritten);
+        touched.tables.extend(truncated.collect::<Vec<_>>());
+        touched.tables.sort_unstable();
+        touched.tables.dedup();
+        // RESTART IDENTITY gives a sequence a new file, of which nothing may have been read yet.
+        sequences = shape.sequences.values().collect();
+    }
+    let truncates = empty(janitor, shape, &touched.tables, &sequences)?;
+    // Delivered before it is set to zero, so that our own work does not count as the next holder's.
+    janitor.query("SELECT pg_catalog.pg_stat_force_next_flush()")?;
+    let rows = ask(
+        janitor,
+        "SELECT pg_stat_reset(); SELECT pg_stat_get_db_stat_reset_time(oid)::text \
+         FROM pg_database WHERE datname = current_database()",
+    )?;
+    let reset = rows.last().and_then(|row| row[0].clone());
+    let files = if truncates || touched.catalogs {
+        Some(Arc::new(shape::files(&ask(janitor, FILES)?)))
+    } else {
+        baseline.files.clone()
+    };
+    Ok(Baseline { reset, files })
+}
+
+/// Makes sure that of all catalogs only `pg_class` has changed, and only by updates.
+fn prove_only_classes(janitor: &mut Session) -> Result<(), Doubt> {
+    let others = ask(
+        janitor,
+        "SELECT FROM pg_class c WHERE relkind IN ('r', 't') AND NOT relisshared AND oid < 16384 AND \
+         (pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_deleted(oid) <> 0 \
+          OR (pg_stat_get_tuples_updated(oid) <> 0 AND oid <> 'pg_class'::regclass)) LIMIT 1",
+    )?;
+    if others.is_empty() { Ok(()) } else { Err(Doubt("its definitions were changed")) }
+}
+
+/// Empties the touched tables, puts the template's rows back, and sets the sequences back. Returns whether a table got
+/// a new file.
+fn empty(
+    janitor: &mut Session,
+    shape: &Shape,
+    tables: &[u32],
+    sequences: &[&Sequence],
+) -> Result<bool, Doubt> {
+    // No trigger and no foreign key acts on what we do: each table is put right by itself.
+    let mut sql =
+        String::from("BEGIN; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '5s'; ");
+    let mut truncates = false;
+    let mut seeded = Vec::new();
+    let sizes = sizes(janitor, tables)?;
+    for oid in tables {
+        let Some(table) = shape.tables.get(oid) else { continue };
+        match &table.rows {
+            Seed::Fixed(why) => return Err(Doubt(why)),
+            Seed::Rows(rows) => seeded.push((table, rows)),
+            Seed::Empty => {}
+        }
+        let grown = sizes.get(oid).is_some_and(|size| *size > BLOAT);
+        if grown && table.referenced {
+            return Err(Doubt("a table grew beyond 1 MB that others refer to"));
+        }
+        truncates |= grown;
+        let _ = if grown {
+            write!(sql, "TRUNCATE ONLY {}; ", table.name)
+        } else {
+            write!(sql, "DELETE FROM ONLY {}; ", table.name)
+        };
+    }
+    for sequence in sequences {
+        let Sequence { name, last_value, is_called } = sequence;
+        let _ = write!(sql, "SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name));
+    }
+    if seeded.is_empty() {
+        janitor.query(&(sql + "COMMIT"))?;
+        return Ok(truncates);
+    }
+    janitor.query(&sql)?;
+    for (table, rows) in seeded {
+        janitor.copy_in(&format!("COPY {} FROM STDIN (FORMAT binary)", table.name), rows)?;
+    }
+    janitor.query("COMMIT")?;
+    Ok(truncates)
+}
+
+/// Bytes on disk of the main file, by oid.
+fn sizes(janitor: &mut Session, tables: &[u32]) -> Result<HashMap<u32, u64>, Doubt> {
+    if tables.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let list: Vec<_> = tables.iter().map(u32::to_string).collect();
+    let sql = format!("SELECT r, pg_relation_size(r) FROM unnest('{{{}}}'::oid[]) r", list.join(","));
+    let rows = ask(janitor, &sql)?;
+    let value = |column: &Option<String>| column.clone().unwrap_or_default();
+    Ok(rows.iter().map(|row| (number(&value(&row[0])), value(&row[1]).parse().unwrap_or(0))).collect())
+}
