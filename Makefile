@@ -1,0 +1,30 @@
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help build demo test lint clean
+
+help:
+	@echo "make build   the binary, optimised"
+	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
+	@echo "make test    lint, all tests, and the suite of examples/python-shop"
+	@echo "make lint    formatting, clippy, shell scripts"
+	@echo "make clean   remove everything that was built or installed here"
+
+build:
+	@scripts/prepare build
+	cargo build --locked --release
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test
+
+lint:
+	cargo fmt --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* .ci/run; fi
+
+clean:
+	cargo clean
+	@source scripts/common && rm -rf "$$outside"
