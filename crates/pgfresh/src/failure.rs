@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use bench::BenchError;
 use storage::{CacheError, FileError};
 use template::MakerError;
 
@@ -90,5 +91,11 @@ impl From<CacheError> for Failure {
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         MakerError::from(error).into()
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

@@ -15,7 +15,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Pid;
-use storage::{Abandoned, Attempt, FileError, RunDirectory};
+use storage::{Abandoned, Account, Attempt, FileError, RunDirectory};
+
+use crate::Installation;
 
 /// The hidden argument that makes a guard of a pgfresh.
 const ARGUMENT: &str = "guard-run-directory";
@@ -63,6 +65,11 @@ impl Guard {
         &self.run
     }
 
+    /// The right to run programs that are ended with what it guards.
+    pub fn ward(&self) -> Result<Ward<'_>, FileError> {
+        Ok(Ward { run: &self.run, lock: self.run.server_lock()? })
+    }
+
     /// Leaves the run directory where people can look at it; see [`RunDirectory::keep`].
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
@@ -82,6 +89,38 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// Programs of an installation that work in a guarded run directory, one after another or at once.
+///
+/// They hold the server's lock: the guard finds them by it, and whatever they have started, and ends them before it
+/// removes the directory. Drop this before the guard, which would take us for one of them.
+#[derive(Debug)]
+pub struct Ward<'a> {
+    run: &'a RunDirectory,
+    lock: sys::Lock,
+}
+
+impl Ward<'_> {
+    /// Where they work.
+    #[must_use]
+    pub fn run(&self) -> &RunDirectory {
+        self.run
+    }
+
+    /// One of `installation`'s programs, to be run as `account` in a session of its own, with nothing of our
+    /// environment that would change what it does.
+    pub fn command(
+        &self,
+        installation: &Installation,
+        program: &str,
+        account: &Account,
+    ) -> Result<Command, FileError> {
+        let mut command = installation.command(program, account);
+        sys::new_session(&mut command);
+        sys::inherit(&mut command, vec![self.lock.descriptor().attempt("duplicate", self.run.path())?]);
+        Ok(command)
     }
 }
 

@@ -72,16 +72,13 @@ impl Initdb {
         let run = guard.run();
         let program = installation.bin().join("initdb");
         let output = run.create_file("log", account)?;
-        let lock = run.server_lock()?;
-        let mut command = installation.command("initdb", account);
+        let ward = guard.ward()?;
+        let mut command = ward.command(installation, "initdb", account)?;
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
-        // With the server's lock, so that the guard finds it and its children.
-        sys::new_session(&mut command);
-        sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", &run.log())?]);
         let mut child = command.spawn().attempt("run", &program)?;
-        drop((command, lock));
+        drop((command, ward));
         let status = child.wait().attempt("wait for", &program)?;
         let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
         fs::remove_file(run.log()).attempt("remove", &run.log())?;

@@ -18,7 +18,7 @@ mod stop;
 pub use address::Address;
 pub use boot::{Data, Order, Phases, Server};
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
-pub use guard::{Guard, guard_main, sweep};
+pub use guard::{Guard, Ward, guard_main, sweep};
 pub use initdb::{Initdb, SUPERUSER};
 pub use installation::{Installation, Version};
 pub use locate::{Found, Wanted, find, list};

@@ -147,7 +147,8 @@ impl Settings {
     }
 
     /// The text of a `postgresql.conf`.
-    pub(crate) fn to_conf(&self) -> String {
+    #[must_use]
+    pub fn to_conf(&self) -> String {
         let mut text =
             "# Written by pgfresh for this one server; ALTER SYSTEM goes to postgresql.auto.conf.\n"
                 .to_owned();

@@ -1,0 +1,151 @@
+//! Servers as people start them without us, each in a guarded run directory of its own.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use server::{Guard, SUPERUSER, Session, Settings, Ward};
+use storage::{Attempt, Place, RunDirectory};
+use template::Maker;
+
+use crate::BenchError;
+use crate::floor::Tree;
+use crate::runner::Phases;
+
+/// How long a server may take to come up and to answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How often the floor's pid file is read. The kernel could tell us, but that code is pgfresh's own.
+const LOOK: Duration = Duration::from_micros(100);
+/// A guard needs a moment to get up, which belongs to no contender.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// Takes the time of one step after the other.
+struct Stopwatch {
+    since: Instant,
+    phases: Phases,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), phases: Phases::new() }
+    }
+
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.phases.push((name, now.saturating_duration_since(self.since)));
+        self.since = now;
+    }
+}
+
+/// What pgfresh cannot do without: the copy, and then `postgres` itself with the same settings, until it has answered;
+/// an immediate shutdown and a plain removal.
+pub(crate) fn floor(
+    maker: &Maker,
+    place: &Place,
+    settings: &Settings,
+    tree: &Tree,
+) -> Result<Phases, BenchError> {
+    let guard = guarded(maker, place)?;
+    let (run, ward) = (guard.run(), guard.ward()?);
+    let data = run.data();
+    let log = run.create_file("log", &maker.account)?;
+    let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
+    postgres.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(run.address());
+    postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
+
+    let mut watch = Stopwatch::start();
+    tree.copy(&data, &maker.account)?;
+    let conf = data.join("postgresql.conf");
+    fs::write(&conf, settings.to_conf()).attempt("write", &conf)?;
+    watch.lap("copy");
+    let mut postmaster = postgres.spawn().attempt("run", Path::new("postgres"))?;
+    let pid_file = data.join("postmaster.pid");
+    while !fs::read_to_string(&pid_file).is_ok_and(|text| text.lines().nth(7) == Some("ready   ")) {
+        if let Some(status) = postmaster.try_wait().attempt("wait for", Path::new("postgres"))? {
+            BenchError::unless_success("postgres", status, &run.log())?;
+        }
+        if watch.since.elapsed() > PATIENCE {
+            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
+        }
+        std::thread::sleep(LOOK);
+    }
+    watch.lap("boot");
+    answer(run)?;
+    watch.lap("first answer");
+    kill_process(Pid::from_child(&postmaster), Signal::QUIT).attempt("stop", Path::new("postgres"))?;
+    postmaster.wait().attempt("wait for", Path::new("postgres"))?;
+    watch.lap("stop");
+    fs::remove_dir_all(&data).attempt("remove", &data)?;
+    watch.lap("remove");
+    Ok(watch.phases)
+}
+
+/// How somebody makes a server with the programs of the installation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipe {
+    /// For initdb, beside the directory and the superuser.
+    pub(crate) initdb: &'static [&'static str],
+    /// For postgres, beside the private socket.
+    pub(crate) postgres: &'static str,
+}
+
+/// `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and the directory removed.
+pub(crate) fn by_recipe(maker: &Maker, place: &Place, recipe: Recipe) -> Result<Phases, BenchError> {
+    let guard = guarded(maker, place)?;
+    let (run, ward) = (guard.run(), guard.ward()?);
+    let data = run.data();
+    let socket = run.address().display().to_string().replace('\'', "'\\''");
+    let options = format!("-c listen_addresses= -k '{socket}' {}", recipe.postgres);
+
+    let mut watch = Stopwatch::start();
+    let initdb = |command: &mut Command| {
+        command.args(["-U", SUPERUSER]).args(recipe.initdb);
+    };
+    program(&ward, maker, "initdb", initdb)?;
+    watch.lap("initdb");
+    program(&ward, maker, "pg_ctl", |command| {
+        command.args(["start", "-w", "-o", &options, "-l"]).arg(run.log());
+    })?;
+    watch.lap("start");
+    answer(run)?;
+    watch.lap("first answer");
+    program(&ward, maker, "pg_ctl", |command| {
+        command.args(["stop", "-w", "-m", "fast"]);
+    })?;
+    watch.lap("stop");
+    fs::remove_dir_all(&data).attempt("remove", &data)?;
+    watch.lap("remove");
+    Ok(watch.phases)
+}
+
+fn guarded(maker: &Maker, place: &Place) -> Result<Guard, BenchError> {
+    let guard = Guard::over(RunDirectory::create(place, &maker.account)?, &maker.program)?;
+    std::thread::sleep(SETTLE);
+    Ok(guard)
+}
+
+/// Runs a program on the data directory to its end, its output in a file of the run directory.
+fn program(
+    ward: &Ward<'_>,
+    maker: &Maker,
+    name: &str,
+    arguments: impl Fn(&mut Command),
+) -> Result<(), BenchError> {
+    let run = ward.run();
+    let output = run.create_file("output", &maker.account)?;
+    let second = output.try_clone().attempt("duplicate", run.path())?;
+    let mut command = ward.command(&maker.installation, name, &maker.account)?;
+    command.arg("-D").arg(run.data());
+    arguments(&mut command);
+    command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
+    let status = command.status().attempt("run", Path::new(name))?;
+    BenchError::unless_success(name, status, &run.path().join("output"))
+}
+
+/// The first session and its first query. Without psql, whose own start is not the server's.
+fn answer(run: &RunDirectory) -> Result<(), BenchError> {
+    Session::open(run.address(), SUPERUSER, "postgres", PATIENCE)?.query("SELECT 1")?;
+    Ok(())
+}

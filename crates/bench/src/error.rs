@@ -1,0 +1,74 @@
+//! What can go wrong while something is measured.
+
+use std::path::Path;
+use std::process::ExitStatus;
+
+use server::{SessionError, StartError};
+use storage::FileError;
+use template::MakerError;
+
+/// A contender did not do what was to be timed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum BenchError {
+    #[error(transparent)]
+    Maker(#[from] MakerError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A program that was to be timed failed.
+    #[error("could not time \"{program}\": {status}")]
+    Program {
+        /// What was run.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last line that it wrote.
+        last_words: Option<String>,
+    },
+    /// A server that was started by hand did not come up.
+    #[error("could not time a server started by hand: it was not ready after {seconds} s")]
+    NotReady {
+        /// How long we waited.
+        seconds: u64,
+    },
+}
+
+impl From<SessionError> for BenchError {
+    fn from(error: SessionError) -> Self {
+        Self::Maker(StartError::from(error).into())
+    }
+}
+
+impl BenchError {
+    /// What came back.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Maker(error) => error.detail(),
+            Self::Program { last_words, .. } => {
+                last_words.as_ref().map(|words| format!("Last log line: {words}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Maker(error) => error.hint(),
+            Self::File(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    /// An error unless `program` ended well; `log` is where it wrote.
+    pub(crate) fn unless_success(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
+        if status.success() {
+            return Ok(());
+        }
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let last_words = text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
+        Err(Self::Program { program: program.to_owned(), status, last_words })
+    }
+}

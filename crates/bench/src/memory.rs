@@ -1,0 +1,51 @@
+//! The memory that pgfresh itself takes while it serves: the server's own is not ours to save.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use storage::Attempt;
+
+use crate::BenchError;
+
+/// The most that was ever resident of each process, in bytes. Source: proc(5), `VmHWM`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peak {
+    /// The process that serves.
+    pub(crate) owner: u64,
+    /// Its guard; `None` if the kernel does not list children.
+    pub(crate) guard: Option<u64>,
+}
+
+/// Lets `serve` come up (it writes a line then, and ends when its standard input does), and looks.
+pub(crate) fn of_serving(mut serve: Command) -> Result<Peak, BenchError> {
+    let program = serve.get_program().to_owned();
+    serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = serve.spawn().attempt("run", Path::new(&program))?;
+    let peak = look(&mut child);
+    drop(child.stdin.take());
+    let status = child.wait().attempt("wait for", Path::new(&program))?;
+    BenchError::unless_success("pgfresh serve", status, Path::new(""))?;
+    peak
+}
+
+fn look(child: &mut Child) -> Result<Peak, BenchError> {
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    output.read_line(&mut line).attempt("read from", Path::new("pgfresh serve"))?;
+    let pid = child.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let is_guard = |pid: &&str| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"pgfresh\0"))
+    };
+    let guard = children.split_whitespace().find(is_guard).map(peak_of).transpose()?;
+    Ok(Peak { owner: peak_of(&pid.to_string())?, guard })
+}
+
+fn peak_of(pid: &str) -> Result<u64, BenchError> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).attempt("read", Path::new(&path))?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    Ok(kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024)
+}

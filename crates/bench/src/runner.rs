@@ -1,0 +1,208 @@
+//! Contenders taking turns: what disturbs one disturbs its neighbours, so their ratios can be believed.
+//!
+//! ```text
+//! warm-up   A B C     not kept
+//! round 1   A B C
+//! round 2   C B A     what the one before leaves behind (dirty pages, heat) is everybody's in turn
+//! ```
+//! A round counts when every contender has finished it: all samples have the same length, in the same order.
+
+use std::fmt;
+use std::time::Duration;
+
+use report::{Sample, Unit};
+
+/// Named steps in the order in which they were done, and how long each took.
+pub type Phases = Vec<(&'static str, Duration)>;
+
+/// Something that is timed over and over.
+pub struct Contender<'a, E> {
+    name: String,
+    run: Box<dyn FnMut() -> Result<Phases, E> + 'a>,
+}
+
+impl<'a, E> Contender<'a, E> {
+    /// `run` does it once; its phases are the same each time, and what it does beside them is not counted.
+    pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<Phases, E> + 'a) -> Self {
+        Self { name: name.into(), run: Box::new(run) }
+    }
+}
+
+impl<E> fmt::Debug for Contender<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Contender").field(&self.name).finish()
+    }
+}
+
+/// Who looks on while it is measured.
+pub trait Observer {
+    /// A round is finished; `of` so many, the warm-up not counted.
+    fn after_round(&mut self, done: u32, of: u32);
+
+    /// Whether to leave it at the finished rounds. Asked before each contender.
+    fn wants_to_stop(&self) -> bool;
+}
+
+/// All that was measured of one contender.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    name: String,
+    phases: Vec<Sample>,
+}
+
+impl Timed {
+    /// The contender.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One sample for each phase; none before the first round is finished.
+    #[must_use]
+    pub fn phases(&self) -> &[Sample] {
+        &self.phases
+    }
+
+    /// The sums of all phases, round by round.
+    #[must_use]
+    pub fn total(&self) -> Sample {
+        self.sum_of(|_| true)
+    }
+
+    /// The sums of the phases of these names, round by round.
+    #[must_use]
+    pub fn sum(&self, names: &[&str]) -> Sample {
+        self.sum_of(|name| names.contains(&name))
+    }
+
+    fn sum_of(&self, counts: impl Fn(&str) -> bool) -> Sample {
+        let mut sums = Sample::new(&self.name, Unit::Seconds);
+        let phases: Vec<_> = self.phases.iter().filter(|phase| counts(phase.name())).collect();
+        for round in 0..phases.first().map_or(0, |phase| phase.len()) {
+            let sum = phases.iter().map(|phase| phase.values()[round]).sum();
+            sums.push(sum).expect("durations add up to a finite number");
+        }
+        sums
+    }
+
+    fn add(&mut self, measured: Phases) {
+        if self.phases.is_empty() {
+            self.phases = measured.iter().map(|(name, _)| Sample::new(*name, Unit::Seconds)).collect();
+        }
+        assert_eq!(self.phases.len(), measured.len(), "phases of \"{}\" in every round", self.name);
+        for (sample, (_, duration)) in self.phases.iter_mut().zip(measured) {
+            sample.push(duration.as_secs_f64()).expect("a duration is finite");
+        }
+    }
+}
+
+/// Lets the contenders take turns, `warm_up` rounds for nothing and then `rounds` that count, and returns what was
+/// measured of each, in their order.
+///
+/// It ends early, with the rounds that are finished, if the observer wants to stop or a contender fails: the failure
+/// comes with them, unless it came after the wish to stop, which may well have caused it.
+pub fn run_in_turn<E>(
+    contenders: &mut [Contender<'_, E>],
+    warm_up: u32,
+    rounds: u32,
+    observer: &mut dyn Observer,
+) -> (Vec<Timed>, Result<(), E>) {
+    let mut timed: Vec<Timed> = contenders
+        .iter()
+        .map(|contender| Timed { name: contender.name.clone(), phases: Vec::new() })
+        .collect();
+    for round in 0..warm_up + rounds {
+        let measured = match one_round(contenders, round % 2 == 1, observer) {
+            Ok(Some(measured)) => measured,
+            Ok(None) => break,
+            Err(_) if observer.wants_to_stop() => break,
+            Err(error) => return (timed, Err(error)),
+        };
+        if round < warm_up {
+            continue;
+        }
+        for (timed, measured) in timed.iter_mut().zip(measured) {
+            timed.add(measured);
+        }
+        observer.after_round(round + 1 - warm_up, rounds);
+    }
+    (timed, Ok(()))
+}
+
+/// `None` if the observer wants to stop.
+fn one_round<E>(
+    contenders: &mut [Contender<'_, E>],
+    backwards: bool,
+    observer: &dyn Observer,
+) -> Result<Option<Vec<Phases>>, E> {
+    let count = contenders.len();
+    let mut measured = vec![Phases::new(); count];
+    for turn in 0..count {
+        if observer.wants_to_stop() {
+            return Ok(None);
+        }
+        let index = if backwards { count - 1 - turn } else { turn };
+        measured[index] = (contenders[index].run)()?;
+    }
+    Ok(Some(measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Wants to stop after so many rounds.
+    struct Patience(u32);
+
+    impl Observer for Patience {
+        fn after_round(&mut self, _: u32, _: u32) {
+            self.0 -= 1;
+        }
+
+        fn wants_to_stop(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn turns_alternate_and_the_warm_up_is_not_kept() {
+        let order = RefCell::new(String::new());
+        let contender = |name: &'static str, time| {
+            let order = &order;
+            Contender::<()>::new(name, move || {
+                order.borrow_mut().push_str(name);
+                Ok(vec![("first", ms(time)), ("then", ms(1))])
+            })
+        };
+        let mut contenders = [contender("A", 10), contender("B", 20), contender("C", 30)];
+        let (timed, end) = run_in_turn(&mut contenders, 1, 3, &mut Patience(9));
+        assert_eq!(end, Ok(()));
+        assert_eq!(*order.borrow(), "ABCCBAABCCBA");
+        assert_eq!(timed[1].phases()[0].values(), [0.02; 3]);
+        assert_eq!(timed[1].sum(&["then"]).values(), [0.001; 3]);
+        let total = timed[1].total();
+        assert!((total.values()[0] - 0.021).abs() < 1e-12 && total.len() == 3);
+    }
+
+    #[test]
+    fn what_is_finished_is_kept_when_it_ends_early() {
+        let contender = |fails_after: u32| {
+            let mut left = fails_after;
+            Contender::new("A", move || {
+                left = left.checked_sub(1).ok_or("no more")?;
+                Ok(vec![("all", ms(1))])
+            })
+        };
+        let (timed, end) = run_in_turn(&mut [contender(9), contender(3)], 1, 5, &mut Patience(9));
+        assert_eq!((timed[0].total().len(), timed[1].total().len(), end), (2, 2, Err("no more")));
+        let (timed, end) = run_in_turn(&mut [contender(9), contender(9)], 0, 5, &mut Patience(3));
+        assert_eq!((timed[0].total().len(), end), (3, Ok(())));
+        assert!(run_in_turn(&mut [contender(0)], 0, 5, &mut Patience(1)).0[0].total().is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! `start`: from nothing to the first answer and back, beside its floor and the same thing by hand.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use report::Report;
+use storage::{Attempt, Place, Wish};
+use template::{Maker, MakerError};
+
+use crate::by_hand::{self, Recipe};
+use crate::floor::Tree;
+use crate::runner::{self, Contender, Observer, Phases, Timed};
+use crate::start_report::{self, Facts};
+use crate::{BenchError, environment, memory};
+
+/// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
+pub(crate) const OURS: [&str; 8] =
+    ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
+/// What has to be done before a server can be used, of whatever contender.
+pub(crate) const UNTIL_ANSWER: [&str; 7] =
+    ["look-up", "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
+/// What is left of it afterwards.
+pub(crate) const END: [&str; 2] = ["stop", "remove"];
+
+pub(crate) const PGFRESH: &str = "pgfresh, within this process";
+pub(crate) const WHOLE: &str = "pgfresh run -- true, the whole process";
+pub(crate) const FLOOR: &str = "floor: raw copy, then postgres";
+pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
+pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
+pub(crate) const UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
+
+/// Servers are started for nothing before it counts: page cache and CPU clock settle.
+const WARM_UP: u32 = 2;
+/// Rounds in which the memory is looked at; it hardly differs.
+const MEMORY_ROUNDS: u32 = 3;
+
+/// The bench and what it needs of its caller.
+#[allow(missing_debug_implementations)]
+pub struct Start<'a> {
+    /// Finds binaries and cache, as every start does.
+    pub find: &'a dyn Fn() -> Result<Maker, MakerError>,
+    /// A whole pgfresh that runs `true` on a server of its own.
+    pub run: &'a dyn Fn() -> Command,
+    /// A pgfresh that serves: writes a line when it is ready, and ends when its standard input does.
+    pub serve: &'a dyn Fn() -> Command,
+}
+
+impl Start<'_> {
+    /// Measures, and reports what was measured, raw samples and all; with it comes the failure that ended it early.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure(
+        &self,
+        rounds: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, Vec<Timed>, Option<BenchError>), BenchError> {
+        let load = environment::load();
+        let maker = (self.find)()?;
+        // Builds the base image if need be: no contender's time.
+        let entry = maker.base_image(&|_| ())?.entry;
+        let place = maker.place(entry.bytes())?;
+        let disk = Place::choose(&Wish::Disk, entry.bytes(), maker.cache.root(), &maker.account)
+            .map_err(MakerError::from)?;
+        let settings = maker.settings(place.budget())?;
+        let tree = Tree::list(&entry.data())?;
+
+        let stock = Recipe { initdb: &[], postgres: "" };
+        let unsynced = Recipe { initdb: &["--no-sync"], postgres: "-F" };
+        let mut contenders = vec![
+            Contender::new(PGFRESH, || self.ours()),
+            Contender::new(WHOLE, || self.whole()),
+            Contender::new(FLOOR, || by_hand::floor(&maker, &place, &settings, &tree)),
+            Contender::new(STOCK, || by_hand::by_recipe(&maker, &place, stock)),
+            Contender::new(UNSYNCED, || by_hand::by_recipe(&maker, &place, unsynced)),
+        ];
+        if disk.root() != place.root() {
+            contenders.push(Contender::new(STOCK_ON_DISK, || by_hand::by_recipe(&maker, &disk, stock)));
+        }
+        let (timed, end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
+        let peaks =
+            (0..MEMORY_ROUNDS).map(|_| memory::of_serving((self.serve)())).collect::<Result<Vec<_>, _>>();
+        let (peaks, end) = match (peaks, end) {
+            (Ok(peaks), end) => (peaks, end.err()),
+            (Err(error), end) => (Vec::new(), Some(end.err().unwrap_or(error))),
+        };
+        let facts = Facts { timed: &timed, peaks: &peaks };
+        let mut report = start_report::of(&facts);
+        environment::describe(&mut report, &maker, &place.why(), &load);
+        Ok((report, timed, end))
+    }
+
+    /// What `pgfresh run -- true` does, phase by phase.
+    fn ours(&self) -> Result<Phases, BenchError> {
+        let begun = Instant::now();
+        let maker = (self.find)()?;
+        // As every start does.
+        let _ = maker.sweep();
+        let server = maker.start(&|_| ())?.server;
+        let ready = begun.elapsed();
+        let phases = server.phases();
+        // Whatever is not the server's own is counted here.
+        let look_up = ready.saturating_sub(phases.copy + phases.boot + phases.rest + phases.ready);
+        let before = Instant::now();
+        let status = Command::new("true").stdin(Stdio::null()).status().attempt("run", Path::new("true"))?;
+        let command = before.elapsed();
+        BenchError::unless_success("true", status, Path::new(""))?;
+        let (stop, remove) = server.stop()?;
+        let times = [look_up, phases.copy, phases.boot, phases.rest, phases.ready, command, stop, remove];
+        Ok(OURS.into_iter().zip(times).collect())
+    }
+
+    fn whole(&self) -> Result<Phases, BenchError> {
+        let mut command = (self.run)();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let begun = Instant::now();
+        let status = command.status().attempt("run", Path::new(command.get_program()))?;
+        let whole = begun.elapsed();
+        BenchError::unless_success("pgfresh run -- true", status, Path::new(""))?;
+        Ok(vec![("spawn to exit", whole)])
+    }
+}

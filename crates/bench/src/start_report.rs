@@ -1,0 +1,197 @@
+//! What `start` found, as tables: contenders, phases, goals, and the published figures beside ours.
+
+use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit, Warning};
+
+use crate::memory::Peak;
+use crate::runner::Timed;
+use crate::start::{END, FLOOR, PGFRESH, STOCK, STOCK_ON_DISK, UNSYNCED, UNTIL_ANSWER, WHOLE};
+
+/// All that was measured.
+pub(crate) struct Facts<'a> {
+    pub(crate) timed: &'a [Timed],
+    pub(crate) peaks: &'a [Peak],
+}
+
+pub(crate) fn of(facts: &Facts<'_>) -> Report {
+    let mut report = Report::new("Start of a server, to its first answer and back");
+    report.add_table(contenders(facts));
+    report.add_table(phases("pgfresh, phase by phase", facts.find(PGFRESH)));
+    report.add_table(phases("The floor, phase by phase", facts.find(FLOOR)));
+    report.add_table(phases("By hand, phase by phase", facts.find(STOCK)));
+    report.add_table(goals(facts));
+    report.add_table(published(facts));
+    for name in [PGFRESH, FLOOR] {
+        report.add_notes(Warning::of(&facts.until_answer(name)));
+    }
+    report.add_notes(Warning::of(&facts.total(WHOLE)));
+    report.add_notes([
+        "The floor copies with all cores and then boots; pgfresh boots while it copies. The floor's pid file is read \
+         every 0.1 ms, and it neither looks anything up nor guards anything within the time that is taken.",
+        "By hand, the first answer comes through a session of ours, not psql, whose own start is not counted.",
+        "Times of by hand include the removal of the data directory.",
+    ]);
+    report
+}
+
+impl Facts<'_> {
+    fn find(&self, name: &str) -> Option<&Timed> {
+        self.timed.iter().find(|timed| timed.name() == name)
+    }
+
+    fn sum(&self, name: &str, phases: &[&str]) -> Sample {
+        self.find(name).map_or_else(|| Sample::new(name, Unit::Seconds), |timed| timed.sum(phases))
+    }
+
+    fn until_answer(&self, name: &str) -> Sample {
+        self.sum(name, &UNTIL_ANSWER)
+    }
+
+    fn total(&self, name: &str) -> Sample {
+        self.find(name).map_or_else(|| Sample::new(name, Unit::Seconds), Timed::total)
+    }
+}
+
+/// The median of the paired ratios.
+fn ratio(one: &Sample, base: &Sample) -> Option<Quantity> {
+    one.ratio_to(base).ok()?.median()
+}
+
+/// Each contender until its first answer and as a whole, and how many times as long as pgfresh it takes.
+fn contenders(facts: &Facts<'_>) -> Table {
+    let mut table = Table::new(
+        "Contenders, in turn",
+        [
+            Column::left("what"),
+            Column::right("to first answer"),
+            Column::right("95 %"),
+            Column::right("stop, remove"),
+            Column::right("all of it"),
+            Column::right("95 %"),
+            Column::right("× pgfresh run"),
+        ],
+    );
+    let whole = facts.total(WHOLE);
+    for timed in facts.timed {
+        let (answer, total) = (timed.sum(&UNTIL_ANSWER), timed.total());
+        table.add_row([
+            timed.name().into(),
+            answer.median().into(),
+            range(&answer).into(),
+            timed.sum(&END).median().into(),
+            total.median().into(),
+            range(&total).into(),
+            ratio(&total, &whole).into(),
+        ]);
+    }
+    table
+}
+
+fn phases(title: &str, timed: Option<&Timed>) -> Table {
+    let columns = ["median", "95 %", "least", "most"].map(Column::right);
+    let mut table = Table::new(title, std::iter::once(Column::left("phase")).chain(columns));
+    for phase in timed.into_iter().flat_map(Timed::phases) {
+        table.add_row([
+            phase.name().into(),
+            phase.median().into(),
+            range(phase).into(),
+            phase.min().into(),
+            phase.max().into(),
+        ]);
+    }
+    table
+}
+
+/// The ends of the interval of the median.
+fn range(sample: &Sample) -> Option<String> {
+    Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
+}
+
+/// What the project promises, against what was measured.
+fn goals(facts: &Facts<'_>) -> Table {
+    let columns = [
+        Column::left("goal"),
+        Column::right("at most"),
+        Column::right("measured"),
+        Column::right("95 %"),
+        Column::left("met"),
+    ];
+    let mut table = Table::new("Goals, on a machine of its own", columns);
+    let (ours, floor) = (facts.until_answer(PGFRESH), facts.until_answer(FLOOR));
+    let of_floor = ours.ratio_to(&floor).unwrap_or_else(|_| Sample::new("ratio", Unit::Ratio));
+    let owner = facts.peaks.iter().map(|peak| peak.owner).max().map(bytes);
+    let guard = facts.peaks.iter().filter_map(|peak| peak.guard).max().map(bytes);
+    let seconds = |value| Quantity::new(value, Unit::Seconds);
+    let ends = facts.sum(PGFRESH, &END);
+    let goals = [
+        (
+            "start to first answer, of the floor",
+            Quantity::new(1.15, Unit::Ratio),
+            of_floor.median(),
+            range(&of_floor),
+        ),
+        ("start to first answer", seconds(0.080), ours.median(), range(&ours)),
+        ("stop and remove", seconds(0.015), ends.median(), range(&ends)),
+        ("pgfresh run -- true", seconds(0.100), facts.total(WHOLE).median(), range(&facts.total(WHOLE))),
+        ("peak memory of pgfresh", bytes(15_000_000), owner, None),
+        ("peak memory of its guard", bytes(15_000_000), guard, None),
+    ];
+    for (goal, limit, measured, range) in goals {
+        let met = match measured {
+            Some(measured) if measured.value <= limit.value => "yes",
+            Some(_) => "no",
+            None => "unknown",
+        };
+        table.add_row([goal.into(), limit.into(), measured.into(), range.into(), met.into()]);
+    }
+    table
+}
+
+fn bytes(count: u64) -> Quantity {
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2⁵³ bytes of memory")]
+    Quantity::new(count as f64, Unit::Bytes)
+}
+
+/// tmp-postgres 1.34 on its author's machines, and the same two ends here.
+///
+/// Source: the author's article of December 2019: the old way, and all of his improvements.
+fn published(facts: &Facts<'_>) -> Table {
+    let columns = [
+        Column::left("where"),
+        Column::right("before"),
+        Column::right("after"),
+        Column::right("times as fast"),
+        Column::left("before is"),
+    ];
+    let mut table = Table::new("Beside the published figures of tmp-postgres", columns);
+    for (place, before, after) in [("macOS, published", 1.44, 0.248), ("Ubuntu, published", 0.608, 0.092)] {
+        let seconds = |value| Cell::from(Quantity::new(value, Unit::Seconds));
+        let gain = Quantity::new(before / after, Unit::Ratio);
+        table.add_row([
+            place.into(),
+            seconds(before),
+            seconds(after),
+            gain.into(),
+            "initdb, start, createdb, stop".into(),
+        ]);
+    }
+    let whole = facts.total(WHOLE);
+    for (place, name) in [
+        ("here, on disk", STOCK_ON_DISK),
+        ("here, in the same place", STOCK),
+        ("here, in the same place, unsynced", UNSYNCED),
+    ] {
+        let before = facts.total(name);
+        if before.is_empty() {
+            continue;
+        }
+        let gain = ratio(&before, &whole);
+        table.add_row([
+            place.into(),
+            before.median().into(),
+            whole.median().into(),
+            gain.into(),
+            "initdb, start, stop, remove".into(),
+        ]);
+    }
+    table
+}
