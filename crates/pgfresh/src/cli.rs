@@ -1,4 +1,6 @@
 //! The words of the command line.
+// The comments of items are its help: plain text.
+#![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,6 +37,38 @@ pub(crate) struct Options {
     /// A setting of the server, over preset and file; may be repeated (in PGFRESH_SET: separated by ";")
     #[arg(long, global = true, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Which template of pgfresh.toml to start from; "none" for a bare server [default: the unnamed or only one]
+    #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) template: Option<String>,
+    /// A command that prepares the database, run once by "sh -c" with DATABASE_URL set
+    #[arg(long, global = true, value_name = "COMMAND", env = "PGFRESH_SETUP", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) setup: Option<String>,
+    /// What the command reads: a file, folder or glob; may be repeated (in PGFRESH_INPUTS: separated by ";")
+    #[arg(long, global = true, value_name = "GLOB", env = "PGFRESH_INPUTS", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Template")]
+    pub(crate) inputs: Vec<String>,
+    /// A variable that the command reads; may be repeated (in PGFRESH_SETUP_ENV: separated by ";")
+    #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_SETUP_ENV", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Template")]
+    pub(crate) setup_env: Vec<String>,
+    /// A file of SQL that prepares the database; may be repeated (in PGFRESH_SQL: separated by ";")
+    #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_SQL", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Template")]
+    pub(crate) sql: Vec<String>,
+    /// What pg_dump made, in any format, to prepare the database
+    #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_DUMP", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) dump: Option<String>,
+    /// The template of pgfresh.toml that --setup, --sql or --dump goes on from
+    #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_FROM", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) from: Option<String>,
+    /// What the cache may occupy [default: 10GB, or a fifth of what is free if that is less]
+    #[arg(long, global = true, value_name = "SIZE", env = "PGFRESH_CACHE_SIZE", hide_env_values = true)]
+    #[arg(value_parser = size, help_heading = "Template")]
+    pub(crate) cache_size: Option<u64>,
     /// Where templates are kept [default: the user's cache directory]
     #[arg(long, global = true, value_name = "PATH", env = "PGFRESH_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
@@ -57,6 +91,9 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Open psql in a fresh database
     Psql(Psql),
+    /// Prepare, show, carry and remove templates: databases that are migrated once
+    #[command(subcommand)]
+    Template(Template),
     /// Show the PostgreSQL installations that are there
     #[command(subcommand)]
     Postgres(Postgres),
@@ -76,7 +113,7 @@ pub(crate) struct Run {
     /// One more variable for the command; {url}, {host}, {port}, {user} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
-    /// If the command fails, keep data and log, and say where they are
+    /// If the command or the setup of its template fails, keep data and log, and say where they are
     #[arg(long)]
     pub(crate) keep: bool,
     /// The command and its arguments
@@ -96,11 +133,63 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
-    /// The database, made for the purpose [default: postgres]
+    /// The database, made for the purpose as a copy of the template's [default: that itself]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Template {
+    /// Build a template unless the cache has it
+    #[command(after_help = "Examples:\n  pgfresh template build\n  \
+        pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
+    Build {
+        /// A template of pgfresh.toml [default: the one that \"run\" would start from]
+        name: Option<String>,
+        /// If the setup fails, keep data and log, and say how to open them
+        #[arg(long)]
+        keep: bool,
+    },
+    /// What the cache has, last used first
+    #[command(after_help = "Example: pgfresh template list --json")]
+    List {
+        /// As one JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a template is made of, and what differs from the one that was built last
+    #[command(after_help = "Example: pgfresh template show app")]
+    Show {
+        /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for \"run\"]
+        name: Option<String>,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove templates from the cache, unless they are in use
+    #[command(after_help = "Examples:\n  pgfresh template rm app\n  pgfresh template rm --all")]
+    Rm {
+        /// Templates of this project, or first digits of fingerprints (four at least)
+        #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
+        names: Vec<String>,
+        /// All of every project, base images too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Put a template into a directory for another machine's cache
+    #[command(after_help = "Example: pgfresh template push .cache/pgfresh")]
+    Push {
+        /// The directory
+        folder: PathBuf,
+    },
+    /// Take over what \"push\" has put into a directory
+    #[command(after_help = "Example: pgfresh template pull .cache/pgfresh")]
+    Pull {
+        /// The directory
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,6 +227,10 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    storage::parse_bytes(text).ok_or_else(|| "expected a size such as 10GB".to_owned())
 }
 
 impl Command {

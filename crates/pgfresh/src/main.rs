@@ -8,6 +8,7 @@ mod config;
 mod environment;
 mod failure;
 mod foreground;
+mod progress;
 
 use std::process::ExitCode;
 

@@ -275,3 +275,16 @@ pub enum StopError {
         after: Duration,
     },
 }
+
+impl StopError {
+    /// What the server said last.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Unclean { last_words, .. } => {
+                last_words.as_ref().map(|line| format!("Last log line: {line}"))
+            }
+            Self::File(_) | Self::TooLate { .. } => None,
+        }
+    }
+}

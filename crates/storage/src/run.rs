@@ -125,10 +125,13 @@ impl RunDirectory {
         Lock::take(&path).attempt("lock", &path)
     }
 
-    /// The lock of whatever else works in the directory for its owner, for those processes to inherit.
+    /// A share of the lock of whatever else works in the directory for its owner, for those processes to inherit.
     pub fn helper_lock(&self) -> Result<Lock, FileError> {
         let path = self.path.join(HELPER_LOCK);
-        Lock::take(&path).attempt("lock", &path)
+        let file =
+            File::options().append(true).create(true).mode(0o600).open(&path).attempt("create", &path)?;
+        let shared = Lock::share(file, &path).attempt("lock", &path)?;
+        shared.ok_or(io::ErrorKind::WouldBlock).attempt("lock", &path)
     }
 
     /// Makes a file of the account's in the directory, for appending.

@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use server::{
-    Data, InitdbError, Installation, InstallationError, Order, Preset, Server, SettingError, Settings,
-    StartError, Version, Wanted,
-};
-use storage::{Account, AccountError, Cache, CacheError, Entry, FileError, Place, PlaceError, Wish};
+use server::{Data, Installation, Order, Preset, Server, Settings, StartError, Version, Wanted};
+use storage::{Account, Cache, Entry, FileError, Place, Wish};
 
-use crate::{Fingerprint, base};
+use crate::error::MakerError;
+use crate::{Fingerprint, Recipe, Shelved, base, shelf};
 
 /// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Its name.
+    /// Its name in the cache.
     pub fingerprint: Fingerprint,
     /// Its files.
     pub entry: Entry,
+    /// The database that was prepared; `postgres` in a base image.
+    pub database: String,
 }
 
 /// What users may choose of a server.
@@ -31,6 +31,12 @@ pub struct Wishes {
     pub preset: Preset,
     /// Settings over the preset: names and values, the last word wins.
     pub settings: Vec<(String, String)>,
+    /// What is prepared in it; nothing without one.
+    pub template: Option<Recipe>,
+    /// What the cache may occupy, in bytes; without a word, 10 GB or a fifth of what the file system has.
+    pub cache_size: Option<u64>,
+    /// Whether the directory of a server whose setup failed stays.
+    pub keep: bool,
 }
 
 /// Binaries, cache and account: all that templates and servers are made with.
@@ -47,15 +53,71 @@ pub struct Maker {
     wishes: Wishes,
 }
 
-/// What takes so long that somebody may want to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+/// What takes so long, or is so rare, that somebody may want to know.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
     /// initdb runs, for the first and only time for this installation.
     BuildingBaseImage(Version),
     /// Another process runs it.
     WaitingForBaseImage,
     /// What the cache had was not what had been put there.
     RebuildingDamaged,
+    /// A template is made.
+    Building {
+        /// Whose.
+        name: &'a str,
+        /// What it will be.
+        fingerprint: &'a Fingerprint,
+        /// What differs from the one that was made before, if there was one.
+        changes: &'a [String],
+    },
+    /// Another process makes it.
+    Waiting {
+        /// Whose.
+        name: &'a str,
+    },
+    /// A setup runs of which nobody knows what it reads.
+    RunsEachTime {
+        /// Whose.
+        name: &'a str,
+    },
+    /// A step of a setup is still running; comes again and again.
+    Running {
+        /// Which.
+        step: &'a str,
+        /// Since it began.
+        since: Duration,
+        /// What it said last.
+        line: &'a str,
+    },
+    /// While it was made, the inputs changed: it is made again.
+    InputsChanged {
+        /// Which.
+        changes: &'a [String],
+    },
+    /// It is written into the cache.
+    Publishing {
+        /// Whose.
+        name: &'a str,
+    },
+    /// It is there.
+    Built {
+        /// Whose.
+        name: &'a str,
+        /// What it occupies on disk.
+        bytes: u64,
+        /// How long it took, in seconds.
+        took: f64,
+    },
+    /// Something had to go from the cache.
+    Evicted(&'a Shelved),
+    /// A data directory is being copied; comes again and again.
+    Copying {
+        /// Bytes that are there.
+        done: u64,
+        /// Of so many.
+        total: u64,
+    },
 }
 
 /// A server and how it came about.
@@ -65,57 +127,10 @@ pub struct Started {
     pub server: Server,
     /// Where its data live.
     pub place: Place,
+    /// The database that was prepared in it; `postgres` without a template.
+    pub database: String,
     /// How long the look-up took, of binaries, cache and place; it includes building what was missing.
     pub look_up: Duration,
-}
-
-/// No server, and nothing left of the attempt.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum MakerError {
-    #[error(transparent)]
-    Account(#[from] AccountError),
-    #[error(transparent)]
-    Installation(#[from] InstallationError),
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    #[error(transparent)]
-    Setting(#[from] SettingError),
-    #[error(transparent)]
-    Initdb(#[from] InitdbError),
-    #[error(transparent)]
-    Start(#[from] StartError),
-}
-
-impl MakerError {
-    /// What came back.
-    #[must_use]
-    pub fn detail(&self) -> Option<String> {
-        match self {
-            Self::Installation(error) => error.detail(),
-            Self::Initdb(error) => error.detail(),
-            Self::Start(error) => error.detail(),
-            _ => None,
-        }
-    }
-
-    /// What to do.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Account(error) => Some(error.hint()),
-            Self::Installation(error) => error.hint(),
-            Self::Cache(CacheError::File(error)) | Self::File(error) => error.hint(),
-            Self::Place(error) => error.hint(),
-            Self::Initdb(error) => error.hint(),
-            Self::Start(error) => error.hint(),
-            Self::Cache(CacheError::Unfit { .. }) | Self::Setting(_) => None,
-        }
-    }
 }
 
 impl Maker {
@@ -126,52 +141,132 @@ impl Maker {
         Ok(Self { installation, cache, account, program, wishes })
     }
 
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
     /// The template that initdb alone makes.
-    pub fn base_image(&self, say: &dyn Fn(Step)) -> Result<Template, MakerError> {
+    pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
         base::look_up_or_build(self, say)
     }
 
-    /// Starts a server on a copy of the base image, having made that if need be, and once more if it proved damaged.
-    pub fn start(&self, say: &dyn Fn(Step)) -> Result<Started, MakerError> {
+    /// The template that is wished, looked up or built; the base image if none is.
+    ///
+    /// # Errors
+    /// Its setup failed, or has no inputs, so that there is nothing to keep.
+    pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
+        self.template_of(self.wishes.template.as_ref(), say)
+    }
+
+    fn template_of(&self, recipe: Option<&Recipe>, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
+        recipe.map_or_else(|| self.base_image(say), |recipe| self.look_up_or_build(recipe, say))
+    }
+
+    /// Starts a server on a copy of the template that is wished, having made that if need be. Of a template whose
+    /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
+    pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, MakerError> {
         let begun = Instant::now();
-        let template = self.base_image(say)?;
-        match self.start_on(&template, begun) {
+        let chain = self.wishes.template.as_ref().map_or_else(Vec::new, Recipe::chain);
+        let kept = chain.iter().position(|recipe| recipe.runs_each_time()).unwrap_or(chain.len());
+        let (kept, each_time) = chain.split_at(kept);
+        let mut started = self.on_template(kept.last().copied(), say, |template| {
+            let place = self.place(template.entry.bytes())?;
+            let settings = self.settings(place.budget())?;
+            let look_up = begun.elapsed();
+            let server = self.boot(template, &place, &settings, say)?;
+            Ok(Started { server, place, database: template.database.clone(), look_up })
+        })?;
+        for recipe in each_time {
+            if recipe.runs_each_time() {
+                say(Step::RunsEachTime { name: &recipe.name });
+            }
+            let fingerprint = self.ingredients(recipe)?.fingerprint();
+            started.server = self.set_up(started.server, recipe, &fingerprint, say)?;
+            started.database.clone_from(&recipe.name);
+        }
+        Ok(started)
+    }
+
+    /// Gives the template of `recipe`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
+    pub(crate) fn on_template<T>(
+        &self,
+        recipe: Option<&Recipe>,
+        say: &dyn Fn(Step<'_>),
+        use_it: impl Fn(&Template) -> Result<T, MakerError>,
+    ) -> Result<T, MakerError> {
+        let template = self.template_of(recipe, say)?;
+        match use_it(&template) {
             Err(MakerError::Start(StartError::Copy(error))) if error.is_damage() => {
                 say(Step::RebuildingDamaged);
                 self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
-                self.start_on(&self.base_image(say)?, begun)
+                use_it(&self.template_of(recipe, say)?)
             }
             other => other,
         }
     }
 
-    fn start_on(&self, template: &Template, begun: Instant) -> Result<Started, MakerError> {
-        let place = self.place(template.entry.bytes())?;
-        let settings = self.settings(place.budget())?;
-        let look_up = begun.elapsed();
+    pub(crate) fn boot(
+        &self,
+        template: &Template,
+        place: &Place,
+        settings: &Settings,
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Server, StartError> {
         let order = Order {
             installation: &self.installation,
             account: &self.account,
-            place: &place,
-            settings: &settings,
+            place,
+            settings,
             program: &self.program,
         };
-        let server = Server::start(&order, Data::Copy(&template.entry))?;
-        Ok(Started { server, place, look_up })
+        let watch = |done, total| say(Step::Copying { done, total });
+        Server::start_watched(&order, Data::Copy(&template.entry), &watch)
     }
 
     /// Where a server on a template of `bytes` bytes would live.
     pub fn place(&self, bytes: u64) -> Result<Place, MakerError> {
-        Ok(Place::choose(&self.wishes.place, bytes, self.cache.root(), &self.account)?)
+        self.choose_place(&self.wishes.place, bytes)
+    }
+
+    pub(crate) fn choose_place(&self, wish: &Wish, bytes: u64) -> Result<Place, MakerError> {
+        Ok(Place::choose(wish, bytes, self.cache.root(), &self.account)?)
     }
 
     /// What a server that may write `budget` bytes would be told.
     pub fn settings(&self, budget: u64) -> Result<Settings, MakerError> {
-        let mut settings = Settings::preset(self.wishes.preset, &self.installation, budget);
+        self.settings_of(self.wishes.preset, budget)
+    }
+
+    pub(crate) fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, MakerError> {
+        let mut settings = Settings::preset(preset, &self.installation, budget);
         for (name, value) in &self.wishes.settings {
             settings.set(name, value)?;
         }
         Ok(settings)
+    }
+
+    /// The settings that the user wants, as they are written; the last word of each wins.
+    pub(crate) fn user_settings(&self) -> impl Iterator<Item = (String, &str)> {
+        self.wishes.settings.iter().map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
+    }
+
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.wishes.cache_size.unwrap_or_else(|| shelf::usual_size(&self.cache))
+    }
+
+    /// For people: starts what lies in the run directory `path`, and opens its database.
+    pub(crate) fn command_to_open(&self, path: &std::path::Path, database: &str) -> String {
+        let (bin, path) = (self.installation.bin().display(), path.display());
+        let start = format!(
+            "{bin}/pg_ctl -D {path}/data -l {path}/log -o \"-c listen_addresses= -k {path}\" -w start"
+        );
+        let Account { uid, gid, foreign } = self.account;
+        let become_it = if foreign {
+            format!("setpriv --reuid={uid} --regid={gid} --clear-groups ")
+        } else {
+            String::new()
+        };
+        format!("{become_it}{start} && psql -h {path} -U {} {database}", server::SUPERUSER)
     }
 
     /// Removes what dead owners left wherever a server of this maker's may have been.

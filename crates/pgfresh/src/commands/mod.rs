@@ -6,16 +6,18 @@ mod psql;
 mod run;
 mod serve;
 mod sweep;
+mod template;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::template::{Maker, Started, Wishes};
 use storage::{Cache, Method, human_bytes};
-use template::{Maker, Started, Step};
 
 use crate::cli::{Cli, Command, Options};
 use crate::config;
 use crate::failure::Failure;
+use crate::progress;
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -24,6 +26,7 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::execute(options, &arguments),
         Command::Serve(arguments) => serve::execute(options, &arguments),
         Command::Psql(arguments) => psql::execute(options, &arguments),
+        Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
         Command::Bench(command) => bench::execute(options, &command),
@@ -37,32 +40,22 @@ fn say(options: &Options, line: impl FnOnce() -> String) {
     }
 }
 
-/// What takes long is said unless nothing shall be.
-fn announce(options: &Options) -> impl Fn(Step) {
-    let quiet = options.quiet;
-    move |step| {
-        if quiet {
-            return;
-        }
-        match step {
-            Step::BuildingBaseImage(version) => {
-                eprintln!("pgfresh: making the base image of PostgreSQL {version}, this once");
-            }
-            Step::WaitingForBaseImage => {
-                eprintln!("pgfresh: waiting for the base image, which another process is making")
-            }
-            Step::RebuildingDamaged => eprintln!("pgfresh: the cached base image is damaged; making it anew"),
-        }
-    }
-}
-
 fn cache(options: &Options) -> Result<Cache, Failure> {
     Ok(Cache::locate(options.cache.as_deref())?)
 }
 
-/// Finds what servers are made with.
-fn maker(options: &Options) -> Result<Maker, Failure> {
-    let wishes = config::wishes(options)?;
+/// Finds what servers are made with. `keep`: a server whose setup fails stays.
+fn maker(options: &Options, keep: bool) -> Result<Maker, Failure> {
+    let wishes = Wishes { keep, ..config::wishes(options)? };
+    maker_for(options, wishes)
+}
+
+/// The same, whatever templates there are.
+fn bare_maker(options: &Options) -> Result<Maker, Failure> {
+    maker_for(options, config::read(options)?.wishes)
+}
+
+fn maker_for(options: &Options, wishes: Wishes) -> Result<Maker, Failure> {
     Ok(Maker::find(wishes, cache(options)?, PathBuf::from("/proc/self/exe"))?)
 }
 
@@ -77,7 +70,7 @@ fn start(options: &Options, maker: &Maker) -> Result<Started, Failure> {
     }
     let installation = &maker.installation;
     say(options, || format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
-    let started = maker.start(&announce(options))?;
+    let started = maker.start(&progress::announce(options))?;
     say(options, || describe(&started));
     Ok(started)
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
-        Postgres::Path => println!("{}", super::maker(options)?.installation.bin().display()),
+        Postgres::Path => println!("{}", super::bare_maker(options)?.installation.bin().display()),
         Postgres::List { json } => {
             let found = server::list(&super::cache(options)?);
             if *json {
@@ -33,7 +33,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
             }
             if found.is_empty() {
                 // The error of a search says where it looked and what to do.
-                super::maker(options)?;
+                super::bare_maker(options)?;
             }
         }
     }

@@ -11,11 +11,12 @@ use crate::failure::Failure;
 use crate::foreground;
 
 pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let maker = super::maker(options)?;
+    let maker = super::maker(options, false)?;
     let program = find_psql(&maker)?;
-    let server = super::start(options, &maker)?.server;
-    let name = arguments.name.as_deref().unwrap_or("postgres");
-    create(&server, name)?;
+    let started = super::start(options, &maker)?;
+    let server = started.server;
+    let name = arguments.name.as_deref().unwrap_or(&started.database);
+    create(&server, name, &started.database)?;
     let mut command = Command::new(program);
     command.args(&arguments.arguments);
     Address::of(&server, name).describe_to(&mut command);
@@ -24,12 +25,13 @@ pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, F
     Ok(ExitCode::from(code))
 }
 
-/// Makes the database, unless it is one of those that are always there.
-fn create(server: &Server, name: &str) -> Result<(), Failure> {
-    if matches!(name, "postgres" | "template1") {
+/// Makes the database, a copy of the one that was prepared, unless it is there.
+fn create(server: &Server, name: &str, prepared: &str) -> Result<(), Failure> {
+    if name == prepared || matches!(name, "postgres" | "template1") {
         return Ok(());
     }
-    let sql = format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""));
+    let template = if prepared == "postgres" { "template1" } else { prepared };
+    let sql = format!("CREATE DATABASE \"{}\" TEMPLATE \"{template}\"", name.replace('"', "\"\""));
     server.session("postgres")?.query(&sql).map_err(StartError::from)?;
     Ok(())
 }

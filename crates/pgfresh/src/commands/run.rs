@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::foreground;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
-    let maker = super::maker(options)?;
+    let maker = super::maker(options, arguments.keep)?;
     let started = super::start(options, &maker)?;
     let server = started.server;
-    let address = Address::of(&server, "postgres");
+    let address = Address::of(&server, &started.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
     command.args(rest);

@@ -27,11 +27,11 @@ struct Ready<'a> {
 }
 
 pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
-    let maker = super::maker(options)?;
+    let maker = super::maker(options, false)?;
     let started = super::start(options, &maker)?;
     let server = started.server;
     let events = Events::listen()?;
-    let address = Address::of(&server, "postgres");
+    let address = Address::of(&server, &started.database);
     let mut out = io::stdout().lock();
     let written = if arguments.json {
         let ready = Ready {

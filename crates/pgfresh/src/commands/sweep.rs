@@ -7,7 +7,7 @@ use crate::config;
 use crate::failure::Failure;
 
 pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
-    let wishes = config::wishes(options)?;
+    let wishes = config::read(options)?.wishes;
     let cache = super::cache(options)?;
     let (mut removed, mut failures) = template::sweep(&cache, &wishes.place);
     if arguments.kept {

@@ -1,0 +1,249 @@
+//! `pgfresh template`: what the cache has, what would be built, and why.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use storage::human_bytes;
+use template::{Outlook, Recipe, Shelved, Wishes};
+
+use crate::cli::{Options, Template};
+use crate::config;
+use crate::failure::Failure;
+use crate::progress;
+
+/// Prints a line; whoever has read enough is no failure of ours.
+macro_rules! out {
+    ($($word:tt)*) => { let _ = writeln!(std::io::stdout(), $($word)*); };
+}
+
+/// How many digits of a fingerprint people see.
+const DIGITS: usize = 8;
+
+pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
+    match command {
+        Template::Build { name, keep } => build(options, name.as_deref(), *keep)?,
+        Template::List { json } => list(options, *json)?,
+        Template::Show { name, json } => show(options, name.as_deref(), *json)?,
+        Template::Rm { names, all } => remove(options, names, *all)?,
+        Template::Push { folder } => push(options, folder)?,
+        Template::Pull { folder } => pull(options, folder)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recipe that is meant: `name` says it, or the options do.
+fn recipe(options: &Options, name: Option<&str>) -> Result<Recipe, Failure> {
+    if let Some(name) = name {
+        return config::find(&config::read(options)?, name);
+    }
+    config::wishes(options)?.template.ok_or_else(|| {
+        Failure::new("there is no template").hint(
+            "Describe one in pgfresh.toml, [template] setup = \"COMMAND\" and inputs = [\"GLOB\"], or with --setup and --inputs."
+                .to_owned(),
+        )
+    })
+}
+
+fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failure> {
+    let recipe = recipe(options, name)?;
+    let name = recipe.name.clone();
+    let wishes = Wishes { template: Some(recipe), keep, ..config::read(options)?.wishes };
+    let maker = super::maker_for(options, wishes)?;
+    let template = maker.template(&progress::announce(options))?;
+    if !options.quiet {
+        let bytes = human_bytes(template.entry.bytes());
+        out!("{name} {} {bytes}", template.fingerprint);
+    }
+    Ok(())
+}
+
+fn list(options: &Options, json: bool) -> Result<(), Failure> {
+    let all = template::list(&super::cache(options)?)?;
+    if json {
+        out!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
+        return Ok(());
+    }
+    let now = SystemTime::now();
+    if !all.is_empty() {
+        out!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
+    }
+    for shelved in &all {
+        let about = shelved.about.as_ref();
+        let created = about.map(|about| SystemTime::UNIX_EPOCH + Duration::from_secs(about.created));
+        let age = created.map_or_else(String::new, |created| ago(now, created));
+        let from = about.map_or_else(String::new, |about| match about.name {
+            Some(_) => format!("{}: {}", about.folder.display(), about.made_from),
+            None => format!("{} of PostgreSQL {}", about.made_from, about.version),
+        });
+        out!(
+            "{:<16} {:<8} {:>7} {age:>7} {:>8}  {from}",
+            shelved.name().unwrap_or("(base image)"),
+            short(&shelved.fingerprint),
+            human_bytes(shelved.occupied),
+            ago(now, shelved.last_use),
+        );
+    }
+    Ok(())
+}
+
+fn describe_in_json(shelved: &Shelved) -> serde_json::Value {
+    let last_use = shelved.last_use.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let about = shelved.about.as_ref();
+    json!({
+        "name": shelved.name(),
+        "fingerprint": shelved.fingerprint,
+        "bytes": shelved.occupied,
+        "created": about.map(|about| about.created),
+        "last_use": last_use,
+        "version": about.map(|about| &about.version),
+        "folder": about.map(|about| &about.folder),
+        "made_from": about.map(|about| &about.made_from),
+    })
+}
+
+fn show(options: &Options, name: Option<&str>, json: bool) -> Result<(), Failure> {
+    let config = config::read(options)?;
+    let known = name.is_none_or(|name| config.recipes.iter().any(|recipe| recipe.name == name));
+    if let (Some(word), false) = (name, known) {
+        return show_shelved(options, word, &config.folder, json);
+    }
+    let recipe = recipe(options, name)?;
+    let maker = super::maker_for(options, config.wishes)?;
+    let outlook = maker.outlook(&recipe)?;
+    let state = state(&recipe, &outlook);
+    if json {
+        let value = json!({
+            "name": recipe.name,
+            "fingerprint": outlook.fingerprint.as_str(),
+            "built": outlook.entry.is_some(),
+            "bytes": outlook.entry.as_ref().map(storage::Entry::bytes),
+            "made_from": recipe.words(),
+            "changes": outlook.changes,
+            "ingredients": outlook.ingredients,
+        });
+        out!("{value}");
+        return Ok(());
+    }
+    out!("{} {}: {state}", recipe.name, outlook.fingerprint);
+    out!("made from {}: {}", recipe.folder.display(), recipe.words());
+    show_ingredients(&outlook.ingredients);
+    Ok(())
+}
+
+/// What a run would do.
+fn state(recipe: &Recipe, outlook: &Outlook) -> String {
+    if recipe.chain().into_iter().any(Recipe::runs_each_time) {
+        return "runs each time, because its setup has no inputs".to_owned();
+    }
+    match (&outlook.entry, &outlook.changes) {
+        (Some(entry), _) => format!("built, {} in {} files", human_bytes(entry.bytes()), entry.files()),
+        (None, Some(changes)) if !changes.is_empty() => {
+            format!("to be rebuilt: {}", progress::some_of(changes))
+        }
+        (None, _) => "not built".to_owned(),
+    }
+}
+
+fn show_shelved(options: &Options, word: &str, folder: &Path, json: bool) -> Result<(), Failure> {
+    let all = template::list(&super::cache(options)?)?;
+    let Some(shelved) = template::select(&all, word, folder).into_iter().next() else {
+        return Err(unknown(word));
+    };
+    let about = shelved.about.as_ref();
+    if json {
+        let mut value = describe_in_json(shelved);
+        value["ingredients"] = json!(about.map(|about| &about.ingredients));
+        out!("{value}");
+        return Ok(());
+    }
+    let name = shelved.name().unwrap_or("(base image)");
+    out!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
+    if let Some(about) = about {
+        out!("made from {}: {} (in {:.1} s)", about.folder.display(), about.made_from, about.took);
+        show_ingredients(&about.ingredients);
+    }
+    Ok(())
+}
+
+fn show_ingredients(ingredients: &template::Ingredients) {
+    for (name, value) in ingredients.iter() {
+        // Digests are for comparing.
+        let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        out!("  {name}: {}", if digest { short(value) } else { value });
+    }
+}
+
+fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Failure> {
+    let cache = super::cache(options)?;
+    let all = template::list(&cache)?;
+    let mut doomed: Vec<_> = if every_one { all.iter().collect() } else { Vec::new() };
+    if !every_one {
+        let folder = config::read(options)?.folder;
+        for name in names {
+            let found = template::select(&all, name, &folder);
+            if found.is_empty() {
+                return Err(unknown(name));
+            }
+            doomed.extend(found);
+        }
+    }
+    let mut in_use = Vec::new();
+    for shelved in doomed {
+        let line = format!("{} {}", shelved.name().unwrap_or("(base image)"), short(&shelved.fingerprint));
+        if !cache.remove(&shelved.fingerprint)? {
+            in_use.push(line);
+        } else if !options.quiet {
+            out!("removed {line}, {}", human_bytes(shelved.occupied));
+        }
+    }
+    if in_use.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("could not remove {}: in use", in_use.join(", "))))
+}
+
+fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
+    let recipe = recipe(options, None)?;
+    let wishes = Wishes { template: Some(recipe), ..config::read(options)?.wishes };
+    let template = super::maker_for(options, wishes)?.template(&progress::announce(options))?;
+    template.entry.export(folder).map_err(server::StartError::from)?;
+    if !options.quiet {
+        out!("{} {}", template.database, template.fingerprint);
+    }
+    Ok(())
+}
+
+fn pull(options: &Options, folder: &Path) -> Result<(), Failure> {
+    let cache = super::cache(options)?;
+    for path in storage::carried(folder)? {
+        let new = cache.import(&path)?;
+        if !options.quiet {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            out!("{} {}", short(&name), if new { "taken over" } else { "is here already" });
+        }
+    }
+    Ok(())
+}
+
+fn unknown(word: &str) -> Failure {
+    Failure::new(format!("there is no template \"{word}\""))
+        .hint("\"pgfresh template list\" shows what the cache has.".to_owned())
+}
+
+fn short(fingerprint: &str) -> &str {
+    &fingerprint[..DIGITS.min(fingerprint.len())]
+}
+
+/// How long ago `then` was, in one number.
+fn ago(now: SystemTime, then: SystemTime) -> String {
+    let seconds = now.duration_since(then).unwrap_or_default().as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

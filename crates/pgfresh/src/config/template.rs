@@ -1,0 +1,176 @@
+//! `[template]` and `[template.NAME]`, the flags for the same, and which of them is meant.
+
+use std::path::Path;
+
+use template::{Recipe, check_name};
+use toml_edit::{Item, TableLike};
+
+use super::file::File;
+use super::{Config, here};
+use crate::cli::Options;
+use crate::failure::Failure;
+
+/// What an unnamed template is called, and its database.
+pub(crate) const UNNAMED: &str = "app";
+/// The word for no template.
+const NONE: &str = "none";
+/// What a template may say.
+const KEYS: [&str; 6] = ["setup", "inputs", "sql", "dump", "from", "env"];
+
+/// A template, and where in the file it names the one that it goes on from.
+struct Read {
+    recipe: Recipe,
+    from: Option<(String, usize)>,
+}
+
+/// Reads all templates of the file.
+pub(super) fn read(file: &File<'_>, table: &dyn TableLike, folder: &Path) -> Result<Vec<Recipe>, Failure> {
+    let mut all = Vec::new();
+    if table.iter().any(|(_, item)| !item.is_table_like()) {
+        let keys = table.iter().filter(|(_, item)| !item.is_table_like());
+        let at = table.iter().next().and_then(|(key, _)| position(table, key)).unwrap_or(0);
+        all.push(read_one(file, "template", keys, at, (UNNAMED, folder), table)?);
+    }
+    for (name, item) in table.iter() {
+        let Some(inner) = item.as_table_like() else { continue };
+        let at = position(table, name).unwrap_or(0);
+        if KEYS.contains(&name) {
+            return Err(
+                file.failure(at, &format!("bad value for \"{name}\": expected a string, not a table"))
+            );
+        }
+        check_name(name).map_err(|why| file.failure(at, &why))?;
+        if name == UNNAMED && all.iter().any(|read| read.recipe.name == UNNAMED) {
+            return Err(file.failure(at, &format!("\"{UNNAMED}\" is what [template] is called already")));
+        }
+        all.push(read_one(file, &format!("template.{name}"), inner.iter(), at, (name, folder), inner)?);
+    }
+    (0..all.len()).map(|index| resolve(file, &all, index, &mut Vec::new())).collect()
+}
+
+fn position(table: &dyn TableLike, key: &str) -> Option<usize> {
+    table.key(key).and_then(toml_edit::Key::span).map(|span| span.start)
+}
+
+fn read_one<'i>(
+    file: &File<'_>,
+    title: &str,
+    items: impl Iterator<Item = (&'i str, &'i Item)>,
+    at: usize,
+    (name, folder): (&str, &Path),
+    table: &dyn TableLike,
+) -> Result<Read, Failure> {
+    let mut recipe = Recipe { name: name.to_owned(), folder: folder.to_owned(), ..Recipe::default() };
+    let mut from = None;
+    for (key, item) in items {
+        match key {
+            "setup" => recipe.setup = Some(file.text(item, key)?.to_owned()),
+            "inputs" => recipe.inputs = file.texts(item, key)?,
+            "sql" => recipe.sql = file.texts(item, key)?,
+            "dump" => recipe.dump = Some(file.text(item, key)?.to_owned()),
+            "env" => recipe.env = file.texts(item, key)?,
+            "from" => {
+                let at = item.span().map_or(0, |span| span.start);
+                from = Some((file.text(item, key)?.to_owned(), at));
+            }
+            _ => {
+                let at = position(table, key).unwrap_or(0);
+                return Err(file.unknown(at, key, &format!("key in [{title}]"), KEYS.into_iter()));
+            }
+        }
+    }
+    if recipe.sql.is_empty() && recipe.dump.is_none() && recipe.setup.is_none() && from.is_none() {
+        let failure = file.failure(at, &format!("[{title}] says nothing of what to do"));
+        return Err(failure.hint(
+            "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\"."
+                .to_owned(),
+        ));
+    }
+    Ok(Read { recipe, from })
+}
+
+/// The recipe at `index` with those that it goes on from; `path` are the names on the way to it.
+fn resolve<'r>(
+    file: &File<'_>,
+    all: &'r [Read],
+    index: usize,
+    path: &mut Vec<&'r str>,
+) -> Result<Recipe, Failure> {
+    let Read { recipe, from } = &all[index];
+    let mut recipe_made = recipe.clone();
+    path.push(&recipe.name);
+    if let Some((name, at)) = from {
+        let names = || all.iter().map(|read| read.recipe.name.as_str());
+        let Some(found) = names().position(|other| other == name) else {
+            return Err(file.unknown(*at, name, "template", names()));
+        };
+        if path.contains(&name.as_str()) {
+            return Err(file.failure(*at, &format!("template \"{name}\" would go on from itself")));
+        }
+        recipe_made.from = Some(Box::new(resolve(file, all, found, path)?));
+    }
+    Ok(recipe_made)
+}
+
+/// The template that a server shall have: the one on the command line, the one that is named there, the unnamed one,
+/// or the only one.
+pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<Recipe>, Failure> {
+    let named = options.template.as_deref().filter(|name| !name.is_empty());
+    if named == Some(NONE) {
+        return Ok(None);
+    }
+    let described = options.setup.is_some() || !options.sql.is_empty() || options.dump.is_some();
+    if described {
+        return describe(config, options, named.unwrap_or(UNNAMED)).map(Some);
+    }
+    if !options.inputs.is_empty() || !options.setup_env.is_empty() || options.from.is_some() {
+        let failure = Failure::new("cannot use --inputs, --setup-env or --from alone");
+        return Err(failure
+            .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
+            .hint("For a template of pgfresh.toml, write them there.".to_owned()));
+    }
+    match (named, &config.recipes[..]) {
+        (Some(name), _) => find(config, name).map(Some),
+        (None, []) => Ok(None),
+        (None, [first, ..]) if first.name == UNNAMED || config.recipes.len() == 1 => Ok(Some(first.clone())),
+        (None, _) => {
+            let failure = Failure::new("cannot choose a template: there are several, and none is unnamed");
+            Err(failure.detail(format!("They are: {}.", names(config))).hint(
+                "Name one with --template NAME or PGFRESH_TEMPLATE (\"none\" for a bare server), or call one [template]."
+                    .to_owned(),
+            ))
+        }
+    }
+}
+
+/// The template of that name in the file.
+pub(crate) fn find(config: &Config, name: &str) -> Result<Recipe, Failure> {
+    config.recipes.iter().find(|recipe| recipe.name == name).cloned().ok_or_else(|| {
+        let known = if config.recipes.is_empty() {
+            "No pgfresh.toml here or above describes any.".to_owned()
+        } else {
+            format!("Known are: {}.", names(config))
+        };
+        Failure::new(format!("there is no template \"{name}\"")).detail(known)
+    })
+}
+
+fn names(config: &Config) -> String {
+    config.recipes.iter().map(|recipe| recipe.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The template that flags and variables describe, all of it, from where we are.
+fn describe(config: &Config, options: &Options, name: &str) -> Result<Recipe, Failure> {
+    check_name(name).map_err(Failure::new)?;
+    let from = options.from.as_deref().map(|from| find(config, from)).transpose()?.map(Box::new);
+    Ok(Recipe {
+        name: name.to_owned(),
+        folder: here()?,
+        from,
+        sql: options.sql.clone(),
+        dump: options.dump.clone(),
+        setup: options.setup.clone(),
+        inputs: options.inputs.clone(),
+        env: options.setup_env.clone(),
+    })
+}

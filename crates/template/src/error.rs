@@ -1,0 +1,197 @@
+//! What can go wrong on the way to a server, worded as `PostgreSQL` words its own errors.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use server::{InitdbError, InstallationError, SettingError, StartError, StopError};
+use storage::{AccountError, CacheError, FileError, PlaceError};
+
+use crate::Fingerprint;
+use crate::inputs::InputError;
+
+/// No server, and nothing left of the attempt but what the error names.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum MakerError {
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    #[error(transparent)]
+    Installation(#[from] InstallationError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Initdb(#[from] InitdbError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Setup(Box<SetupError>),
+}
+
+impl From<SetupError> for MakerError {
+    fn from(error: SetupError) -> Self {
+        Self::Setup(Box::new(error))
+    }
+}
+
+impl MakerError {
+    /// What came back.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Installation(error) => error.detail(),
+            Self::Initdb(error) => error.detail(),
+            Self::Start(error) => error.detail(),
+            Self::Stop(error) => error.detail(),
+            Self::Setup(error) => error.detail(),
+            _ => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Account(error) => Some(error.hint()),
+            Self::Installation(error) => error.hint(),
+            Self::Cache(CacheError::File(error)) | Self::File(error) => error.hint(),
+            Self::Place(error) => error.hint(),
+            Self::Initdb(error) => error.hint(),
+            Self::Start(error) => error.hint(),
+            Self::Input(error) => error.hint(),
+            Self::Setup(error) => error.hint(),
+            Self::Cache(CacheError::Unfit { .. }) => Some(
+                "A template holds regular files only; make tablespaces in the tests that need them."
+                    .to_owned(),
+            ),
+            Self::Stop(_) | Self::Setting(_) => None,
+        }
+    }
+}
+
+/// The preparation of a template failed. Nothing is published.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A step ended with an error.
+    #[error("template \"{name}\" ({fingerprint}) is incomplete: {step} ended with {status} after {:.1} s", after.as_secs_f64())]
+    Failed {
+        /// The template.
+        name: String,
+        /// What it would have been.
+        fingerprint: Fingerprint,
+        /// "setup", or the program and its file.
+        step: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Since it began.
+        after: Duration,
+        /// The end of what it said.
+        last_lines: Vec<String>,
+        /// Where all of it is.
+        log: Option<PathBuf>,
+        /// The server's run directory, if it was kept, and the command that opens it.
+        kept: Option<(PathBuf, String)>,
+    },
+    /// A file of SQL could not be run by ourselves.
+    #[error("could not run \"{file}\"")]
+    Sql {
+        /// The file.
+        file: String,
+        /// What the server said.
+        source: server::SessionError,
+    },
+    /// A file of SQL has commands for psql in it, and there is no psql.
+    #[error("cannot run \"{file}\": line {line} is a command for psql, which is not there")]
+    NeedsPsql {
+        /// The file.
+        file: String,
+        /// The number of the line.
+        line: usize,
+    },
+    /// A program is missing.
+    #[error("cannot restore \"{file}\": {program} is not there")]
+    NoProgram {
+        /// `pg_restore` or `psql`.
+        program: &'static str,
+        /// What it was wanted for.
+        file: String,
+    },
+    /// The template's database could not be made.
+    #[error("could not make database \"{database}\"")]
+    Database {
+        /// Its name.
+        database: String,
+        /// What the server said.
+        source: server::SessionError,
+    },
+    /// Each build changed what it was made from.
+    #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
+    Unsettled {
+        /// The template.
+        name: String,
+        /// What changed.
+        changes: Vec<String>,
+    },
+    /// There is nothing that could be kept.
+    #[error("cannot build template \"{name}\": its setup has no inputs, so it runs each time")]
+    RunsEachTime {
+        /// The template.
+        name: String,
+    },
+}
+
+impl SetupError {
+    /// What came back.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Failed { last_lines, log, .. } => {
+                let lines = if last_lines.is_empty() {
+                    "It said nothing.".to_owned()
+                } else {
+                    format!("Its last lines:\n    {}", last_lines.join("\n    "))
+                };
+                let log = log.as_ref().map(|log| format!("\n  All of it is in \"{}\".", log.display()));
+                Some(lines + &log.unwrap_or_default())
+            }
+            Self::Sql { source, .. } | Self::Database { source, .. } => source.detail(),
+            Self::Unsettled { changes, .. } => Some(format!("Last time: {}.", changes.join(", "))),
+            Self::NeedsPsql { .. } | Self::NoProgram { .. } | Self::RunsEachTime { .. } => None,
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Failed { kept: None, .. } => {
+                Some("With --keep the half-made server stays, and can be opened.".to_owned())
+            }
+            Self::Failed { kept: Some((path, command)), .. } => Some(format!(
+                "The half-made server is in \"{}\"; \"pgfresh sweep --kept\" removes it. To open it: {command}",
+                path.display()
+            )),
+            Self::NeedsPsql { .. } | Self::NoProgram { .. } => {
+                Some("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
+            }
+            Self::Unsettled { .. } => {
+                Some("Leave files that the setup writes out of inputs, or have git ignore them.".to_owned())
+            }
+            Self::RunsEachTime { .. } => Some(
+                "List what the setup reads: inputs = [\"migrations/**\"] in pgfresh.toml, or --inputs 'migrations/**'."
+                    .to_owned(),
+            ),
+            Self::Sql { .. } | Self::Database { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Running the steps of a recipe against a server: files of SQL, a dump, a command.
+//!
+//! What they say goes to `setup.log` in the run directory. They hold its helper's lock, so that the guard ends them
+//! and their children when we are gone.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use server::{Address, Installation, SUPERUSER, Server, Session};
+use storage::{Account, Attempt, FileError};
+
+use crate::error::SetupError;
+use crate::maker::Step;
+use crate::{MakerError, Recipe, inputs};
+
+/// The log's name in the run directory.
+const LOG: &str = "setup.log";
+/// How much of the log's end is worth reading, in bytes.
+const TAIL: i64 = 8 * 1024;
+/// How many of its last lines are shown.
+const LINES: usize = 12;
+/// How often somebody who watches hears how it goes.
+const BEAT: Duration = Duration::from_millis(200);
+/// How long one file of SQL may take when we run it ourselves.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+/// A recipe on its way into a server.
+pub(crate) struct Setup<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) installation: &'a Installation,
+    pub(crate) recipe: &'a Recipe,
+    pub(crate) say: &'a dyn Fn(Step<'_>),
+}
+
+/// A step that ended with an error.
+pub(crate) struct Broken {
+    pub(crate) step: String,
+    pub(crate) status: ExitStatus,
+    pub(crate) after: Duration,
+}
+
+impl Setup<'_> {
+    /// Makes the database, of `parent`'s if there is one, and runs all steps; returns the one that broke.
+    pub(crate) fn run(&self, parent: Option<&str>) -> Result<Option<Broken>, MakerError> {
+        self.make_database(parent)?;
+        let folder = &self.recipe.folder;
+        for file in inputs::expand(folder, &self.recipe.sql)? {
+            if let Some(broken) = self.run_sql(&file)? {
+                return Ok(Some(broken));
+            }
+        }
+        if let Some(dump) = &self.recipe.dump
+            && let Some(broken) = self.restore(dump)?
+        {
+            return Ok(Some(broken));
+        }
+        if let Some(words) = &self.recipe.setup {
+            let mut command = Command::new("sh");
+            command.args(["-c", words]);
+            return self.run_program("setup", command);
+        }
+        Ok(None)
+    }
+
+    /// Where the output of its steps is.
+    pub(crate) fn log(server: &Server) -> PathBuf {
+        server.run().path().join(LOG)
+    }
+
+    /// The last lines of that.
+    pub(crate) fn last_lines(log: &Path) -> Vec<String> {
+        let text = tail(log).unwrap_or_default();
+        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(LINES)..].iter().map(|&line| line.to_owned()).collect()
+    }
+
+    fn make_database(&self, parent: Option<&str>) -> Result<(), MakerError> {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let name = &self.recipe.name;
+        let sql = match parent {
+            Some(parent) if parent == name => return Ok(()),
+            Some(parent) => format!("ALTER DATABASE {} RENAME TO {}", quoted(parent), quoted(name)),
+            None => format!("CREATE DATABASE {}", quoted(name)),
+        };
+        let made = self.server.session("postgres")?.query(&sql);
+        made.map_err(|source| SetupError::Database { database: name.clone(), source })?;
+        Ok(())
+    }
+
+    fn run_sql(&self, file: &str) -> Result<Option<Broken>, MakerError> {
+        let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
+        let mut command = Command::new(psql);
+        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
+        self.run_program(&format!("psql with \"{file}\""), command)
+    }
+
+    /// One simple query: what psql understands beyond SQL is refused.
+    fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, MakerError> {
+        let path = self.recipe.folder.join(file);
+        let sql = fs::read_to_string(&path).attempt("read", &path)?;
+        if let Some(line) = sql.lines().position(|line| line.starts_with('\\')) {
+            return Err(SetupError::NeedsPsql { file: file.to_owned(), line: line + 1 }.into());
+        }
+        Session::open(self.server.run().address(), SUPERUSER, &self.recipe.name, PATIENCE)
+            .and_then(|mut session| session.query(&sql))
+            .map_err(|source| SetupError::Sql { file: file.to_owned(), source })?;
+        Ok(None)
+    }
+
+    fn restore(&self, dump: &str) -> Result<Option<Broken>, MakerError> {
+        let path = self.recipe.folder.join(dump);
+        let format = Format::of(&path).attempt("read", &path)?;
+        if format == Format::Plain {
+            return self.run_sql(dump);
+        }
+        let program = self.installation.client("pg_restore");
+        let missing = || SetupError::NoProgram { program: "pg_restore", file: dump.to_owned() };
+        let mut command = Command::new(program.ok_or_else(missing)?);
+        command.args(["--exit-on-error", "--dbname", &self.recipe.name]);
+        if format == Format::Archive {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+            command.arg(format!("--jobs={cores}"));
+        }
+        command.arg(dump);
+        self.run_program(&format!("pg_restore with \"{dump}\""), command)
+    }
+
+    /// Runs a program in the recipe's folder, told of the database as a command of the user's is.
+    fn run_program(&self, step: &str, mut command: Command) -> Result<Option<Broken>, MakerError> {
+        let run = self.server.run();
+        let begun = Instant::now();
+        let output = run.create_file(LOG, &Account::ours())?;
+        let second = output.try_clone().attempt("duplicate", &run.path().join(LOG))?;
+        command.current_dir(&self.recipe.folder).stdin(Stdio::null());
+        command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
+        Address::of(self.server, &self.recipe.name).describe_to(&mut command);
+        let lock = run.helper_lock()?;
+        sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
+        sys::die_with_parent(&mut command);
+        let program = PathBuf::from(command.get_program());
+        let child = command.spawn().attempt("run", &program)?;
+        drop((command, lock));
+        let status = self.wait(child, step, begun).attempt("wait for", &program)?;
+        let broken = Broken { step: step.to_owned(), status, after: begun.elapsed() };
+        Ok((!status.success()).then_some(broken))
+    }
+
+    /// Waits for as long as it takes, and says how it goes.
+    fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let log = Setup::log(self.server);
+        while !sys::wait_readable(&ended, BEAT)? {
+            let line = Self::last_lines(&log).pop().unwrap_or_default();
+            (self.say)(Step::Running { step, since: begun.elapsed(), line: &line });
+        }
+        child.wait()
+    }
+}
+
+fn tail(log: &Path) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What `pg_dump` made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// SQL, for psql.
+    Plain,
+    /// Custom or directory: can be restored with several jobs.
+    Archive,
+    /// Restored with one.
+    Tar,
+}
+
+impl Format {
+    /// Looks at the first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`, `_discoverArchiveFormat`.
+    fn of(path: &Path) -> std::io::Result<Self> {
+        if path.is_dir() {
+            return Ok(Self::Archive);
+        }
+        let mut head = Vec::new();
+        File::open(path)?.take(512).read_to_end(&mut head)?;
+        Ok(match &head[..] {
+            head if head.starts_with(b"PGDMP") => Self::Archive,
+            head if head.get(257..262) == Some(b"ustar") => Self::Tar,
+            _ => Self::Plain,
+        })
+    }
+}
+
+/// The files of a dump: itself, or all that lies in its directory, relative to `folder`.
+pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, FileError> {
+    let path = folder.join(dump);
+    if !path.is_dir() {
+        return Ok(vec![dump.to_owned()]);
+    }
+    let entries = fs::read_dir(&path).attempt("read", &path)?.flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.map(|name| format!("{}/{name}", dump.trim_end_matches('/'))).collect())
+}

@@ -1,0 +1,128 @@
+//! The cache as people see it: what is there, what may go, and what has to when there is too much.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use storage::{Cache, FileError};
+
+use crate::about::About;
+
+/// What the cache may occupy without a word of the user's, in bytes.
+const USUAL: u64 = 10_000_000_000;
+
+/// An entry of the cache.
+#[derive(Debug, Clone)]
+pub struct Shelved {
+    /// Its name, all digits.
+    pub fingerprint: String,
+    /// What its maker said of it; nothing if an older pgfresh was.
+    pub about: Option<About>,
+    /// Bytes on disk; blocks shared with others are counted for each.
+    pub occupied: u64,
+    /// When a server was last started from it.
+    pub last_use: SystemTime,
+}
+
+impl Shelved {
+    /// The template's name; none for a base image.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.about.as_ref()?.name.as_deref()
+    }
+}
+
+/// All that is complete, last used first.
+pub fn list(cache: &Cache) -> Result<Vec<Shelved>, FileError> {
+    let mut all = Vec::new();
+    for fingerprint in cache.fingerprints()? {
+        // What goes away meanwhile is not there.
+        if let Some(entry) = cache.examine(&fingerprint)? {
+            let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
+            all.push(Shelved { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
+        }
+    }
+    all.sort_by_key(|shelved| std::cmp::Reverse(shelved.last_use));
+    Ok(all)
+}
+
+/// 10 GB, or a fifth of what the file system has free, if that is less.
+pub(crate) fn usual_size(cache: &Cache) -> u64 {
+    let free = sys::Filesystem::of(cache.root()).map_or(u64::MAX, |filesystem| filesystem.free);
+    USUAL.min(free / 5)
+}
+
+/// Removes entries until the rest occupies at most `bound` bytes: those that were not used for longest first, base
+/// images last, never one in use. Returns them.
+pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<Shelved>, FileError> {
+    cache.tidy()?;
+    let mut all = list(cache)?;
+    let mut occupied: u64 = all.iter().map(|shelved| shelved.occupied).sum();
+    let mut evicted = Vec::new();
+    all.sort_by_key(|shelved| (shelved.name().is_none(), shelved.last_use));
+    for shelved in all {
+        if occupied <= bound {
+            break;
+        }
+        if cache.remove(&shelved.fingerprint)? {
+            occupied = occupied.saturating_sub(shelved.occupied);
+            evicted.push(shelved);
+        }
+    }
+    Ok(evicted)
+}
+
+/// Which entries `word` means: those of the template of that name made in `folder`, or the one whose fingerprint begins
+/// like this.
+#[must_use]
+pub fn select<'a>(all: &'a [Shelved], word: &str, folder: &Path) -> Vec<&'a Shelved> {
+    let named = |shelved: &&Shelved| {
+        shelved
+            .about
+            .as_ref()
+            .is_some_and(|about| about.name.as_deref() == Some(word) && about.folder == folder)
+    };
+    let named: Vec<_> = all.iter().filter(named).collect();
+    if named.is_empty() && word.len() >= 4 {
+        return all.iter().filter(|shelved| shelved.fingerprint.starts_with(word)).collect();
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Ingredients, Recipe};
+
+    #[test]
+    fn who_was_not_used_for_longest_goes_first_and_base_images_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::locate(Some(&directory.path().join("cache"))).unwrap();
+        let tree = directory.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("rows"), vec![1; 100_000]).unwrap();
+        let recipe = Recipe { name: "app".into(), folder: "/shop".into(), ..Recipe::default() };
+        for (fingerprint, recipe) in
+            [("b0", None), ("a1", Some(&recipe)), ("a2", Some(&recipe)), ("a3", Some(&recipe))]
+        {
+            let about = About::new(recipe, "17.5".into(), Duration::ZERO, Ingredients::default());
+            cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
+        }
+        cache.look_up("a1").unwrap();
+        let in_use = cache.examine("a2").unwrap();
+        let names = |shelved: Vec<Shelved>| {
+            shelved.into_iter().map(|shelved| shelved.fingerprint).collect::<Vec<_>>()
+        };
+        let all = list(&cache).unwrap();
+        let one = all[0].occupied;
+        assert_eq!(select(&all, "app", Path::new("/shop")).len(), 3);
+        assert!(select(&all, "app", Path::new("/other")).is_empty());
+        assert!(evict(&cache, 4 * one).unwrap().is_empty());
+        assert_eq!(names(evict(&cache, 3 * one).unwrap()), ["a3"]);
+        assert_eq!(names(evict(&cache, 0).unwrap()), ["a1", "b0"], "the one in use stays");
+        drop(in_use);
+        assert_eq!(names(evict(&cache, 0).unwrap()), ["a2"]);
+    }
+}
