@@ -13,6 +13,7 @@
 
 mod backend;
 mod databases;
+mod digest;
 mod error;
 mod keeper;
 mod leases;
@@ -24,4 +25,5 @@ mod template;
 
 pub use backend::{Backend, Kind};
 pub use databases::{Connected, Databases, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy};
+pub use digest::Digest;
 pub use error::DatabaseError;

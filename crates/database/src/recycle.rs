@@ -68,6 +68,7 @@ pub(crate) fn recycle(
     let count = crew.count();
     let janitor = crew.janitor();
     wait_for_stragglers(janitor, oid, count)?;
+    roll_back_prepared(janitor)?;
     let touched = look(janitor, oid, shape, baseline)?;
     let mut fresh = baseline.clone();
     if touched.catalogs || !touched.tables.is_empty() || !touched.sequences.is_empty() {
@@ -148,21 +149,28 @@ fn wait_for_stragglers(janitor: &mut Session, oid: u32, ours: usize) -> Result<(
     Ok(())
 }
 
+/// Rolls back what was prepared and left: its locks would outlive the lease, and the database could not be dropped.
+pub(crate) fn roll_back_prepared(janitor: &mut Session) -> Result<(), SessionError> {
+    let sql = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
+    for row in ask(janitor, sql)? {
+        let gid = row.into_iter().next().flatten().unwrap_or_default();
+        janitor.query(&format!("ROLLBACK PREPARED {}", literal(&gid)))?;
+    }
+    Ok(())
+}
+
 /// Finds what was touched since `baseline`.
 fn look(janitor: &mut Session, oid: u32, shape: &Shape, baseline: &Baseline) -> Result<Touched, Doubt> {
     let mut rows = ask(janitor, &look_sql(oid, shape))?.into_iter();
     let mut head = rows.next().unwrap_or_default().into_iter();
     let mut next = || head.next().flatten();
-    let (reset, attributes, prepared) = (next(), next().unwrap_or_default(), next());
+    let (reset, attributes) = (next(), next().unwrap_or_default());
     let all: i64 = next().and_then(|sum| sum.parse().ok()).unwrap_or(-1);
     if reset != baseline.reset {
         return Err(Doubt("its statistics were reset"));
     }
     if attributes != shape.attributes {
         return Err(Doubt("its settings, owner or grants were changed"));
-    }
-    if prepared.as_deref() != Some("0") {
-        return Err(Doubt("it has prepared transactions"));
     }
     let mut touched = Touched::default();
     let mut accounted = 0;
@@ -198,7 +206,6 @@ fn look_sql(oid: u32, shape: &Shape) -> String {
     let sequences = list(&mut shape.sequences.keys().copied());
     format!(
         "SELECT pg_stat_get_db_stat_reset_time({oid})::text, ({attributes}), \
-         (SELECT count(*) FROM pg_prepared_xacts x JOIN pg_database d ON d.datname = x.database WHERE d.oid = {oid}), \
          pg_stat_get_db_tuples_inserted({oid}) + pg_stat_get_db_tuples_updated({oid}) \
          + pg_stat_get_db_tuples_deleted({oid}); \
          SELECT r, n FROM (SELECT r, pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) \

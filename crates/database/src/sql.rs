@@ -51,6 +51,11 @@ impl Clerks {
         result.map_err(|source| DatabaseError::Sql { verb, source })
     }
 
+    /// A session of ours with another database.
+    pub(crate) fn open(&self, database: &str) -> Result<Session, DatabaseError> {
+        open(&self.directory, database)
+    }
+
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
         self.lock().clear();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::recycle::roll_back_prepared;
 use crate::shape::Shape;
 use crate::sql::{Clerks, identifier, literal};
 use crate::{DatabaseError, TemplateDatabase};
@@ -131,8 +132,20 @@ pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<(), Databa
     if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(()) }
 }
 
-/// Drops a database and ends whatever sessions it has; one that is not there is no error.
+/// Drops a database and ends whatever sessions and prepared transactions it has; one that is not there is no error.
 pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
-    clerks.run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name)))?;
-    Ok(())
+    let drop = || {
+        clerks.run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name))).map(drop)
+    };
+    match drop() {
+        // FORCE does not mean prepared transactions, and they can be rolled back from within only.
+        Err(error) if error.sqlstate() == "55006" => {
+            let mut session = clerks.open(name)?;
+            let rolled_back = roll_back_prepared(&mut session);
+            rolled_back.map_err(|source| DatabaseError::Sql { verb: "roll back prepared transactions", source })?;
+            std::mem::drop(session);
+            drop()
+        }
+        other => other,
+    }
 }
