@@ -10,8 +10,16 @@
 //! ```
 
 mod access;
+mod cancel;
+mod forward;
+mod gateway;
 mod http;
+mod listener;
+mod session;
 mod stream;
+mod wire;
+mod workers;
 
 pub use access::Access;
+pub use gateway::{Gateway, GatewayError, Options};
 pub(crate) use stream::Stream;

@@ -99,12 +99,19 @@ pub(crate) struct Stream {
 impl Stream {
     /// Has the current runtime watch `socket`. `unread` is read before all else.
     pub(crate) fn new(socket: Socket, unread: Vec<u8>) -> io::Result<Self> {
-        Ok(Self { socket: AsyncFd::with_interest(socket, Interest::READABLE)?, room: None, unread })
+        Ok(Self { socket: watch(socket, Interest::READABLE)?, room: None, unread })
     }
 
     /// Ends the watch; returns the socket and what has not been read.
     pub(crate) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.socket.into_inner(), self.unread)
+    }
+
+    /// The same, with `bytes` before all that is still to be read.
+    pub(crate) fn preceded_by(mut self, mut bytes: Vec<u8>) -> Self {
+        bytes.append(&mut self.unread);
+        self.unread = bytes;
+        self
     }
 
     /// The socket, to be used without waiting.
@@ -163,8 +170,17 @@ impl Stream {
     }
 
     fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {
-        AsyncFd::with_interest(self.socket.get_ref().try_clone()?, Interest::WRITABLE)
+        watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)
     }
+}
+
+/// Has the current runtime watch a descriptor.
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe, for types whose descriptor changes: those of `std` keep theirs"
+)]
+pub(crate) fn watch<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(inner, interest)
 }
 
 fn forget(mut guard: AsyncFdReadyGuard<'_, Socket>) {

@@ -1,0 +1,136 @@
+//! Cancel keys: what clients hold, and the backends they are good for.
+//!
+//! A client gets its backend's process id and a secret of ours, as long as the backend's own. The secret dies with the
+//! session: a backend that is given back is never hit by the key of one who had it before.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::access::random;
+use crate::stream::{Socket, Stream};
+use crate::wire;
+
+/// How long the server may take to pass on a cancel request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A process id takes this much of a key; the secret is the rest.
+const PROCESS: usize = 4;
+
+/// All keys in use.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(Mutex<HashMap<Box<[u8]>, Target>>);
+
+#[derive(Debug)]
+struct Target {
+    server: SocketAddr,
+    key: Box<[u8]>,
+    used: bool,
+}
+
+/// A key in use, good until it is dropped or withdrawn.
+#[derive(Debug)]
+pub(crate) struct Key {
+    keys: Arc<Keys>,
+    ours: Box<[u8]>,
+}
+
+impl Keys {
+    /// Puts a secret of ours into `greeting`, where that of the backend behind `server` was; `None` if it has none.
+    pub(crate) fn issue(
+        self: &Arc<Self>,
+        greeting: &mut [u8],
+        server: &UnixStream,
+    ) -> io::Result<Option<Key>> {
+        let Some(place) = wire::key_of(greeting) else { return Ok(None) };
+        let target = Target { server: server.peer_addr()?, key: greeting[place.clone()].into(), used: false };
+        random(&mut greeting[place.start + PROCESS..place.end])?;
+        let ours: Box<[u8]> = greeting[place].into();
+        self.lock().insert(ours.clone(), target);
+        Ok(Some(Key { keys: Arc::clone(self), ours }))
+    }
+
+    /// Interrupts the session that `ours` was issued to; a key of nobody's does nothing, as with any server. Returns
+    /// when the server has passed it on.
+    pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
+        let (server, request) = {
+            let mut keys = self.lock();
+            let Some(target) = keys.get_mut(ours) else { return Ok(()) };
+            target.used = true;
+            (target.server.clone(), wire::cancel_request(&target.key))
+        };
+        // Connecting to a unix socket does not wait, unless the server cannot keep up at all.
+        let server = UnixStream::connect_addr(&server)?;
+        let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
+        server.write_all(&request).await?;
+        // It closes the connection when the signal is on its way.
+        let closed = timeout(PATIENCE, server.read(&mut [0])).await;
+        closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Target>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Key {
+    /// Ends its validity. Returns whether it was ever used: then a signal may still be on its way to the backend.
+    pub(crate) fn withdraw(self) -> bool {
+        self.keys.lock().remove(&self.ours).is_some_and(|target| target.used)
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.keys.lock().remove(&self.ours);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07abcdZ\0\0\0\x05I";
+
+    fn issued(keys: &Arc<Keys>, server: &UnixStream) -> (Key, Vec<u8>) {
+        let mut greeting = GREETING.to_vec();
+        let key = keys.issue(&mut greeting, server).unwrap().unwrap();
+        assert_eq!((&greeting[..18], &greeting[22..]), (&GREETING[..18], &GREETING[22..]));
+        (key, greeting[14..22].to_vec())
+    }
+
+    #[tokio::test]
+    async fn a_key_reaches_its_backend_and_only_while_it_is_valid() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = UnixStream::connect(&path).unwrap();
+        let held = listener.accept().unwrap();
+        let keys = Arc::new(Keys::default());
+        let (key, bytes) = issued(&keys, &server);
+        assert_ne!(&bytes[4..], b"abcd");
+        let postmaster = std::thread::spawn(move || {
+            let mut request = Vec::new();
+            listener.accept().unwrap().0.take(16).read_to_end(&mut request).unwrap();
+            (listener, request)
+        });
+        keys.cancel(&bytes).await.unwrap();
+        let (listener, request) = postmaster.join().unwrap();
+        assert_eq!(request, b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x07abcd");
+        assert!(key.withdraw());
+        keys.cancel(&bytes).await.unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
+        let (key, bytes) = issued(&keys, &server);
+        assert!(!key.withdraw());
+        keys.cancel(&bytes).await.unwrap();
+        drop(held);
+    }
+}

@@ -1,0 +1,200 @@
+//! Bytes from one end to the other, until one of them ends.
+//!
+//! What has been read is written at once, from a buffer that all sessions of a thread share; what the other end has no
+//! room for is kept, and no more is read until it is written. An idle session holds no buffer at all.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::stream::Stream;
+use crate::wire::{Conversation, TERMINATE};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// How long the server may say nothing after the client has ended, before it is cut off.
+const DRAIN: Duration = Duration::from_secs(30);
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The client said Terminate, to a server that is idle and has not heard of it.
+    Idle,
+    /// The client ended, and then so did the server.
+    Client,
+    /// The server ended first.
+    Server,
+}
+
+/// A client, a server, and what is on its way between them.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    pub(crate) client: Stream,
+    pub(crate) server: Stream,
+    pub(crate) conversation: Conversation,
+    /// Read from the client and not written yet.
+    up: Kept,
+    /// Read from the server and not written yet.
+    down: Kept,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Kept {
+    /// Writes all that is kept.
+    fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
+            self.written += ready!(to.poll_send(context, rest))?;
+        }
+        if self.written > 0 {
+            *self = Self::default();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what there is room for, and keeps the rest. Nothing may be kept already.
+    fn send(&mut self, bytes: &[u8], to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match to.poll_send(context, &bytes[written..]) {
+                Poll::Ready(count) => written += count?,
+                Poll::Pending => {
+                    self.bytes = bytes[written..].to_vec();
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why one direction, or all, came to its end.
+enum Stop {
+    Client,
+    Server,
+}
+
+impl Forward {
+    /// `unsent` is what the client is still to be told before all that the server says.
+    pub(crate) fn new(client: Stream, server: Stream, conversation: Conversation, unsent: Vec<u8>) -> Self {
+        let down = Kept { bytes: unsent, written: 0 };
+        Self { client, server, conversation, up: Kept::default(), down }
+    }
+
+    /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
+    pub(crate) async fn run(&mut self) -> End {
+        match poll_fn(|context| self.poll(context)).await {
+            Stop::Server => End::Server,
+            Stop::Client if self.conversation.is_terminated() && self.conversation.is_idle() => End::Idle,
+            Stop::Client => {
+                self.drain().await;
+                End::Client
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+        // The client's side first: a Terminate then ends it all before its end-of-file does.
+        if let Poll::Ready(stop) = self.poll_up(context) {
+            return Poll::Ready(stop);
+        }
+        self.poll_down(context)
+    }
+
+    /// Client to server.
+    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+        let Self { client, server, conversation, up, .. } = self;
+        loop {
+            // A server that takes nothing any more is about to say why.
+            if ready!(up.poll_flush(server, context)).is_err() {
+                return Poll::Pending;
+            }
+            if conversation.is_terminated() {
+                return Poll::Ready(Stop::Client);
+            }
+            let sent = BUFFER.with_borrow_mut(|buffer| {
+                let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
+                let passed = conversation.client_says(&buffer[..count]);
+                Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
+            });
+            match ready!(sent) {
+                None => return Poll::Ready(Stop::Client),
+                Some(Ok(())) => {}
+                Some(Err(_)) => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Server to client.
+    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+        let Self { client, server, conversation, down, .. } = self;
+        loop {
+            if ready!(down.poll_flush(client, context)).is_err() {
+                return Poll::Ready(Stop::Client);
+            }
+            let sent = BUFFER.with_borrow_mut(|buffer| {
+                let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
+                conversation.server_says(&buffer[..count]);
+                Poll::Ready((count > 0).then(|| down.send(&buffer[..count], client, context)))
+            });
+            match ready!(sent) {
+                None => return Poll::Ready(Stop::Server),
+                Some(Ok(())) => {}
+                Some(Err(_)) => return Poll::Ready(Stop::Client),
+            }
+        }
+    }
+
+    /// Tells the server that the client has ended, and passes on what it still has to say, for as long as it goes on
+    /// saying something.
+    async fn drain(&mut self) {
+        let (mut told, mut deaf) = (false, false);
+        loop {
+            let progress = poll_fn(|context| {
+                if !told && self.poll_farewell(context).is_ready() {
+                    told = true;
+                }
+                self.poll_rest(context, &mut deaf)
+            });
+            if timeout(DRAIN, progress).await != Ok(true) {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is still on its way to the server, and the end.
+    fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
+            let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
+            // A server that has no room for so little does not listen; the end of the connection tells it too.
+            let _ = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
+        }
+        Poll::Ready(())
+    }
+
+    /// Passes on one chunk, or throws it away if the client takes none any more (`deaf`); false at the end.
+    fn poll_rest(&mut self, context: &mut Context<'_>, deaf: &mut bool) -> Poll<bool> {
+        let Self { client, server, conversation, down, .. } = self;
+        if !*deaf && ready!(down.poll_flush(client, context)).is_err() {
+            *deaf = true;
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
+            conversation.server_says(&buffer[..count]);
+            *deaf = *deaf || down.send(&buffer[..count], client, context).is_err();
+            Poll::Ready(count > 0)
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Opening and closing the gateway.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use database::Databases;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::Access;
+use crate::http::Control;
+use crate::listener::Listener;
+use crate::session::Door;
+use crate::workers::{self, Threads};
+
+/// How long sessions may take to hear that it is over.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where to listen, and for whom.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A loopback address; port 0 is any that is free.
+    pub listen: SocketAddr,
+    /// The file of a unix socket, in a directory closed to others: whoever reaches it needs no password.
+    pub socket: Option<PathBuf>,
+    /// The password of every user over TCP, and the token of HTTP; see [`Access::random_secret`].
+    pub secret: String,
+    /// The directory of the server's own socket, for clients that want nothing in their way.
+    pub directory: PathBuf,
+}
+
+/// There is no gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// Others could read along.
+    #[error("cannot listen on {0}: it is not a loopback address")]
+    Exposed(SocketAddr),
+    /// The address cannot be had.
+    #[error("could not listen on {address}")]
+    Listen {
+        /// Host and port, or the file of a unix socket.
+        address: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// There are no threads.
+    #[error("could not start the threads of the gateway")]
+    Threads(#[source] io::Error),
+}
+
+impl GatewayError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Exposed(_) => {
+                Some("Passwords would cross the network in the clear; use 127.0.0.1.".to_owned())
+            }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                Some("Somebody else listens there; port 0 is any that is free.".to_owned())
+            }
+            Self::Listen { .. } | Self::Threads(_) => None,
+        }
+    }
+}
+
+/// An open gateway. Dropping it closes it.
+#[derive(Debug)]
+pub struct Gateway {
+    access: Arc<Access>,
+    closing: watch::Sender<bool>,
+    workers: Arc<workers::Workers>,
+    threads: Option<Threads>,
+}
+
+impl Gateway {
+    /// Binds all addresses, and then begins to serve `databases`.
+    ///
+    /// Raises the process's limit of open files as far as it may: a session takes two.
+    ///
+    /// # Errors
+    /// Nothing is left of the attempt.
+    pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
+        let Options { listen, socket, secret, directory } = options;
+        if !listen.ip().is_loopback() {
+            return Err(GatewayError::Exposed(listen));
+        }
+        raise_limit();
+        let cannot = |address: String| |source| GatewayError::Listen { address, source };
+        let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
+        let address = tcp.local_addr().map_err(cannot(listen.to_string()))?;
+        let mut listeners = vec![Listener::Tcp(tcp)];
+        if let Some(path) = &socket {
+            let unix = UnixListener::bind(path).map_err(cannot(path.display().to_string()))?;
+            listeners.push(Listener::Unix(unix, path.clone()));
+        }
+        let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
+        let (access, workers) =
+            (Arc::new(Access::new(secret, address, socket, directory)), Arc::new(workers));
+        let door = Arc::new(Door {
+            control: Arc::new(Control::new(databases.clone(), Arc::clone(&access))),
+            databases,
+            access: Arc::clone(&access),
+            keys: Arc::default(),
+            workers: Arc::clone(&workers),
+            maintainers: AtomicUsize::new(0),
+        });
+        let (closing, receiver) = watch::channel(false);
+        for listener in listeners {
+            workers.first().spawn(listener.run(Arc::clone(&door), receiver.clone()));
+        }
+        Ok(Self { access, closing, workers, threads: Some(threads) })
+    }
+
+    /// Host and port that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.access.address()
+    }
+
+    /// The secret, and the addresses of databases.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Ends all sessions, each with an error that says so (57P01). Takes three seconds at most. Not to be called from
+    /// within a runtime.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+        // Each session holds a receiver until it has ended.
+        let all = async { timeout(PATIENCE, self.closing.closed()).await };
+        let _ = self.workers.first().block_on(all);
+        drop(self.threads.take());
+    }
+}
+
+/// Many a system starts with 1024, which is 500 sessions.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // With fewer files there are fewer sessions: whoever needs them hears of it then.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

@@ -1,0 +1,82 @@
+//! The two doors: a TCP port and a unix socket.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+
+use crate::session::{Closing, Door, closed, serve};
+use crate::stream::{Socket, watch};
+
+/// How long to wait when there are no descriptors left for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket that connections come in by. A unix socket's file is removed with it.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => listener.accept().and_then(|(stream, _)| Socket::tcp(stream)),
+            Self::Unix(listener, _) => listener.accept().and_then(|(stream, _)| Socket::unix(stream)),
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener, _) => listener.set_nonblocking(true),
+        }
+    }
+
+    /// Serves all that come, until the gateway closes.
+    pub(crate) async fn run(self, door: Arc<Door>, mut closing: Closing) {
+        let for_sessions = closing.clone();
+        tokio::select! {
+            () = closed(&mut closing) => {}
+            _ = self.accept_all(&door, for_sessions) => {}
+        }
+    }
+
+    async fn accept_all(self, door: &Arc<Door>, closing: Closing) -> io::Result<()> {
+        self.set_nonblocking()?;
+        let listener = watch(self, Interest::READABLE)?;
+        loop {
+            match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
+                Ok(Ok(socket)) => {
+                    tokio::spawn(serve(socket, Arc::clone(door), closing.clone()));
+                }
+                // The client is gone again already, or there are too many: either passes.
+                Ok(Err(_)) => tokio::time::sleep(PAUSE).await,
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(listener) => listener.as_raw_fd(),
+            Self::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A connection from its first byte on: what it speaks, who it is, and the backend it gets.
+
+use std::future::{pending, poll_fn};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use database::{Backend, Connected, DatabaseError, Databases, Request, Tenancy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::Access;
+use crate::cancel::{Key, Keys};
+use crate::forward::{End, Forward};
+use crate::http::{self, Control};
+use crate::stream::{Socket, Stream};
+use crate::wire::{
+    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, opening, password,
+};
+use crate::workers::Workers;
+
+/// How long a client may take to say who it is. Source: `authentication_timeout`.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a client may take to hear why it is refused.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a backend may take to forget its session.
+const FORGET: Duration = Duration::from_secs(5);
+/// Databases from which others are dropped by SQL.
+const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) databases: Databases,
+    pub(crate) access: Arc<Access>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) workers: Arc<Workers>,
+    /// Open sessions with a maintenance database.
+    pub(crate) maintainers: AtomicUsize,
+}
+
+/// True once the gateway closes.
+pub(crate) type Closing = watch::Receiver<bool>;
+
+/// What a client wants, once that is known.
+enum Wanted {
+    Http(Stream),
+    Cancel(Stream, Vec<u8>),
+    Session(Stream, Startup),
+}
+
+/// Why there is none.
+enum Failed {
+    /// The client is gone, or took too long.
+    Gone,
+    /// It is to hear this.
+    Refused(Stream, Refusal),
+}
+
+/// Serves one connection until it ends or the gateway closes.
+pub(crate) async fn serve(socket: Socket, door: Arc<Door>, mut closing: Closing) {
+    let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
+    let until_closing = closing.clone();
+    let serve = async {
+        match timeout(PATIENCE, meet(stream, &door.access)).await.unwrap_or(Err(Failed::Gone)) {
+            Ok(Wanted::Http(stream)) => {
+                http::serve(stream, Arc::clone(&door.control)).await;
+            }
+            // Whether it worked, the protocol has no words for; the end of the connection says that it is over.
+            Ok(Wanted::Cancel(_stream, key)) => drop(door.keys.cancel(&key).await),
+            Ok(Wanted::Session(stream, startup)) => {
+                let door = Arc::clone(&door);
+                let (socket, unread) = stream.into_parts();
+                // It has panicked if it is an error, and the client is gone with it.
+                let handed = tokio::task::spawn_blocking(move || {
+                    hand_over(&door, socket, unread, startup, until_closing);
+                });
+                let _ = handed.await;
+            }
+            Err(Failed::Refused(stream, refusal)) => say_and_close(stream, &refusal.to_bytes()).await,
+            Err(Failed::Gone) => {}
+        }
+    };
+    tokio::select! {
+        () = serve => {}
+        () = closed(&mut closing) => {}
+    }
+}
+
+/// Waits until the gateway closes.
+pub(crate) async fn closed(closing: &mut Closing) {
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+/// Learns what the client wants, and that it may.
+async fn meet(mut stream: Stream, access: &Access) -> Result<Wanted, Failed> {
+    let mut bytes = Vec::with_capacity(512);
+    loop {
+        if read_some(&mut stream, &mut bytes).await.is_err() {
+            return Err(Failed::Gone);
+        }
+        // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
+        match bytes[0] {
+            0 => {}
+            b'A'..=b'Z' => return Ok(Wanted::Http(stream.preceded_by(bytes))),
+            _ => return Err(Failed::Refused(stream, Refusal::violation("neither PostgreSQL nor HTTP"))),
+        }
+        let (what, length) = match opening(&bytes) {
+            Ok(Some(opening)) => opening,
+            Ok(None) => continue,
+            Err(refusal) => return Err(Failed::Refused(stream, refusal)),
+        };
+        match what {
+            // Whatever came behind the request came unencrypted, perhaps from somebody else (CVE-2021-23222).
+            Opening::Encryption if bytes.len() > length => {
+                let refusal = Refusal::violation("received unencrypted data after encryption request");
+                return Err(Failed::Refused(stream, refusal));
+            }
+            Opening::Encryption => {
+                bytes.clear();
+                stream.write_all(NOT_ENCRYPTED).await.map_err(|_| Failed::Gone)?;
+            }
+            Opening::Cancel(key) => return Ok(Wanted::Cancel(stream, key)),
+            Opening::Startup(startup) => {
+                bytes.drain(..length);
+                return authenticate(stream.preceded_by(bytes), startup, access).await;
+            }
+        }
+    }
+}
+
+/// Asks for the secret, unless the client has come through a directory that is closed to others.
+async fn authenticate(mut stream: Stream, startup: Startup, access: &Access) -> Result<Wanted, Failed> {
+    if matches!(stream.socket(), Socket::Unix(_)) {
+        return Ok(Wanted::Session(stream, startup));
+    }
+    stream.write_all(PASSWORD_REQUEST).await.map_err(|_| Failed::Gone)?;
+    let mut bytes = Vec::new();
+    let (place, length) = loop {
+        read_some(&mut stream, &mut bytes).await.map_err(|_| Failed::Gone)?;
+        match password(&bytes) {
+            Ok(Some(found)) => break found,
+            Ok(None) => {}
+            Err(refusal) => return Err(Failed::Refused(stream, refusal)),
+        }
+    };
+    if !access.admits(&bytes[place]) {
+        let refusal = Refusal::new("28P01", "password authentication failed")
+            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command.");
+        return Err(Failed::Refused(stream, refusal));
+    }
+    bytes.drain(..length);
+    Ok(Wanted::Session(stream.preceded_by(bytes), startup))
+}
+
+async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    bytes.reserve(512);
+    match stream.read_buf(bytes).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
+fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup, closing: Closing) {
+    let Startup { kind, database, replication, wishes } = startup;
+    let maintainer = MAINTENANCE.contains(&database.as_str()).then(|| Maintainer::new(door));
+    let request = Request {
+        database: &database,
+        template: wishes.template.as_deref(),
+        linger: wishes.linger,
+        reset: wishes.reset,
+        kind: &kind,
+    };
+    let Connected { backend, tenancy } = match door.databases.connect(&request) {
+        Ok(connected) => connected,
+        Err(error) => {
+            let words = match error {
+                DatabaseError::Refused(words) => words,
+                error => Refusal::from(&error).to_bytes(),
+            };
+            door.workers.spawn(move || async move {
+                if let Ok(stream) = Stream::new(socket, unread) {
+                    say_and_close(stream, &words).await;
+                }
+            });
+            return;
+        }
+    };
+    // Sessions that wait in databases are in the way of whoever drops these by SQL.
+    if door.maintainers.load(Ordering::Relaxed) > 0 {
+        door.databases.vacate();
+    }
+    let Backend { stream, greeting } = backend;
+    let mut words = greeting.clone();
+    let Ok(key) = door.keys.issue(&mut words, &stream) else { return };
+    let Ok(server) = Socket::unix(stream) else { return };
+    // Straight from here: the client is already at its first query when the worker takes over.
+    let sent = socket.send(&words).unwrap_or(0);
+    words.drain(..sent);
+    let door = Arc::clone(door);
+    let conversation = Conversation::new(replication);
+    let session = Session { door, greeting, key, tenancy, maintainer };
+    let workers = Arc::clone(&session.door.workers);
+    workers.spawn(move || async move {
+        if let (Ok(client), Ok(server)) = (Stream::new(socket, unread), Stream::new(server, Vec::new())) {
+            session.run(Forward::new(client, server, conversation, words), closing).await;
+        }
+    });
+}
+
+/// A session with a maintenance database, for as long as it lasts.
+#[derive(Debug)]
+struct Maintainer(Arc<Door>);
+
+impl Maintainer {
+    fn new(door: &Arc<Door>) -> Self {
+        door.maintainers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(door))
+    }
+}
+
+impl Drop for Maintainer {
+    fn drop(&mut self) {
+        self.0.maintainers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a session holds besides its two connections.
+struct Session {
+    door: Arc<Door>,
+    greeting: Vec<u8>,
+    key: Option<Key>,
+    tenancy: Tenancy,
+    maintainer: Option<Maintainer>,
+}
+
+impl Session {
+    /// Forwards until one of the ends ends, or the gateway closes.
+    async fn run(self, mut forward: Forward, mut closing: Closing) {
+        let end = tokio::select! {
+            biased;
+            end = forward.run() => Some(end),
+            () = closed(&mut closing) => None,
+        };
+        let Forward { client, server, conversation, .. } = forward;
+        let words = match end {
+            Some(End::Idle) => return self.give_back(server).await,
+            Some(End::Client) => return,
+            // A server that says nothing more has not chosen to go.
+            Some(End::Server) if conversation.ends_in_error() => Vec::new(),
+            Some(End::Server) => Refusal::new("57P02", "terminating connection because the server went away")
+                .hint("The log of the server says why.")
+                .to_bytes(),
+            None => {
+                Refusal::new("57P01", "terminating connection because pgfresh is shutting down").to_bytes()
+            }
+        };
+        drop((server, self));
+        if conversation.may_interject() {
+            say_and_close(client, &words).await;
+        }
+    }
+
+    /// Has the backend forget the session, and gives it to whoever comes next.
+    async fn give_back(self, mut server: Stream) {
+        let Self { door, greeting, key, tenancy, maintainer } = self;
+        // A signal may still be on its way, or somebody needs all backends to go.
+        let unwanted = key.is_some_and(Key::withdraw) || door.maintainers.load(Ordering::Relaxed) > 0;
+        if unwanted || !matches!(timeout(FORGET, forget(&mut server)).await, Ok(Ok(true))) {
+            return;
+        }
+        if let (Socket::Unix(stream), unread) = server.into_parts()
+            && unread.is_empty()
+            && stream.set_nonblocking(false).is_ok()
+        {
+            tenancy.give_back(Backend { stream, greeting });
+        }
+        drop(maintainer);
+    }
+}
+
+/// Whether the backend has forgotten all that its session told it, and is idle.
+async fn forget(server: &mut Stream) -> io::Result<bool> {
+    let mut conversation = Conversation::new(false);
+    conversation.client_says(DISCARD_ALL);
+    server.write_all(DISCARD_ALL).await?;
+    let mut chunk = [0; 1024];
+    while !conversation.is_idle() {
+        let count = server.read(&mut chunk).await?;
+        conversation.server_says(&chunk[..count]);
+        if count == 0 || conversation.has_failed() {
+            return Ok(false);
+        }
+    }
+    // Nothing may follow: it would be the first that the next client reads.
+    let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
+        std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
+        std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),
+    });
+    Ok(more.await.is_continue())
+}
+
+/// Says the last words, and waits for a moment until the client has read them.
+async fn say_and_close(mut stream: Stream, words: &[u8]) {
+    let farewell = async {
+        stream.write_all(words).await?;
+        stream.shutdown().await?;
+        // Closing with bytes unread would reset the connection, and what it has not read yet is lost to the client.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    let _ = timeout(FAREWELL, farewell).await;
+}
