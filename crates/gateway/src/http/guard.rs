@@ -1,0 +1,267 @@
+//! Who may ask: the right host, no foreign page, and the secret in one of its forms.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use hyper::{Method, StatusCode};
+
+use super::answer::Problem;
+use super::{neighbour, route};
+use crate::Access;
+
+/// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// In front of a path: the secret, for clients that have nothing but a base URL.
+const IN_PATH: &str = "/token/";
+
+/// The two ends of a TCP connection; a unix socket has none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// Takes the secret out of a path `/token/SECRET/…`; returns it and the path that is meant.
+pub(super) fn split(path: &str) -> (Option<&str>, &str) {
+    let found = path.strip_prefix(IN_PATH).and_then(|rest| Some(rest.split_at(rest.find('/')?)));
+    found.map_or((None, path), |(secret, path)| (Some(secret), path))
+}
+
+/// Lets a request in, or says why not.
+///
+/// # Errors
+/// 403 for a foreign `Host` (a name that an attacker pointed at us) and for what a foreign page sends; 401 without the
+/// secret.
+pub(super) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
+    let host = host(parts, ends)?;
+    own_page(parts, host)?;
+    let (secret, path) = split(parts.uri.path());
+    // Whoever reaches the unix socket needs no password there either.
+    let known = ends.is_none()
+        || secret.is_some_and(|secret| admits(access, secret))
+        || parts.headers.get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
+        || query(parts, "token").is_some_and(|secret| admits(access, secret))
+        || parts.method == Method::GET && has_cookie(&parts.headers, access)
+        || route::is_integresql(path) && is_neighbour(parts, ends);
+    if known {
+        return Ok(());
+    }
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "the token is missing or wrong");
+    let hint = "Send \"Authorization: Bearer SECRET\", or open the page with \"?token=SECRET\"; the secret is the \
+                password in the URL that pgfresh printed.";
+    Err(problem
+        .hint(hint)
+        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pgfresh\"")))
+}
+
+/// The cookie that the page gets: worth no more than looking, and nothing at the Postgres side.
+///
+/// Browsers share cookies between ports, hence the port in its name, and a value that is not the secret.
+pub(super) fn cookie(access: &Access) -> String {
+    let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
+    let value = blake3::Hash::from_bytes(value).to_hex();
+    format!("pgfresh_{}={value}", access.address().port())
+}
+
+/// The value of a parameter of the query, decoded.
+pub(super) fn query(parts: &Parts, name: &str) -> Option<String> {
+    let pairs = parts.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| route::decode(value))
+}
+
+/// The host as the client wrote it, if that is us.
+fn host(parts: &Parts, ends: Option<Ends>) -> Result<&str, Problem> {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    let ours = |authority: &Authority| match ends {
+        None => authority.host().eq_ignore_ascii_case("localhost"),
+        Some(ends) => {
+            authority.port_u16().unwrap_or(80) == ends.local.port()
+                && is_ours(authority.host(), ends.local.ip())
+        }
+    };
+    let named = host.parse::<Authority>().is_ok_and(|authority| !host.contains('@') && ours(&authority));
+    if named && parts.uri.authority().is_none_or(ours) {
+        return Ok(host);
+    }
+    let problem = Problem::new(StatusCode::FORBIDDEN, "28000", format!("host \"{host}\" is not this server"));
+    Err(match ends {
+        Some(ends) => problem.hint(format!("Ask for \"http://{}\".", ends.local)),
+        None => problem.hint("Ask for \"http://localhost\"."),
+    })
+}
+
+fn is_ours(name: &str, local: IpAddr) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let local = local.to_canonical();
+    match address {
+        Ok(address) => address.to_canonical() == local || address.is_loopback() && local.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost") && local.is_loopback(),
+    }
+}
+
+/// Refuses what a browser sends for a page that is not ours. Who follows a link to our page may come from anywhere.
+fn own_page(parts: &Parts, host: &str) -> Result<(), Problem> {
+    let origin = parts.headers.get(header::ORIGIN);
+    let same = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
+    };
+    let says = |name: &HeaderName| parts.headers.get(name).map(HeaderValue::as_bytes);
+    let near = matches!(says(&FETCH_SITE), None | Some(b"same-origin" | b"none"));
+    let visit = parts.method == Method::GET
+        && split(parts.uri.path()).1 == "/"
+        && says(&FETCH_MODE) == Some(b"navigate");
+    if origin.is_none_or(same) && (near || visit) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "28000", "cannot serve a page of another origin"))
+}
+
+fn admits(access: &Access, secret: impl AsRef<[u8]>) -> bool {
+    access.admits(secret.as_ref())
+}
+
+/// `Bearer SECRET`, or `Basic` with the secret as the password of any user.
+fn authorises(access: &Access, value: &HeaderValue) -> bool {
+    let Some((scheme, rest)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
+        return false;
+    };
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return access.admits(rest.trim().as_bytes());
+    }
+    let decoded = BASE64_STANDARD.decode(rest.trim()).unwrap_or_default();
+    let password = decoded.iter().position(|byte| *byte == b':').map(|colon| &decoded[colon + 1..]);
+    scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| access.admits(password))
+}
+
+fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
+    let right = blake3::hash(cookie(access).as_bytes());
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    // Comparing digests takes constant time.
+    cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
+}
+
+/// Whether this is one of our own user's programs on this machine, and no browser: integresql's clients send no token,
+/// and what they get is as good as one.
+fn is_neighbour(parts: &Parts, ends: Option<Ends>) -> bool {
+    let from_page = parts.headers.contains_key(header::ORIGIN) || parts.headers.contains_key(FETCH_SITE);
+    !from_page && ends.is_some_and(|ends| neighbour::is_ours(ends.remote, ends.local))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn access() -> Access {
+        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into())
+    }
+
+    /// Of another machine, so that only the secret counts.
+    fn far() -> Ends {
+        Ends { local: "192.0.2.1:5433".parse().unwrap(), remote: "192.0.2.2:999".parse().unwrap() }
+    }
+
+    fn near() -> Ends {
+        Ends { local: "127.0.0.1:5433".parse().unwrap(), remote: "127.0.0.1:999".parse().unwrap() }
+    }
+
+    fn asked(method: &str, uri: &str, headers: &[(&str, &str)], ends: Option<Ends>) -> Option<StatusCode> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        admit(&parts, &access(), ends).err().map(|problem| problem.status)
+    }
+
+    #[test]
+    fn the_secret_comes_in_many_forms() {
+        let cookie = cookie(&access());
+        let host = ("host", "192.0.2.1:5433");
+        for (method, uri, header, expected) in [
+            ("POST", "/v1/databases", ("authorization", "Bearer secret"), None),
+            ("POST", "/v1/databases", ("authorization", "bearer secret"), None),
+            ("POST", "/v1/databases", ("authorization", "Basic YW55OnNlY3JldA=="), None),
+            ("POST", "/v1/databases", ("authorization", "Basic OnNlY3JldA=="), None),
+            ("GET", "/?a=b&token=s%65cret", ("accept", "*/*"), None),
+            ("POST", "/token/secret/api/v1/templates", ("accept", "*/*"), None),
+            ("GET", "/v1/events", ("cookie", &format!("a=b; {cookie}")), None),
+            ("DELETE", "/v1/databases/a", ("cookie", &cookie), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/v1/events", ("cookie", "pgfresh_5433=secret"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/", ("authorization", "Bearer Secret"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/", ("authorization", "Bearer"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/", ("authorization", "Basic c2VjcmV0"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/?token=", ("accept", "*/*"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/token/secret", ("accept", "*/*"), Some(StatusCode::UNAUTHORIZED)),
+            ("GET", "/api/v1/templates/a/tests", ("accept", "*/*"), Some(StatusCode::UNAUTHORIZED)),
+        ] {
+            assert_eq!(
+                asked(method, uri, &[host, header], Some(far())),
+                expected,
+                "{method} {uri} {header:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn foreign_hosts_are_refused_even_with_the_secret() {
+        let token = ("authorization", "Bearer secret");
+        for (host, ends, welcome) in [
+            ("127.0.0.1:5433", Some(near()), true),
+            ("localhost:5433", Some(near()), true),
+            ("LOCALHOST:5433", Some(near()), true),
+            ("[::1]:5433", Some(near()), true),
+            ("192.0.2.1:5433", Some(far()), true),
+            ("localhost", None, true),
+            ("evil.example", None, false),
+            ("127.0.0.1", Some(near()), false),
+            ("127.0.0.1:5434", Some(near()), false),
+            ("192.0.2.1:5433", Some(near()), false),
+            ("localhost:5433", Some(far()), false),
+            ("evil.example:5433", Some(near()), false),
+            ("localhost@127.0.0.1:5433", Some(near()), false),
+            ("", Some(near()), false),
+        ] {
+            let refused = asked("GET", "/", &[("host", host), token], ends);
+            assert_eq!(refused, (!welcome).then_some(StatusCode::FORBIDDEN), "{host} at {ends:?}");
+        }
+        let twice = [("host", "127.0.0.1:5433"), ("host", "127.0.0.1:5433"), token];
+        assert_eq!(asked("GET", "/", &twice, Some(near())), Some(StatusCode::FORBIDDEN));
+        let absolute = asked("GET", "http://evil.example:5433/", &twice[1..], Some(near()));
+        assert_eq!(absolute, Some(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn foreign_pages_are_refused_but_links_to_ours_are_followed() {
+        let same = [("host", "127.0.0.1:5433"), ("authorization", "Bearer secret")];
+        let refused = Some(StatusCode::FORBIDDEN);
+        for (uri, header, expected) in [
+            ("/v1/events", ("origin", "http://127.0.0.1:5433"), None),
+            ("/v1/events", ("origin", "http://127.0.0.1:8080"), refused),
+            ("/v1/events", ("origin", "https://127.0.0.1:5433"), refused),
+            ("/v1/events", ("origin", "null"), refused),
+            ("/v1/events", ("sec-fetch-site", "same-origin"), None),
+            ("/v1/events", ("sec-fetch-site", "same-site"), refused),
+            ("/v1/events", ("sec-fetch-site", "cross-site"), refused),
+            ("/", ("sec-fetch-site", "none"), None),
+            ("/", ("sec-fetch-site", "cross-site"), refused),
+        ] {
+            let headers = [same[0], same[1], header];
+            assert_eq!(asked("GET", uri, &headers, Some(near())), expected, "{uri} {header:?}");
+        }
+        let visit = [same[0], same[1], ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert_eq!(asked("GET", "/", &visit, Some(near())), None);
+        assert_eq!(asked("GET", "/v1/status", &visit, Some(near())), refused);
+    }
+}

@@ -1,0 +1,394 @@
+//! integresql's REST API, version 1, for its clients: templates that they fill themselves, and test databases by number.
+//!
+//! ```text
+//! POST   /templates {hash}              lease an empty database, to be filled            200, 423 if there is one
+//! PUT    /templates/HASH                snapshot it as a template, end the lease         204, 404
+//! GET    /templates/HASH/tests          wait until then; lease a copy, under a number    200, 404, 410 if discarded
+//! DELETE /templates/HASH/tests/ID       end that lease; the number is free               204, 404
+//! DELETE /templates/HASH                forget the template, end its leases              204, 404
+//! ```
+//! A database that comes back is dropped, whatever its holder says about its state; the next one of that number is new.
+//! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use database::{DatabaseError, Databases};
+use hyper::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use server::SUPERUSER;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::answer::{Body, Problem, json, no_content};
+use super::control::blocking;
+use super::guard::Ends;
+use super::{Control, request};
+
+/// How long a test waits for its template to be filled. Source: integresql's default.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The template that has nothing in it but what the server's own has.
+const EMPTY: &str = "template1";
+/// Letters of a hash that go into names; a number makes them unique.
+const LETTERS: usize = 12;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Call {
+    Initialize,
+    Finalize(String),
+    Discard(String),
+    Take(String),
+    GiveBack(String, String),
+    DiscardAll,
+}
+
+/// All templates that clients have made, by hash.
+#[derive(Debug, Default)]
+pub(super) struct Shelf(Mutex<Templates>);
+
+#[derive(Debug, Default)]
+struct Templates {
+    by_hash: HashMap<String, Arc<Template>>,
+    /// Of the last one made.
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Template {
+    hash: String,
+    /// The name that the template has at [`Databases`], and its databases' names begin with.
+    name: String,
+    phase: watch::Sender<Phase>,
+    tests: Mutex<BTreeSet<usize>>,
+    /// Held while it is finalised or discarded.
+    changing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Filling,
+    Ready,
+    Discarded,
+}
+
+#[derive(Deserialize)]
+struct Initialize {
+    #[serde(default)]
+    hash: String,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<usize>,
+    database: Database<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Database<'a> {
+    template_hash: &'a str,
+    config: Config<'a>,
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    host: String,
+    port: u16,
+    username: &'a str,
+    password: &'a str,
+    database: &'a str,
+}
+
+/// Answers a call of a client that reached us at `ends`.
+pub(super) async fn answer(
+    control: &Arc<Control>,
+    call: Call,
+    body: &[u8],
+    ends: Option<Ends>,
+) -> Result<Response<Body>, Problem> {
+    match call {
+        Call::Initialize => {
+            let Initialize { hash } = request::parse(body)?;
+            let (template, name) = initialize(control, hash).await?;
+            Ok(found(control, ends, &template.hash, &name, None))
+        }
+        Call::Take(hash) => {
+            let (id, name) = take(control, &hash).await?;
+            Ok(found(control, ends, &hash, &name, Some(id)))
+        }
+        Call::Finalize(hash) => detached(control, |control| finalize(control, hash)).await,
+        Call::Discard(hash) => detached(control, |control| discard(control, hash)).await,
+        Call::GiveBack(hash, id) => detached(control, |control| give_back(control, hash, id)).await,
+        Call::DiscardAll => detached(control, discard_all).await,
+    }
+}
+
+/// Runs what changes templates to its end, even if the client goes away in the middle of it.
+async fn detached<F>(
+    control: &Arc<Control>,
+    call: impl FnOnce(Arc<Control>) -> F,
+) -> Result<Response<Body>, Problem>
+where
+    F: Future<Output = Result<(), Problem>> + Send + 'static,
+{
+    let task = tokio::spawn(call(Arc::clone(control)));
+    task.await.map_err(|_| Problem::defect())??;
+    Ok(no_content())
+}
+
+/// How to reach a database: where the client reached us.
+fn found(control: &Control, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response<Body> {
+    let address = ends.map_or(control.access.address(), |ends| ends.local);
+    let config = Config {
+        host: address.ip().to_canonical().to_string(),
+        port: address.port(),
+        username: SUPERUSER,
+        password: control.access.secret(),
+        database: name,
+    };
+    json(StatusCode::OK, &Answer { id, database: Database { template_hash: hash, config } })
+}
+
+async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Template>, String), Problem> {
+    if hash.is_empty() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "22023", "hash is required"));
+    }
+    let template = control.shelf.add(&hash).ok_or_else(|| {
+        Problem::new(StatusCode::LOCKED, "55006", "template is already initialized")
+            .hint("Ask for test databases; they wait until it is finalized.")
+    })?;
+    let name = template.building();
+    let (answer, answered) = oneshot::channel();
+    let (owner, made) = (Arc::clone(control), Arc::clone(&template));
+    tokio::spawn(async move {
+        let name = made.building();
+        let leased =
+            blocking(&owner.databases, move |databases| databases.lease(Some(&name), Some(EMPTY))).await;
+        let failed = leased.is_err();
+        // A client that went away has nobody to fill its template.
+        if answer.send(leased).is_err() || failed {
+            let _ = discard(owner, made.hash.clone()).await;
+        }
+    });
+    answered.await.map_err(|_| Problem::defect())??;
+    Ok((template, name))
+}
+
+async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
+    let template = control.shelf.get(&hash)?;
+    let _changing = template.changing.lock().await;
+    match *template.phase.borrow() {
+        Phase::Filling => {}
+        Phase::Ready => return Ok(()),
+        Phase::Discarded => return Err(no_template()),
+    }
+    let (from, to) = (template.building(), template.name.clone());
+    blocking(&control.databases, move |databases| {
+        databases.snapshot(&from, &to)?;
+        databases.release(&from)
+    })
+    .await?;
+    template.phase.send_replace(Phase::Ready);
+    Ok(())
+}
+
+/// Returns the number and the name of a fresh database.
+async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Problem> {
+    let template = control.shelf.get(hash)?;
+    let mut phase = template.phase.subscribe();
+    let phase = timeout(PATIENCE, phase.wait_for(|phase| *phase != Phase::Filling)).await;
+    match phase.map(|phase| phase.map(|phase| *phase)) {
+        Ok(Ok(Phase::Ready)) => {}
+        Ok(_) => return Err(Problem::new(StatusCode::GONE, "3D000", "template was just discarded")),
+        Err(_) => {
+            let message = format!("template is not finalized after {} s", PATIENCE.as_secs());
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "55000", message);
+            return Err(problem.hint("Whoever initialized it has to finalize or discard it."));
+        }
+    }
+    let (answer, answered) = oneshot::channel();
+    let owner = Arc::clone(control);
+    tokio::spawn(async move {
+        let id = template.number();
+        let (name, from) = (template.test(id), template.name.clone());
+        let leased =
+            blocking(&owner.databases, move |databases| databases.lease(Some(&name), Some(&from))).await;
+        let failed = leased.is_err();
+        if failed {
+            template.free(id);
+        }
+        // A client that went away will never give it back.
+        if answer.send(leased.map(|name| (id, name))).is_err() && !failed {
+            let _ = give_back(owner, template.hash.clone(), id.to_string()).await;
+        }
+    });
+    answered.await.map_err(|_| Problem::defect())?
+}
+
+async fn give_back(control: Arc<Control>, hash: String, id: String) -> Result<(), Problem> {
+    let id =
+        id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
+    let template = control.shelf.get(&hash)?;
+    let name = template.test(id);
+    if !lock(&template.tests).contains(&id) {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
+    }
+    blocking(&control.databases, move |databases| end(databases, &name)).await?;
+    template.free(id);
+    Ok(())
+}
+
+async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
+    let template = control.shelf.remove(&hash)?;
+    let _changing = template.changing.lock().await;
+    let (phase, template) = (template.phase.send_replace(Phase::Discarded), Arc::clone(&template));
+    blocking(&control.databases, move |databases| {
+        if phase == Phase::Filling {
+            return end(databases, &template.building());
+        }
+        for id in std::mem::take(&mut *lock(&template.tests)) {
+            end(databases, &template.test(id))?;
+        }
+        databases.remove_template(&template.name)
+    })
+    .await
+}
+
+async fn discard_all(control: Arc<Control>) -> Result<(), Problem> {
+    for hash in control.shelf.hashes() {
+        // Somebody else may have discarded it meanwhile; that is as well.
+        match discard(Arc::clone(&control), hash).await {
+            Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Ends a lease, if it has not ended by itself.
+fn end(databases: &Databases, name: &str) -> Result<(), DatabaseError> {
+    match databases.release(name) {
+        Err(DatabaseError::NotLeased(_)) => Ok(()),
+        other => other,
+    }
+}
+
+fn no_template() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "3D000", "template not found")
+}
+
+impl Shelf {
+    /// Puts a template there, to be filled; `None` if there is one of that hash.
+    fn add(&self, hash: &str) -> Option<Arc<Template>> {
+        let mut templates = lock(&self.0);
+        if templates.by_hash.contains_key(hash) {
+            return None;
+        }
+        templates.serial += 1;
+        let template = Arc::new(Template::new(hash, templates.serial));
+        templates.by_hash.insert(hash.to_owned(), Arc::clone(&template));
+        Some(template)
+    }
+
+    fn get(&self, hash: &str) -> Result<Arc<Template>, Problem> {
+        lock(&self.0).by_hash.get(hash).cloned().ok_or_else(no_template)
+    }
+
+    fn remove(&self, hash: &str) -> Result<Arc<Template>, Problem> {
+        lock(&self.0).by_hash.remove(hash).ok_or_else(no_template)
+    }
+
+    fn hashes(&self) -> Vec<String> {
+        lock(&self.0).by_hash.keys().cloned().collect()
+    }
+}
+
+impl Template {
+    fn new(hash: &str, serial: u64) -> Self {
+        let letters: String = hash.chars().filter(char::is_ascii_alphanumeric).take(LETTERS).collect();
+        Self {
+            hash: hash.to_owned(),
+            name: format!("integresql_{}_{serial}", letters.to_ascii_lowercase()),
+            phase: watch::Sender::new(Phase::Filling),
+            tests: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The database that the client fills.
+    fn building(&self) -> String {
+        format!("{}_template", self.name)
+    }
+
+    fn test(&self, id: usize) -> String {
+        format!("{}_test_{id}", self.name)
+    }
+
+    /// Takes the lowest free number.
+    fn number(&self) -> usize {
+        let mut tests = lock(&self.tests);
+        let free = (0..).zip(&*tests).find(|(free, id)| free != *id).map_or(tests.len(), |(free, _)| free);
+        tests.insert(free);
+        free
+    }
+
+    fn free(&self, id: usize) {
+        lock(&self.tests).remove(&id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is always consistent: a panic elsewhere does not make it less so.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_there_once_and_its_names_are_never_used_again() {
+        let shelf = Shelf::default();
+        let first = shelf.add("3F9a-0c12").unwrap();
+        assert!(shelf.add("3F9a-0c12").is_none());
+        assert_eq!(first.building(), "integresql_3f9a0c12_1_template");
+        assert_eq!(shelf.remove("3F9a-0c12").unwrap().test(7), "integresql_3f9a0c12_1_test_7");
+        assert_eq!(shelf.get("3F9a-0c12").unwrap_err(), no_template());
+        assert_eq!(shelf.add("3F9a-0c12").unwrap().name, "integresql_3f9a0c12_2");
+        let long = shelf.add(&"ü'x".repeat(99)).unwrap();
+        assert_eq!(long.name, "integresql_xxxxxxxxxxxx_3");
+        assert_eq!(shelf.hashes().len(), 2);
+    }
+
+    #[test]
+    fn the_lowest_free_number_is_taken() {
+        let template = Template::new("a", 1);
+        assert_eq!([template.number(), template.number(), template.number()], [0, 1, 2]);
+        template.free(1);
+        assert_eq!([template.number(), template.number()], [1, 3]);
+        template.free(0);
+        assert_eq!(template.number(), 0);
+    }
+
+    #[test]
+    fn answers_have_the_shape_that_clients_read() {
+        let config = Config {
+            host: "127.0.0.1".into(),
+            port: 5433,
+            username: "postgres",
+            password: "s",
+            database: "d",
+        };
+        let database = Database { template_hash: "3f9a", config };
+        let config =
+            r#"{"host":"127.0.0.1","port":5433,"username":"postgres","password":"s","database":"d"}"#;
+        let mut answer = Answer { id: None, database };
+        let text = format!(r#"{{"database":{{"templateHash":"3f9a","config":{config}}}}}"#);
+        assert_eq!(serde_json::to_string(&answer).unwrap(), text);
+        answer.id = Some(0);
+        assert_eq!(serde_json::to_string(&answer).unwrap(), text.replacen('{', r#"{"id":0,"#, 1));
+    }
+}

@@ -1,0 +1,138 @@
+//! The status for Prometheus. Source: its text exposition format 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+use database::Status;
+use hyper::Response;
+
+use super::answer::{Body, Problem, typed};
+use super::{Control, status};
+
+const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// `GET /metrics`
+pub(super) async fn metrics(control: &Control) -> Result<Response<Body>, Problem> {
+    let text = render(&status::look(control).await?, control.since.elapsed());
+    Ok(typed(TYPE, Body::Whole(text.into())))
+}
+
+fn render(status: &Status, uptime: Duration) -> String {
+    let mut by_template: BTreeMap<&str, (usize, usize)> =
+        status.ready.iter().map(|(template, _)| (template.as_str(), (0, 0))).collect();
+    for lease in &status.leases {
+        let (leases, sessions) = by_template.entry(&lease.template).or_default();
+        *leases += 1;
+        *sessions += lease.sessions;
+    }
+    let mut page = Page::default();
+    page.family("pgfresh_build_info", "gauge", "Always 1; the version is in the label.");
+    page.sample("pgfresh_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.family("pgfresh_uptime_seconds", "gauge", "Time since the gateway was opened.");
+    page.sample("pgfresh_uptime_seconds", &[], uptime.as_secs_f64());
+    page.family("pgfresh_ready_databases", "gauge", "Databases that wait for a holder.");
+    for (template, ready) in &status.ready {
+        page.sample("pgfresh_ready_databases", &[("template", template)], ready);
+    }
+    page.family("pgfresh_leases", "gauge", "Databases in the hands of a holder.");
+    for (template, (leases, _)) in &by_template {
+        page.sample("pgfresh_leases", &[("template", template)], leases);
+    }
+    page.family("pgfresh_sessions", "gauge", "Open sessions in leased databases.");
+    for (template, (_, sessions)) in &by_template {
+        page.sample("pgfresh_sessions", &[("template", template)], sessions);
+    }
+    page.work("pgfresh_database_creation_seconds", "Databases copied from a template.", status.created);
+    page.work(
+        "pgfresh_database_recycling_seconds",
+        "Databases returned to their template's state.",
+        status.recycled,
+    );
+    page.family("pgfresh_databases_dropped_total", "counter", "Databases that were not recycled, by reason.");
+    for (reason, count) in &status.dropped {
+        page.sample("pgfresh_databases_dropped_total", &[("reason", reason)], count);
+    }
+    page.family(
+        "pgfresh_sessions_started_total",
+        "counter",
+        "Sessions begun, with a warm backend or a new one.",
+    );
+    page.sample("pgfresh_sessions_started_total", &[("backend", "warm")], status.warm);
+    page.sample("pgfresh_sessions_started_total", &[("backend", "cold")], status.cold);
+    page.0
+}
+
+/// Metrics in the order in which they are said.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escape(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    /// How often something was done, and the time that took.
+    fn work(&mut self, name: &str, help: &str, (count, spent): (u64, Duration)) {
+        self.family(name, "summary", help);
+        self.sample(&format!("{name}_sum"), &[], spent.as_secs_f64());
+        self.sample(&format!("{name}_count"), &[], count);
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use database::LeaseStatus;
+
+    use super::*;
+
+    #[test]
+    fn every_metric_has_its_help_its_type_and_escaped_labels() {
+        let lease = |template: &str, sessions| LeaseStatus {
+            database: "a".into(),
+            template: template.into(),
+            sessions,
+            age: Duration::ZERO,
+        };
+        let status = Status {
+            ready: vec![("shop".into(), 3), ("a\"\\\n".into(), 0)],
+            leases: vec![lease("shop", 2), lease("shop", 1), lease("gone", 0)],
+            created: (4, Duration::from_millis(80)),
+            recycled: (2, Duration::from_millis(3)),
+            dropped: vec![("schema changed", 1)],
+            warm: 5,
+            cold: 1,
+        };
+        let text = render(&status, Duration::from_millis(1500));
+        for line in [
+            "# HELP pgfresh_leases Databases in the hands of a holder.",
+            "# TYPE pgfresh_leases gauge",
+            "pgfresh_uptime_seconds 1.5",
+            "pgfresh_ready_databases{template=\"shop\"} 3",
+            "pgfresh_ready_databases{template=\"a\\\"\\\\\\n\"} 0",
+            "pgfresh_leases{template=\"shop\"} 2",
+            "pgfresh_leases{template=\"gone\"} 1",
+            "pgfresh_sessions{template=\"shop\"} 3",
+            "pgfresh_database_creation_seconds_sum 0.08",
+            "pgfresh_database_creation_seconds_count 4",
+            "pgfresh_database_recycling_seconds_count 2",
+            "pgfresh_databases_dropped_total{reason=\"schema changed\"} 1",
+            "pgfresh_sessions_started_total{backend=\"cold\"} 1",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.ends_with('\n'));
+    }
+}

@@ -1,0 +1,99 @@
+//! Whose program is at the other end of a loopback connection: the kernel's table of sockets tells.
+//!
+//! ```text
+//!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+//!    0: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 4711 …
+//! ```
+//! Source: `proc_net_tcp.rst` of Linux; addresses are the network's bytes read as integers of this machine. Where
+//! there is no such table, nobody is known.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+/// The state in which a socket still has its owner; one being closed says 0, as root's do.
+const ESTABLISHED: &str = "01";
+
+/// Whether `remote`, connected with us at `local`, is on this machine and belongs to our user, or to root.
+pub(super) fn is_ours(remote: SocketAddr, local: SocketAddr) -> bool {
+    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+    if !remote.ip().is_loopback() || !local.ip().is_loopback() {
+        return false;
+    }
+    let ours = rustix::process::getuid().as_raw();
+    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().any(|table| {
+        let owner = fs::read_to_string(table).ok().and_then(|table| owner(&table, remote, local));
+        owner.is_some_and(|owner| owner == ours || owner == 0)
+    })
+}
+
+/// The user of the socket that is bound to `near` and connected with `far`.
+fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let (near, far) = (written(near), written(far));
+    table.lines().skip(1).find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (local, remote, state) = (words.next()?, words.next()?, words.next()?);
+        let found = state == ESTABLISHED
+            && near.iter().any(|near| near == local)
+            && far.iter().any(|far| far == remote);
+        // Behind the state come two queues, a timer and a count of retries; queues and timer are one word each.
+        if found { words.nth(3)?.parse().ok() } else { None }
+    })
+}
+
+/// An address as the tables may write it: a client with an IPv6 socket may well speak IPv4.
+fn written(address: SocketAddr) -> Vec<String> {
+    let write = |octets: &[u8]| {
+        let mut text = String::new();
+        for word in octets.chunks_exact(4) {
+            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            // Writing to a String does not fail.
+            let _ = write!(text, "{word:08X}");
+        }
+        let _ = write!(text, ":{:04X}", address.port());
+        text
+    };
+    match address.ip() {
+        IpAddr::V4(v4) => vec![write(&v4.octets()), write(&v4.to_ipv6_mapped().octets())],
+        IpAddr::V6(v6) => vec![write(&v6.octets())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn the_table_names_the_owner_of_a_live_socket() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             \x20  0: 0100007F:1538 0100007F:8F34 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n\
+             \x20  1: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1001        0 2 1\n\
+             \x20  2: 0100007F:8F35 0100007F:1538 06 00000000:00000000 03:00000000 00000000     0        0 0 3\n\
+             \x20  3: 0000000000000000FFFF00000100007F:8F36 0000000000000000FFFF00000100007F:1538 01 \
+             00000000:00000000 00:00000000 00000000  1002        0 2 1\n\
+             \x20  4: broken\n";
+        let far = SocketAddr::from(([127, 0, 0, 1], 0x1538));
+        let near = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(owner(table, near(0x8F34), far), Some(1001));
+        assert_eq!(owner(table, near(0x8F35), far), None, "a socket that is being closed says 0");
+        assert_eq!(owner(table, near(0x8F36), far), Some(1002));
+        assert_eq!(owner(table, near(0x8F37), far), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn our_own_connection_is_ours() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, remote) = listener.accept().unwrap();
+        let local = served.local_addr().unwrap();
+        assert!(is_ours(remote, local));
+        assert!(!is_ours("192.0.2.1:99".parse().unwrap(), local), "of another machine");
+        drop(client);
+        assert!(!is_ours(remote, local), "closed");
+    }
+}

@@ -1,0 +1,166 @@
+//! What there is now, as JSON: once, or each second.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use database::Status;
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Control;
+use super::answer::{Body, Problem, json, typed};
+use super::control::blocking;
+
+/// Between two events.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// [`Status`] as programs read it: seconds, bytes, and counts since the start.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    uptime_seconds: f64,
+    templates: Vec<TemplateReport>,
+    leases: Vec<LeaseReport>,
+    created: Work,
+    recycled: Work,
+    /// Databases that were not recycled, by reason.
+    dropped: BTreeMap<&'static str, u64>,
+    sessions: Sessions,
+}
+
+#[derive(Debug, Serialize)]
+struct TemplateReport {
+    name: String,
+    ready: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct LeaseReport {
+    database: String,
+    template: String,
+    sessions: usize,
+    age_seconds: f64,
+}
+
+/// Databases made one way or the other, and the time that took.
+#[derive(Debug, Serialize)]
+struct Work {
+    count: u64,
+    seconds: f64,
+}
+
+/// Sessions begun, by what they found.
+#[derive(Debug, Serialize)]
+struct Sessions {
+    warm: u64,
+    cold: u64,
+}
+
+impl Report {
+    fn new(status: Status, uptime: Duration) -> Self {
+        let templates = status.ready.into_iter().map(|(name, ready)| TemplateReport { name, ready });
+        let leases = status.leases.into_iter().map(|lease| LeaseReport {
+            database: lease.database,
+            template: lease.template,
+            sessions: lease.sessions,
+            age_seconds: seconds(lease.age),
+        });
+        let work = |(count, spent): (u64, Duration)| Work { count, seconds: seconds(spent) };
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: seconds(uptime),
+            templates: templates.collect(),
+            leases: leases.collect(),
+            created: work(status.created),
+            recycled: work(status.recycled),
+            dropped: status.dropped.into_iter().collect(),
+            sessions: Sessions { warm: status.warm, cold: status.cold },
+        }
+    }
+
+    async fn of(control: &Control) -> Result<Self, Problem> {
+        Ok(Self::new(look(control).await?, control.since.elapsed()))
+    }
+}
+
+/// To the microsecond, which is all that anybody reads.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e6
+}
+
+/// What there is now.
+pub(super) async fn look(control: &Control) -> Result<Status, Problem> {
+    blocking(&control.databases, |databases| Ok(databases.status())).await
+}
+
+/// `GET /v1/status`
+pub(super) async fn once(control: &Control) -> Result<Response<Body>, Problem> {
+    Ok(json(StatusCode::OK, &Report::of(control).await?))
+}
+
+/// `GET /v1/events`: the status as server-sent events. Who reads slowly misses some: there is never more than one on
+/// its way. Source: WHATWG HTML, 9.2.
+pub(super) fn events(control: &Arc<Control>) -> Response<Body> {
+    let (sender, pieces) = mpsc::channel(1);
+    let control = Arc::clone(control);
+    tokio::spawn(async move {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = sender.closed() => return,
+            }
+            let Ok(room) = sender.reserve().await else { return };
+            let Ok(report) = Report::of(&control).await else { return };
+            room.send(event(&report));
+        }
+    });
+    typed("text/event-stream", Body::Stream(pieces))
+}
+
+fn event(report: &Report) -> Bytes {
+    // JSON has no line breaks of its own.
+    format!("data: {}\n\n", serde_json::to_string(report).unwrap_or_default()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use database::LeaseStatus;
+
+    use super::*;
+
+    #[test]
+    fn the_status_is_in_seconds_and_counts() {
+        let lease = LeaseStatus {
+            database: "a\nb".into(),
+            template: "shop".into(),
+            sessions: 2,
+            age: Duration::from_millis(1500),
+        };
+        let status = Status {
+            ready: vec![("shop".into(), 3)],
+            leases: vec![lease],
+            created: (4, Duration::from_millis(80)),
+            recycled: (2, Duration::from_millis(3)),
+            dropped: vec![("schema changed", 1)],
+            warm: 5,
+            cold: 1,
+        };
+        let event = event(&Report::new(status, Duration::from_secs(9)));
+        let expected = concat!(
+            r#"data: {"version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#"","uptime_seconds":9.0,"templates":[{"name":"shop","ready":3}],"#,
+            r#""leases":[{"database":"a\nb","template":"shop","sessions":2,"age_seconds":1.5}],"#,
+            r#""created":{"count":4,"seconds":0.08},"recycled":{"count":2,"seconds":0.003},"#,
+            r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1}}"#,
+            "\n\n"
+        );
+        assert_eq!(event, expected);
+    }
+}
