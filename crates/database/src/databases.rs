@@ -180,6 +180,11 @@ impl Databases {
         }
     }
 
+    /// A lease of that name shall last until it is released, however long nobody is in it.
+    pub fn retain(&self, name: &str) {
+        self.0.lock().retained.insert(cut(name).to_owned());
+    }
+
     /// Closes the sessions that others have left in leased databases: somebody is going to drop one by SQL, and the
     /// server refuses that as long as there is a session.
     pub fn vacate(&self) {
@@ -323,6 +328,7 @@ impl Inner {
             linger: request.linger.unwrap_or(self.origin.linger),
             sessions: 1,
             ends: None,
+            lasting: state.retained.contains(name),
             left: Vec::new(),
             baseline: Baseline::default(),
             changing: true,
@@ -414,13 +420,13 @@ impl Inner {
         Ok(Furnished { oid: ready.oid, baseline: ready.baseline, warm })
     }
 
-    /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, if `over`.
-    pub(crate) fn leave(&self, name: &str, left: Option<(Kind, Backend)>, over: bool) {
+    /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, unless it lasts.
+    pub(crate) fn leave(&self, name: &str, left: Option<(Kind, Backend)>) {
         let mut state = self.lock();
         if let Some(lease) = state.leases.get_mut(name) {
             lease.sessions = lease.sessions.saturating_sub(1);
             lease.left.extend(left);
-            if over && lease.sessions == 0 {
+            if !lease.lasting && lease.sessions == 0 {
                 lease.ends = Some(Instant::now() + lease.linger);
             }
         }
@@ -441,7 +447,7 @@ impl Tenancy {
     pub fn give_back(mut self, backend: Backend) {
         if let Some(name) = self.lease.take() {
             let kind = std::mem::take(&mut self.kind);
-            self.inner.leave(&name, Some((kind, backend)), true);
+            self.inner.leave(&name, Some((kind, backend)));
         }
     }
 }
@@ -449,7 +455,7 @@ impl Tenancy {
 impl Drop for Tenancy {
     fn drop(&mut self) {
         if let Some(name) = self.lease.take() {
-            self.inner.leave(&name, None, true);
+            self.inner.leave(&name, None);
         }
     }
 }

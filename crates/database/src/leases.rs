@@ -14,7 +14,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 impl Databases {
     /// Leases a database without a session; a name is made up where none is given. Returns the name. The lease lasts
-    /// until it is released, or until `linger` after the last of its sessions, if it ever has one.
+    /// until it is released.
     pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, DatabaseError> {
         let inner = &self.0;
         let name = match name {
@@ -42,7 +42,10 @@ impl Databases {
             Entry::New => inner.furnish(&name, template, kind.as_ref())?.1,
             Entry::Leased(_) => None,
         };
-        inner.leave(&name, kind.zip(warm), false);
+        if let Some(lease) = inner.lock().leases.get_mut(&name) {
+            lease.lasting = true;
+        }
+        inner.leave(&name, kind.zip(warm));
         Ok(name)
     }
 

@@ -1,6 +1,6 @@
 //! What is ready, what is leased, and what has to be done: the facts behind one lock.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::recycle::Baseline;
@@ -34,6 +34,8 @@ pub(crate) struct Lease {
     pub(crate) sessions: usize,
     /// When it ends, unless another session comes before.
     pub(crate) ends: Option<Instant>,
+    /// Whether it goes on when its last session has ended.
+    pub(crate) lasting: bool,
     /// What its sessions have left.
     pub(crate) left: Vec<(Kind, Backend)>,
     pub(crate) baseline: Baseline,
@@ -59,6 +61,8 @@ pub(crate) struct State {
     pub(crate) to_drop: VecDeque<String>,
     /// By template: how many copies shall be ready, and how many are being made.
     depth: HashMap<String, Depth>,
+    /// Names whose leases last.
+    pub(crate) retained: HashSet<String>,
     /// Kinds of session that clients came with, the latest last.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) serial: u64,

@@ -135,14 +135,17 @@ pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<(), Databa
 /// Drops a database and ends whatever sessions and prepared transactions it has; one that is not there is no error.
 pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
     let drop = || {
-        clerks.run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name))).map(drop)
+        clerks
+            .run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name)))
+            .map(drop)
     };
     match drop() {
         // FORCE does not mean prepared transactions, and they can be rolled back from within only.
         Err(error) if error.sqlstate() == "55006" => {
             let mut session = clerks.open(name)?;
             let rolled_back = roll_back_prepared(&mut session);
-            rolled_back.map_err(|source| DatabaseError::Sql { verb: "roll back prepared transactions", source })?;
+            rolled_back
+                .map_err(|source| DatabaseError::Sql { verb: "roll back prepared transactions", source })?;
             std::mem::drop(session);
             drop()
         }
