@@ -27,10 +27,11 @@ impl Server {
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
 
-    /// Stops it at once and keeps its run directory; returns where that is now.
+    /// Shuts it down cleanly, so that nothing of what it answered for is lost, and keeps its run directory; returns
+    /// where that is now.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
-        self.end(Signal::QUIT, AT_ONCE)?;
+        self.end(Signal::INT, CLEANLY)?;
         self.guard.take().expect("held until dropped").keep()
     }
 

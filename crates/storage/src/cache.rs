@@ -155,13 +155,15 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes what builders left half-made that are gone.
+    /// Removes what builders left that are gone: half-made entries and locks.
     pub fn tidy(&self) -> Result<(), FileError> {
         let images = self.images();
         for entry in fs::read_dir(&images).attempt("read", &images)?.flatten() {
             let name = entry.file_name();
-            if let Some(fingerprint) = name.to_str().and_then(|name| name.strip_suffix(".staging")) {
-                // Taking the right to build removes it.
+            if let Some((fingerprint, "staging" | "lock")) =
+                name.to_str().and_then(|name| name.rsplit_once('.'))
+            {
+                // Taking the right to build removes the one, letting go of it the other.
                 self.try_building(fingerprint)?;
             }
         }

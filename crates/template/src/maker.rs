@@ -279,10 +279,12 @@ impl Maker {
 /// What was removed, and what could not be.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
-/// Removes what dead owners left beside `cache`, in RAM and in `place`; nothing that is in use.
+/// Removes what dead owners left in and beside `cache`, in RAM and in `place`; nothing that is in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &Wish) -> Swept {
-    server::sweep(&roots(cache, place))
+    let (removed, mut failures) = server::sweep(&roots(cache, place));
+    failures.extend(cache.tidy().err());
+    (removed, failures)
 }
 
 /// Removes the run directories that were kept for people to look at.
