@@ -121,7 +121,7 @@ pub(crate) fn by_recipe(maker: &Maker, place: &Place, recipe: Recipe) -> Result<
 }
 
 fn guarded(maker: &Maker, place: &Place) -> Result<Guard, BenchError> {
-    let guard = Guard::over(RunDirectory::create(place, &maker.account)?, &maker.program)?;
+    let guard = Guard::over(place, &maker.account, &maker.program)?;
     std::thread::sleep(SETTLE);
     Ok(guard)
 }

@@ -37,10 +37,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP: from now on they are events.
+    /// Takes over SIGINT, SIGTERM and SIGHUP: from now on they are events. What was ignored stays so, for the command
+    /// as well.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
-        let mut signals = SignalsInfo::<WithOrigin>::new([SIGINT, SIGTERM, SIGHUP])
+        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let mut signals = SignalsInfo::<WithOrigin>::new(heeded)
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
         let signalled = sender.clone();
         thread::spawn(move || signals.forever().try_for_each(|origin| signalled.send(Event::Signal(origin))));
@@ -74,6 +76,14 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
+    /// The signals that have come so far.
+    fn signals(&self) -> impl Iterator<Item = Origin> {
+        self.receiver.try_iter().filter_map(|event| match event {
+            Event::Signal(origin) => Some(origin),
+            _ => None,
+        })
+    }
+
     fn watch_child(&self, mut child: Child) {
         let sender = self.sender.clone();
         thread::spawn(move || sender.send(Event::Ended(child.wait())));
@@ -89,6 +99,8 @@ pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> 
     sys::die_with_parent(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let pid = Pid::from_child(&child);
+    // The command was not yet there to hear them.
+    events.signals().for_each(|origin| send(&origin, pid));
     events.watch_child(child);
     events.watch_server(server)?;
     loop {
@@ -108,11 +120,16 @@ pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> 
     }
 }
 
-/// A terminal sends its signals to the whole process group, the command included: those are not passed on twice.
+/// A terminal sends its signals to the whole process group, the command included: those are not passed on twice. But
+/// when it is closed, only the first process of its session hears of that, and passes it on to the others.
 fn pass_on(origin: &Origin, pid: Pid) {
-    if origin.cause == Cause::Kernel {
-        return;
+    let first = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
+    if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && first()) {
+        send(origin, pid);
     }
+}
+
+fn send(origin: &Origin, pid: Pid) {
     let signal = match origin.signal {
         SIGINT => Signal::INT,
         SIGHUP => Signal::HUP,

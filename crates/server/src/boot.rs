@@ -87,8 +87,7 @@ impl Server {
         let (guard, copying) = match data {
             Data::Made(guard) => (guard, None),
             Data::Copy(entry) => {
-                let run = RunDirectory::create(order.place, order.account)?;
-                let guard = Guard::over(run, order.program)?;
+                let guard = Guard::over(order.place, order.account, order.program)?;
                 let copying = Copying::begin(entry, &guard.run().data(), order.account, LATER)?;
                 (guard, Some(copying))
             }

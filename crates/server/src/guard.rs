@@ -4,8 +4,8 @@
 //! owner ──── lifeline (the guard's stdin; closed by the kernel when the owner ends, however) ───▶ guard
 //! owner ◀─── done (the guard's stdout; closed when it has removed everything) ─────────────────── guard
 //! ```
-//! It is started before there is anything to guard, lives in a session of its own, and holds a copy of the owner's
-//! lock, so that no sweep comes in between. It removes the run directory in every case: there is one way out.
+//! It is started before there is anything to guard, and lives in a session of its own. When the lifeline ends, it waits
+//! for the owner's lock, clears the run directory away, and ends: there is one way out, the same that a sweep goes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Pid;
-use storage::{Abandoned, Account, Attempt, FileError, RunDirectory};
+use storage::{Abandoned, Account, Attempt, FileError, Place, RunDirectory};
 
 use crate::Installation;
 
@@ -30,33 +30,23 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
+    process: Process,
+}
+
+/// The process that does it.
+#[derive(Debug)]
+struct Process {
     child: Child,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
 }
 
 impl Guard {
-    /// Starts a guard over `run`. `program` is a pgfresh whose `main` calls [`guard_main`] first of all.
-    pub fn over(run: RunDirectory, program: &Path) -> Result<Self, FileError> {
-        let mut command = Command::new(program);
-        command.arg0("pgfresh").arg(ARGUMENT).arg(run.path()).current_dir("/").env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        sys::new_session(&mut command);
-        sys::inherit(&mut command, vec![run.owner_lock()?]);
-        let started = command.spawn().attempt("run", program);
-        drop(command);
-        match started {
-            Ok(mut child) => {
-                let (lifeline, done) =
-                    (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
-                let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", run.path())?;
-                Ok(Self { run, child, lifeline, done })
-            }
-            Err(error) => {
-                let _ = clear_away(Abandoned::guarded(run.path().to_owned()));
-                Err(error)
-            }
-        }
+    /// Makes a run directory in `place` for `account`, guarded from the first moment on. `program` is a pgfresh whose
+    /// `main` calls [`guard_main`] first of all.
+    pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
+        let (run, process) = RunDirectory::create(place, account, |path| Process::start(program, path))?;
+        Ok(Self { run, process })
     }
 
     /// What it guards.
@@ -74,21 +64,47 @@ impl Guard {
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }
-
-    fn clear(&mut self) {
-        drop(self.lifeline.take());
-        let ended = sys::wait_readable(self.done.as_fd(), PATIENCE).unwrap_or(true);
-        if ended {
-            let _ = self.child.wait();
-            // Somebody may have killed it before it was done.
-            let _ = clear_away(Abandoned::guarded(self.run.path().to_owned()));
-        }
-    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.clear();
+        self.run.let_go();
+        if self.process.end() {
+            // Somebody may have killed it before it was done.
+            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path().to_owned()) {
+                let _ = clear_away(abandoned);
+            }
+        }
+    }
+}
+
+impl Process {
+    fn start(program: &Path, path: &Path) -> Result<Self, FileError> {
+        let mut command = Command::new(program);
+        command.arg0("pgfresh").arg(ARGUMENT).arg(path).current_dir("/").env_clear();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        sys::new_session(&mut command);
+        let mut child = command.spawn().attempt("run", program)?;
+        let (lifeline, done) =
+            (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
+        let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", path)?;
+        Ok(Self { child, lifeline, done })
+    }
+
+    /// Lets it do its work; false if it is still at it after [`PATIENCE`].
+    fn end(&mut self) -> bool {
+        drop(self.lifeline.take());
+        let ended = sys::wait_readable(self.done.as_fd(), PATIENCE).unwrap_or(true);
+        if ended {
+            let _ = self.child.wait();
+        }
+        ended
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -136,7 +152,9 @@ pub fn guard_main() -> bool {
     let Some(path) = arguments.next().map(PathBuf::from) else { return true };
     // The end of the lifeline, or an error on it, is the end of the owner.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    let _ = clear_away(Abandoned::guarded(path));
+    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
+        let _ = clear_away(abandoned);
+    }
     true
 }
 
@@ -158,7 +176,8 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
 /// The process that wrote the data directory's pid file, which a clean end would have removed.
 fn postmaster(data: &Path) -> Option<Pid> {
     let text = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
-    Pid::from_raw(text.lines().next()?.trim().parse().ok()?)
+    // A minus in front marks a process without children, as initdb runs them.
+    Pid::from_raw(text.lines().next()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
 /// Removes what dead owners left in the directories `roots`; returns what it removed, and what it could not.

@@ -10,7 +10,7 @@
 //! CACHE/images/FINGERPRINT/data/…        the files
 //! CACHE/images/FINGERPRINT.lock          held while it is built
 //! CACHE/images/FINGERPRINT.staging/      half-made; whoever holds the lock removes it
-//! PLACE/pgfresh-UID/ID/owner.lock        held by the owner and its guard
+//! PLACE/pgfresh-UID/ID/owner.lock        held by the owner
 //! PLACE/pgfresh-UID/ID/server.lock       held by the server's processes
 //! PLACE/pgfresh-UID/ID/helper.lock       held by other processes that work for the owner
 //! PLACE/pgfresh-UID/ID/{data/,log}       and the server's socket

@@ -214,9 +214,8 @@ fn usable(root: &Path, account: &Account) -> Result<(Kind, u64), String> {
         return Err(format!("the server's account (uid {}) may not enter it", account.uid));
     }
     let ours = root.join(format!("pgfresh-{}", rustix::process::geteuid().as_raw()));
-    private::ensure(&ours, private::passable()).map_err(|error| error.to_string())?;
-    // Leaves nothing behind where nothing is going to live; fails, rightly, where something does.
-    let _ = std::fs::remove_dir(&ours);
+    // Nothing is made here: who died right after would leave it behind.
+    private::ensure_existing(&ours).map_err(|error| error.to_string())?;
     let budget = match filesystem.kind {
         Kind::Disk => filesystem.free,
         Kind::Memory => {

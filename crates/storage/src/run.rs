@@ -2,7 +2,6 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,8 @@ use crate::{Account, Place, place, private};
 /// `sun_path` less its final zero, less `/.s.PGSQL.5432`. Source: unix(7).
 const LONGEST: usize = 107 - "/.s.PGSQL.5432".len();
 
+/// The file that its owner has locked.
+const OWNER_LOCK: &str = "owner.lock";
 /// The file that a server's processes have locked.
 const SERVER_LOCK: &str = "server.lock";
 /// The file that other processes of the owner's have locked.
@@ -22,24 +23,32 @@ const HELPER_LOCK: &str = "helper.lock";
 
 /// What the name of a directory begins with that people want to look at.
 const KEPT: &str = "kept-";
+/// The extension of the name of a directory that is being removed.
+const DEAD: &str = "dead";
 
 /// The directory of one server, held by its owner.
 ///
-/// Dropping it lets go of the lock; who holds no other copy of it leaves the directory to the next sweep.
+/// Dropping it lets go of the lock, and leaves the directory to its guard or to the next sweep.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
     address: PathBuf,
-    owner: Lock,
+    owner: Option<Lock>,
 }
 
 impl RunDirectory {
-    /// Makes a new directory in `place`, for `account`, and locks it.
-    pub fn create(place: &Place, account: &Account) -> Result<Self, FileError> {
+    /// Makes a new directory in `place`, for `account`, and locks it. `announce` hears its path before anything is
+    /// there, so that it can be cleared away whenever we die; what it returned for this path comes back with it.
+    pub fn create<T>(
+        place: &Place,
+        account: &Account,
+        announce: impl Fn(&Path) -> Result<T, FileError>,
+    ) -> Result<(Self, T), FileError> {
         let root = run_root(place.root());
         loop {
-            private::ensure(&root, private::passable())?;
             let path = root.join(random_name()?);
+            let announced = announce(&path)?;
+            private::ensure(&root, private::passable())?;
             match DirBuilder::new().mode(0o700).create(&path) {
                 // A sweeper removed the empty root between our two steps, or somebody else has drawn this name.
                 Err(error)
@@ -49,14 +58,14 @@ impl RunDirectory {
                 }
                 other => other.attempt("create", &path)?,
             }
-            let lock = path.join("owner.lock");
+            let lock = path.join(OWNER_LOCK);
             match Lock::try_take(&lock) {
                 Ok(Some(owner)) => {
                     let folder = File::open(&path).attempt("open", &path)?;
                     account.give(&folder).attempt("change the owner of", &path)?;
-                    let mut run = Self { address: path.clone(), path, owner };
+                    let mut run = Self { address: path.clone(), path, owner: Some(owner) };
                     run.shorten_address()?;
-                    return Ok(run);
+                    return Ok((run, announced));
                 }
                 // A sweeper came between mkdir and lock: leave that one to it.
                 Ok(None) => {}
@@ -114,9 +123,9 @@ impl RunDirectory {
         Ok(kept)
     }
 
-    /// A second descriptor of the owner's lock, for the guard that outlives us.
-    pub fn owner_lock(&self) -> Result<OwnedFd, FileError> {
-        self.owner.descriptor().attempt("duplicate the lock of", &self.path)
+    /// Lets go of the owner's lock: the directory is anybody's to clear away.
+    pub fn let_go(&mut self) {
+        self.owner = None;
     }
 
     /// The server's lock, for its processes to inherit. Let go of it once they have.
@@ -171,7 +180,7 @@ fn random_name() -> Result<String, FileError> {
 #[derive(Debug)]
 pub struct Abandoned {
     path: PathBuf,
-    _owner: Option<Lock>,
+    _owner: Lock,
 }
 
 impl Abandoned {
@@ -191,10 +200,7 @@ impl Abandoned {
                     let _ = fs::remove_file(&path);
                 }
             } else if kind.is_dir() && is_run_name(&path) {
-                let lock = path.join("owner.lock");
-                if let Ok(Some(owner)) = Lock::try_take(&lock) {
-                    found.push(Self { path, _owner: Some(owner) });
-                }
+                found.extend(Self::at(path).ok().flatten());
             }
         }
         // Succeeds on an empty one only.
@@ -202,10 +208,33 @@ impl Abandoned {
         Ok(found)
     }
 
-    /// The directory at `path`, whose owner's lock the caller is known to hold already: its guard.
-    #[must_use]
-    pub fn guarded(path: PathBuf) -> Self {
-        Self { path, _owner: None }
+    /// Takes the directory at `path`; `None` if it is not there, or somebody has it.
+    pub fn at(path: PathBuf) -> Result<Option<Self>, FileError> {
+        Self::of(path, Lock::try_take)
+    }
+
+    /// Waits until nobody has the directory at `path`, and takes it; `None` if it is not there.
+    pub fn after_its_owner(path: PathBuf) -> Result<Option<Self>, FileError> {
+        Self::of(path, |lock| Lock::take(lock).map(Some))
+    }
+
+    fn of(
+        path: PathBuf,
+        take: impl Fn(&Path) -> io::Result<Option<Lock>>,
+    ) -> Result<Option<Self>, FileError> {
+        // Who removed it may have died half-way.
+        let dead = path.with_extension(DEAD);
+        for path in [&path, &dead] {
+            let lock = path.join(OWNER_LOCK);
+            match take(&lock) {
+                Ok(owner) => return Ok(owner.map(|owner| Self { path: path.clone(), _owner: owner })),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).attempt("lock", &lock),
+            }
+        }
+        // Its owner may have died when only the root was there.
+        let _ = path.parent().map(fs::remove_dir);
+        Ok(None)
     }
 
     /// The directory.
@@ -222,9 +251,9 @@ impl Abandoned {
 
     /// Removes the directory with all that is in it, its short name, and the folder above if it was the last there.
     pub fn remove(self) -> Result<(), FileError> {
-        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
         // Renamed first: who draws this name now, or waits for the lock, finds a directory of its own.
-        let dead = self.path.with_extension("dead");
+        let dead = self.path.with_extension(DEAD);
         match fs::rename(&self.path, &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other.attempt("rename", &self.path)?,
@@ -262,7 +291,7 @@ fn is_run_name(path: &Path) -> bool {
     let extension = path.extension();
     stem.len() == 8
         && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && extension.is_none_or(|extension| extension == "dead")
+        && extension.is_none_or(|extension| extension == DEAD)
 }
 
 #[cfg(test)]
@@ -282,12 +311,37 @@ mod tests {
         (directory, place, account)
     }
 
+    fn create(place: &Place, account: &Account) -> RunDirectory {
+        RunDirectory::create(place, account, |_| Ok(())).unwrap().0
+    }
+
+    #[test]
+    fn a_directory_is_announced_before_it_is_there_and_taken_after_its_owner() {
+        let (directory, place, account) = setting();
+        let empty = || fs::read_dir(directory.path()).unwrap().count() == 0;
+        let (mut run, announced) = RunDirectory::create(&place, &account, |path| {
+            assert!(empty(), "nothing may be there yet");
+            Ok(path.to_owned())
+        })
+        .unwrap();
+        assert_eq!(run.path(), announced);
+        assert!(Abandoned::at(announced.clone()).unwrap().is_none(), "it has an owner");
+        let path = announced.clone();
+        let waiter = std::thread::spawn(move || Abandoned::after_its_owner(path).unwrap().unwrap().remove());
+        run.let_go();
+        waiter.join().unwrap().unwrap();
+        assert!(empty());
+        fs::create_dir(run_root(place.root())).unwrap();
+        assert!(Abandoned::after_its_owner(announced).unwrap().is_none());
+        assert!(empty(), "a root without a directory is left by who dies in between");
+    }
+
     #[test]
     fn a_held_directory_is_left_and_a_dead_one_is_removed_with_its_root() {
         let (directory, place, account) = setting();
         let root = run_root(place.root());
-        let held = RunDirectory::create(&place, &account).unwrap();
-        let dead = RunDirectory::create(&place, &account).unwrap().path().to_owned();
+        let held = create(&place, &account);
+        let dead = create(&place, &account).path().to_owned();
         fs::write(dead.join("data"), "x").unwrap();
         let found = Abandoned::find(&root).unwrap();
         assert_eq!(found.iter().map(Abandoned::path).collect::<Vec<_>>(), [dead.as_path()]);
@@ -310,7 +364,7 @@ mod tests {
         fs::create_dir(&deep).unwrap();
         let account = setting().2;
         let place = Place::choose(&Wish::At(deep), 0, Path::new("/nowhere"), &account).unwrap();
-        let run = RunDirectory::create(&place, &account).unwrap();
+        let run = create(&place, &account);
         assert!(run.address().as_os_str().len() <= LONGEST);
         let (short, path) = (run.address().to_owned(), run.path().to_owned());
         assert_eq!(short.canonicalize().unwrap(), path.canonicalize().unwrap());
@@ -329,7 +383,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        let run = RunDirectory::create(&place, &account).unwrap();
+                        let run = create(&place, &account);
                         fs::write(run.path().join("mine"), "x").unwrap();
                         assert!(run.path().join("owner.lock").exists());
                         assert!(run.path().join("mine").exists(), "a sweeper took a living directory");

@@ -18,7 +18,7 @@ mod linux;
 pub use linux::{
     filesystem::{Filesystem, Kind},
     memory::available_memory,
-    process::{die_with_parent, end_holders, inherit, new_session, wait_readable},
+    process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},
     watch::Watch,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use server::{Guard, Initdb, Installation};
-use storage::{Place, RunDirectory, Wish};
+use storage::{Place, Wish};
 
 use crate::about::About;
 use crate::maker::{Maker, Step, Template};
@@ -49,8 +49,7 @@ pub(crate) fn look_up_or_build(maker: &Maker, say: &dyn Fn(Step<'_>)) -> Result<
 /// Runs initdb in a run directory of its own.
 fn initialise(maker: &Maker) -> Result<Guard, MakerError> {
     let place = Place::choose(&Wish::Auto, SIZE, maker.cache.root(), &maker.account)?;
-    let run = RunDirectory::create(&place, &maker.account)?;
-    let guard = Guard::over(run, &maker.program)?;
+    let guard = Guard::over(&place, &maker.account, &maker.program)?;
     Initdb::of(&maker.installation).run(&maker.installation, &maker.account, &guard)?;
     Ok(guard)
 }

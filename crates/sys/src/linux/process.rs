@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::Lock;
+
 /// Lets the child of `command` keep `descriptors` open, under the same numbers. Ours stay close-on-exec, so that no
 /// other child started meanwhile can catch them. They are closed here when `command` is dropped.
 #[allow(unsafe_code)]
@@ -54,8 +56,20 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// Ends every process that holds the file at `path` open: by `SIGQUIT`, and by `SIGKILL` those that are still there
-/// after `grace`. Returns whether none is left; we do not count as one.
+/// Whether `signal` is ignored by us: as `nohup` wants it, and a shell for what it starts in the background.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// How long a killed process may take to be gone, and how often we look.
+const DYING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
+
+/// Ends every process that holds the lock on the file at `path`: by `SIGQUIT`, and by `SIGKILL` those that are still
+/// there after `grace`. Returns whether the lock is free; we do not count as a holder.
 ///
 /// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
 /// a busy machine, so not for the usual path.
@@ -63,7 +77,7 @@ pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
     for (signal, patience) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
         let holders = holders(path)?;
         if holders.is_empty() {
-            return Ok(true);
+            break;
         }
         for holder in &holders {
             // It may have ended since; that is what we want.
@@ -71,7 +85,23 @@ pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
         }
         wait_for_all(&holders, patience)?;
     }
-    Ok(holders(path)?.is_empty())
+    // A process on its way out hides its files, but still has them, and its memory, for some milliseconds.
+    wait_until(|| Ok(!Lock::is_held(path)?))
+}
+
+/// Looks for `condition` until it holds; false if a dying process would have been gone by now.
+pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    let (patience, pause) = DYING;
+    let end = Instant::now() + patience;
+    loop {
+        if condition()? {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        std::thread::sleep(pause);
+    }
 }
 
 /// Handles of the processes that hold `path` open; the handle, unlike the number, never comes to mean another process.
@@ -121,7 +151,13 @@ pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Lock;
+
+    #[test]
+    fn an_ignored_signal_is_seen() {
+        // The standard library ignores SIGPIPE for us.
+        assert!(is_ignored(libc::SIGPIPE));
+        assert!(!is_ignored(libc::SIGALRM));
+    }
 
     #[test]
     fn an_inherited_lock_is_held_by_the_child_alone_and_its_holder_is_ended() {

@@ -3,29 +3,54 @@
 use std::fs;
 use std::io;
 
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::Pid;
+
+use super::process::wait_until;
 
 /// Removes the segments that process `creator` made, if it is gone and nobody is attached to them any more; returns
-/// how many.
+/// how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
 ///
 /// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
 pub fn remove_segments(creator: Pid) -> io::Result<usize> {
-    if test_kill_process(creator) != Err(rustix::io::Errno::SRCH) {
+    if is_alive(creator) {
         return Ok(0);
     }
+    let mut removed = 0;
+    wait_until(|| {
+        let segments = segments_of(creator)?;
+        for &(id, _) in segments.iter().filter(|&&(_, attached)| attached == 0) {
+            removed += usize::from(remove(id)?);
+        }
+        Ok(segments.iter().all(|&(_, attached)| attached == 0))
+    })?;
+    Ok(removed)
+}
+
+/// The segments that process `creator` made: how each is called, and how often it is attached.
+fn segments_of(creator: Pid) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    let mut removed = 0;
-    for line in table.lines().skip(1) {
+    let segment = |line: &str| {
         let fields: Vec<i64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        let &[_key, id, _mode, _size, made_by, _last, attached, ..] = fields.as_slice() else { continue };
-        if made_by == i64::from(creator.as_raw_nonzero().get()) && attached == 0 {
-            removed += usize::from(remove(i32::try_from(id).map_err(io::Error::other)?)?);
-        }
-    }
-    Ok(removed)
+        let &[_key, id, _mode, _size, made_by, _last, attached, ..] = fields.as_slice() else { return None };
+        let ours = made_by == i64::from(creator.as_raw_nonzero().get());
+        Some((i32::try_from(id).ok().filter(|_| ours)?, attached))
+    };
+    Ok(table.lines().skip(1).filter_map(segment).collect())
+}
+
+/// Whether a process is there, and neither on its way out nor waiting for its parent to take notice: a container's first
+/// process may never do that. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
+fn is_alive(process: Pid) -> bool {
+    const EXITING: u64 = 0x4;
+    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    // The program's name, in parentheses, may hold anything.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let dead = matches!(fields.next(), Some("Z" | "X"));
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    !dead && flags & EXITING == 0
 }
 
 /// Removes one segment; false if somebody else was quicker or it belongs to another user.
@@ -60,5 +85,21 @@ mod tests {
         let gone = Pid::from_child(&child);
         child.wait().unwrap();
         assert_eq!(remove_segments(gone).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let ours = rustix::process::getpid();
+        assert!(is_alive(ours));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = Pid::from_child(&child);
+        assert!(is_alive(process));
+        let handle = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+        drop(child.stdin.take());
+        assert!(crate::wait_readable(&handle, std::time::Duration::from_secs(30)).unwrap());
+        assert!(!is_alive(process), "it has ended, though nobody has waited for it");
+        child.wait().unwrap();
+        assert!(!is_alive(process));
     }
 }
