@@ -136,15 +136,17 @@ pub enum SettingError {
     Private(String),
 }
 
-/// initdb did not make a cluster.
+/// There is no cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum InitdbError {
     /// It could not be run, or its files not be handled.
     #[error(transparent)]
     File(#[from] FileError),
     /// It ended with an error.
-    #[error("could not make a cluster: initdb ended with {status}")]
+    #[error("could not make a cluster: {program} ended with {status}")]
     Failed {
+        /// initdb, or what works on its result.
+        program: &'static str,
         /// How it ended.
         status: ExitStatus,
         /// Its last line.
@@ -153,7 +155,7 @@ pub enum InitdbError {
 }
 
 impl InitdbError {
-    /// What initdb said last.
+    /// What the program said last.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use storage::{Account, Attempt};
 
 use crate::error::InitdbError;
+use crate::trim::{TRIMMED, trim};
 use crate::{Guard, Installation, log};
 
 /// The superuser of every cluster.
@@ -38,12 +39,12 @@ impl Initdb {
         Self { words, locales }
     }
 
-    /// All words that shape the cluster; they belong into its fingerprint.
+    /// All words that shape the cluster, and what is done to it afterwards; they belong into its fingerprint.
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().chain(self.locales.iter().copied().flatten()).copied()
+        self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([TRIMMED])
     }
 
-    /// Makes a cluster in the data directory of what `guard` guards.
+    /// Makes a cluster in the data directory of what `guard` guards, without what every copy would carry for nothing.
     pub fn run(
         &self,
         installation: &Installation,
@@ -59,7 +60,7 @@ impl Initdb {
                 _ => break,
             }
         }
-        result
+        result.and_then(|()| trim(installation, account, &guard.ward()?))
     }
 
     fn attempt(
@@ -82,6 +83,10 @@ impl Initdb {
         let status = child.wait().attempt("wait for", &program)?;
         let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
         fs::remove_file(run.log()).attempt("remove", &run.log())?;
-        if status.success() { Ok(()) } else { Err(InitdbError::Failed { status, last_words }) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(InitdbError::Failed { program: "initdb", status, last_words })
+        }
     }
 }

@@ -14,6 +14,7 @@ mod log;
 mod session;
 mod settings;
 mod stop;
+mod trim;
 
 pub use address::Address;
 pub use boot::{Data, Order, Phases, Server};
