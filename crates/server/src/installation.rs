@@ -45,15 +45,7 @@ impl Installation {
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
         let initdb = bin.join("initdb");
         fs::metadata(&initdb).attempt("examine", &initdb)?;
-        let identity = format!(
-            "{}\0{}\0{}\0{}\0{}",
-            postgres.display(),
-            meta.size(),
-            meta.mtime(),
-            meta.mtime_nsec(),
-            meta.ino()
-        );
-        let note = format!("installation-1-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24]);
+        let note = note("installation-1", &postgres, &meta, "");
         if let Some(installation) = cache.recall(&note).and_then(|text| Self::from_note(bin, &text)) {
             return Ok(installation);
         }
@@ -148,6 +140,14 @@ impl Installation {
         }
         command
     }
+}
+
+/// The name under which the cache remembers an answer of `program`, which depends on `more`: as long as it is the very
+/// same file, it need not be asked again.
+pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
+    let (program, size, inode) = (program.display(), meta.size(), meta.ino());
+    let identity = format!("{program}\0{size}\0{}\0{}\0{inode}\0{more}", meta.mtime(), meta.mtime_nsec());
+    format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
 }
 
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use storage::{Account, Cache};
 
 use crate::error::InstallationError;
-use crate::installation::{Installation, MAJORS};
+use crate::installation::{Installation, MAJORS, note};
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,7 +84,7 @@ pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Install
 fn search(wanted: &Wanted, cache: &Cache) -> Result<Installation, InstallationError> {
     let mut failure = None;
     let mut best: Option<Installation> = None;
-    for (bin, source) in candidates() {
+    for (bin, source) in candidates(cache) {
         match Installation::probe(&bin, cache) {
             Ok(installation) => {
                 let major = installation.version().major;
@@ -111,7 +111,7 @@ fn search(wanted: &Wanted, cache: &Cache) -> Result<Installation, InstallationEr
 /// All installations that work, best known first.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
-    candidates()
+    candidates(cache)
         .into_iter()
         .filter_map(|(bin, source)| {
             Some(Found { installation: Installation::probe(&bin, cache).ok()?, source })
@@ -132,17 +132,20 @@ pub(crate) fn looked_at() -> String {
 }
 
 /// Directories with a `postgres` and an `initdb` in them, each once, with what led there.
-fn candidates() -> Vec<(PathBuf, String)> {
+fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     let mut all: Vec<(PathBuf, String)> =
         on_path.iter().map(|folder| (folder.clone(), "PATH".to_owned())).collect();
-    if on_path.iter().any(|folder| folder.join("pg_config").exists()) {
-        all.extend(ask_pg_config().map(|bin| (bin, "pg_config".to_owned())));
+    let usual: Vec<_> = USUAL
+        .iter()
+        .flat_map(|pattern| expand(pattern).into_iter().map(|bin| (bin, (*pattern).to_owned())))
+        .collect();
+    if let Some(program) = on_path.iter().map(|folder| folder.join("pg_config")).find(|path| path.is_file()) {
+        let bin = ask_pg_config(&program, &usual, cache);
+        all.extend(bin.map(|bin| (bin, "pg_config".to_owned())));
     }
-    for pattern in USUAL {
-        all.extend(expand(pattern).into_iter().map(|bin| (bin, pattern.to_owned())));
-    }
+    all.extend(usual);
     let mut seen = std::collections::HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
@@ -160,11 +163,25 @@ fn candidates() -> Vec<(PathBuf, String)> {
     all
 }
 
-fn ask_pg_config() -> Option<PathBuf> {
-    let output =
-        Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let bin = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-    bin.is_absolute().then_some(bin)
+/// Where `pg_config` says that the binaries are. It is asked once: Debian's is a script that takes 3 ms.
+fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
+    // Debian's asks the newest of those that packages for developers have put into the usual directories.
+    let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
+    let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
+    let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
+    // A version manager's shim answers by the directory it is asked in.
+    let constant = !program.components().any(|part| part.as_os_str() == "shims");
+    if let Some(bin) = cache.recall(&note).filter(|_| constant) {
+        return Some(bin.into());
+    }
+    let output = Command::new(program).arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let answer = String::from_utf8(output.ok()?.stdout).ok()?;
+    let bin = Path::new(answer.trim());
+    if constant && bin.is_absolute() {
+        // Asked again next time, if this fails.
+        let _ = cache.remember(&note, answer.trim());
+    }
+    bin.is_absolute().then(|| bin.to_owned())
 }
 
 /// The directories that match a pattern with at most one `*` in it.
