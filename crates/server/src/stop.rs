@@ -5,13 +5,15 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use storage::{Attempt, FileError};
+use storage::{Attempt, FileError, Removing};
 
 use crate::error::StopError;
 use crate::{Guard, Server, log};
 
 /// How long an immediate shutdown may take before the server is killed.
 const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long we remove files ourselves; the guard goes on.
+const TIDYING: Duration = Duration::from_millis(30);
 /// How long a clean one may take: it writes all that is dirty.
 const CLEANLY: Duration = Duration::from_mins(10);
 
@@ -21,8 +23,12 @@ impl Server {
     /// A large directory may still be on its way out when this returns; the guard sees to it.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
-        self.end(Signal::QUIT, AT_ONCE)?;
+        self.signal(Signal::QUIT);
+        // Most of the files can go while its processes do.
+        let removing = Removing::begin(&self.run().data().join("base"));
+        self.wait_for_end(AT_ONCE)?;
         let stopped = begun.elapsed();
+        removing.finish(TIDYING);
         drop(self.guard.take());
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
@@ -52,9 +58,18 @@ impl Server {
     /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them after `patience`.
     /// `None` means that it had to.
     fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
-        let postmaster = Path::new("postmaster");
+        self.signal(signal);
+        self.wait_for_end(patience)
+    }
+
+    fn signal(&self, signal: Signal) {
         // Not reaped yet, so the number is still its own.
         let _ = kill_process(Pid::from_child(&self.postmaster), signal);
+    }
+
+    /// The second half of [`Self::end`].
+    fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
+        let postmaster = Path::new("postmaster");
         let gone = sys::wait_readable(&self.alive, patience).attempt("wait for", postmaster)?;
         if !gone {
             let lock = self.run().path().join("server.lock");

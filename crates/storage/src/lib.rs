@@ -25,6 +25,7 @@ mod manifest;
 mod place;
 mod private;
 mod publish;
+mod removal;
 mod run;
 
 pub use account::{Account, AccountError};
@@ -34,6 +35,7 @@ pub use carry::carried;
 pub use copy::{Copied, CopyError, Copying, Method};
 pub use place::{Place, PlaceError, Wish};
 pub use publish::Building;
+pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.

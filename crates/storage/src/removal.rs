@@ -1,0 +1,128 @@
+//! Removing many files while somebody waits: with all cores, and not for long.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, unlinkat};
+
+/// The removal, under way, of the files one level below a directory; whoever removes the tree afterwards finds less to
+/// do. Failures leave it more.
+///
+/// The threads leave one core to the caller, who has something to wait for meanwhile. Dropping it stops them soon and
+/// waits for that.
+#[derive(Debug)]
+pub struct Removing {
+    job: Arc<Job>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Job {
+    folders: Vec<File>,
+    /// The number of the folder, and the name in it.
+    files: Vec<(usize, OsString)>,
+    next: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Removing {
+    /// Begins with the files in the directories in `parent`, none of which anybody needs any more.
+    #[must_use]
+    pub fn begin(parent: &Path) -> Self {
+        let job = Arc::new(Job::list(parent));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (0..cores.saturating_sub(1).clamp(1, 4))
+            .map(|_| {
+                let job = Arc::clone(&job);
+                std::thread::spawn(move || job.work(None))
+            })
+            .collect();
+        Self { job, threads }
+    }
+
+    /// Lends a hand until all is done or `patience` is over.
+    pub fn finish(self, patience: Duration) {
+        self.job.work(Some(Instant::now() + patience));
+    }
+}
+
+impl Drop for Removing {
+    fn drop(&mut self) {
+        self.job.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Job {
+    fn list(parent: &Path) -> Self {
+        let mut job = Self::default();
+        let mut places = Vec::new();
+        for path in entries(parent) {
+            let Ok(folder) = File::open(&path) else { continue };
+            let names = entries(&path).filter_map(|path| Some(path.file_name()?.to_owned()));
+            places.extend(names.enumerate().map(|(place, name)| (place, job.folders.len(), name)));
+            job.folders.push(folder);
+        }
+        // From each folder in turn: one folder changes hands only as fast as its lock does.
+        places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
+        job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
+        job
+    }
+
+    fn work(&self, end: Option<Instant>) {
+        while !self.stop.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
+            let Some((folder, name)) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            // What is left, a directory for one, is for whoever removes the tree.
+            let _ = unlinkat(&self.folders[*folder], name, AtFlags::empty());
+        }
+    }
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_one_level_below_go_and_nothing_else_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for folder in ["1", "2", "2/deep"] {
+            fs::create_dir(root.join(folder)).unwrap();
+            for name in 0..50 {
+                fs::write(root.join(folder).join(name.to_string()), "x").unwrap();
+            }
+        }
+        fs::write(root.join("top"), "x").unwrap();
+        Removing::begin(root).finish(Duration::from_mins(1));
+        assert_eq!(entries(&root.join("1")).count(), 0);
+        assert_eq!(entries(&root.join("2")).collect::<Vec<_>>(), [root.join("2/deep")]);
+        assert_eq!(entries(&root.join("2/deep")).count(), 50);
+        assert!(root.join("top").exists());
+        Removing::begin(&root.join("missing")).finish(Duration::from_mins(1));
+    }
+
+    #[test]
+    fn it_ends_when_patience_does() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("1")).unwrap();
+        for name in 0..2000 {
+            fs::write(directory.path().join("1").join(name.to_string()), "").unwrap();
+        }
+        let begun = Instant::now();
+        Removing::begin(directory.path()).finish(Duration::ZERO);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
