@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::template::Maker;
 use bench::Start;
 use bench::runner::{Observer, Timed};
 use report::Report;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 use server::{Preset, Wanted};
 use signal_hook::consts::SIGINT;
 use storage::{Cache, Wish};
-use template::Maker;
 
 use crate::cli::{Bench, Options};
 use crate::config;
@@ -25,7 +25,8 @@ const OURSELVES: &str = "/proc/self/exe";
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
     let Bench::Start { rounds, json } = command;
-    let wishes = config::wishes(options)?;
+    // A bare server: its floor and its rivals have nothing prepared either.
+    let wishes = config::read(options)?.wishes;
     let find = || {
         let cache = Cache::locate(options.cache.as_deref())?;
         Maker::find(wishes.clone(), cache, PathBuf::from(OURSELVES))
@@ -88,7 +89,10 @@ fn ourselves(options: &Options, words: &[&str]) -> Command {
     for pair in &options.set {
         add("set", pair.into());
     }
-    command.args(words);
+    for name in ["PGFRESH_SETUP", "PGFRESH_SQL", "PGFRESH_DUMP", "PGFRESH_FROM"] {
+        command.env_remove(name);
+    }
+    command.arg("--template=none").args(words);
     command
 }
 
