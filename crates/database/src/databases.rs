@@ -223,17 +223,22 @@ impl Databases {
         }
     }
 
-    /// Stops filling and dropping; the server may be stopped afterwards.
+    /// Stops filling and dropping, and waits for what is being done; the server may be used by others afterwards.
     pub fn close(&self) {
+        self.abandon();
+        for keeper in lock(&self.0.keepers).drain(..) {
+            let _ = keeper.join();
+        }
+        self.0.clerks.close();
+    }
+
+    /// Stops filling and dropping, whatever is being done just now: the server is going to be stopped at once.
+    pub fn abandon(&self) {
         let mut state = self.0.lock();
         state.closed = true;
         state.ready.clear();
         drop(state);
         self.0.notify();
-        for keeper in lock(&self.0.keepers).drain(..) {
-            let _ = keeper.join();
-        }
-        self.0.clerks.close();
     }
 }
 

@@ -107,10 +107,11 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  \
     pgfresh run --env 'SPRING_DATASOURCE_URL={url}' -- ./mvnw test\n\n\
-    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER and PGDATABASE. Its exit code is ours; 128+N if signal N\n\
+    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other name\n\
+    as well: that database then exists, as a copy of the template. Its exit code is ours; 128+N if signal N\n\
     ended it, 125 if pgfresh failed, 126 if the command cannot be run, 127 if it is not there.")]
 pub(crate) struct Run {
-    /// One more variable for the command; {url}, {host}, {port}, {user} and {database} are filled in; may be repeated
+    /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
     /// If the command or the setup of its template fails, keep data and log, and say where they are
@@ -125,6 +126,10 @@ pub(crate) struct Run {
 #[command(after_help = "Example: pgfresh serve --json\n\n\
     Whoever started it keeps its standard input open; when that ends, by whatever accident, so does the server.")]
 pub(crate) struct Serve {
+    /// The TCP port on 127.0.0.1, for PostgreSQL and HTTP [default: any that is free]
+    #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
+    #[arg(hide_default_value = true)]
+    pub(crate) port: u16,
     /// Say where the server is as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,

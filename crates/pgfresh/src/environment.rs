@@ -8,8 +8,10 @@ use crate::failure::Failure;
 pub(crate) fn fill_in(address: &Address, assignment: &str) -> Result<(String, String), Failure> {
     let wrong = |why: &str| {
         let failure = Failure::new(format!("cannot read --env \"{assignment}\": {why}"));
-        failure
-            .hint("Write --env 'NAME={url}'; {host}, {port}, {user} and {database} are known too.".to_owned())
+        failure.hint(
+            "Write --env 'NAME={url}'; {host}, {port}, {user}, {password} and {database} are known too."
+                .to_owned(),
+        )
     };
     let (name, mut rest) = assignment.split_once('=').ok_or_else(|| wrong("it is not NAME=TEMPLATE"))?;
     if name.is_empty() {
@@ -22,8 +24,9 @@ pub(crate) fn fill_in(address: &Address, assignment: &str) -> Result<(String, St
         match word {
             "url" => value.push_str(&address.url()),
             "host" => value.push_str(&address.host),
-            "port" => value.push_str(address.port()),
+            "port" => value.push_str(&address.port.to_string()),
             "user" => value.push_str(address.user),
+            "password" => value.push_str(address.password.as_deref().unwrap_or_default()),
             "database" => value.push_str(&address.database),
             _ => return Err(wrong(&format!("\"{{{word}}}\" is not known"))),
         }
@@ -32,18 +35,28 @@ pub(crate) fn fill_in(address: &Address, assignment: &str) -> Result<(String, St
     value.push_str(rest);
     Ok((name.to_owned(), value))
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn address() -> Address {
-        Address { host: "/run/a b".to_owned(), user: "postgres", database: "shop".to_owned() }
+        Address {
+            host: "127.0.0.1".to_owned(),
+            port: 5433,
+            user: "postgres",
+            password: Some("secret".to_owned()),
+            database: "shop".to_owned(),
+        }
     }
 
     #[test]
     fn placeholders_are_filled_in_and_unknown_ones_refused() {
-        let filled = fill_in(&address(), "URL=x{url}&p={port}").unwrap();
-        assert_eq!(filled, ("URL".into(), "xpostgresql://postgres@/shop?host=/run/a%20b&p=5432".into()));
+        let filled = fill_in(&address(), "URL=x{url}&p={port}{password}").unwrap();
+        assert_eq!(
+            filled,
+            ("URL".into(), "xpostgresql://postgres:secret@127.0.0.1:5433/shop&p=5433secret".into())
+        );
         assert_eq!(fill_in(&address(), "A=").unwrap(), ("A".into(), String::new()));
         for wrong in ["URL", "=x", "A={nothing}", "A={url"] {
             assert!(fill_in(&address(), wrong).is_err(), "{wrong}");

@@ -88,6 +88,18 @@ impl From<CacheError> for Failure {
     }
 }
 
+impl From<database::DatabaseError> for Failure {
+    fn from(error: database::DatabaseError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
+    }
+}
+
+impl From<gateway::GatewayError> for Failure {
+    fn from(error: gateway::GatewayError) -> Self {
+        Self::of(&error).hint(error.hint())
+    }
+}
+
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         MakerError::from(error).into()

@@ -9,6 +9,7 @@ mod environment;
 mod failure;
 mod foreground;
 mod progress;
+mod service;
 
 use std::process::ExitCode;
 

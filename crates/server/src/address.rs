@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::{SUPERUSER, Server};
 
-/// The port in the name of the socket; nothing listens on a network.
-pub(crate) const PORT: &str = "5432";
+/// The port in the name of the server's own socket; it listens on no network.
+const PORT: u16 = 5432;
 /// What would lead a driver elsewhere than to our server.
 const MISLEADING: [&str; 6] =
     ["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGPASSWORD", "PGPASSFILE", "PGSSLMODE"];
@@ -14,32 +14,40 @@ const MISLEADING: [&str; 6] =
 /// How to reach one database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The directory of the socket.
+    /// The directory of a unix socket, or a host.
     pub host: String,
+    /// On that host, or in the name of the socket.
+    pub port: u16,
     /// Whom to connect as.
     pub user: &'static str,
+    /// With what, where that is asked for.
+    pub password: Option<String>,
     /// The database.
     pub database: String,
 }
 
 impl Address {
-    /// `database` on `server`, as the superuser.
+    /// `database` on `server`, as the superuser, with nothing in the way.
     #[must_use]
     pub fn of(server: &Server, database: &str) -> Self {
         let host = server.run().address().display().to_string();
-        Self { host, user: SUPERUSER, database: database.to_owned() }
-    }
-
-    /// The number in the name of the socket.
-    #[must_use]
-    pub fn port(&self) -> &'static str {
-        PORT
+        Self { host, port: PORT, user: SUPERUSER, password: None, database: database.to_owned() }
     }
 
     /// In one line, as libpq and most drivers read it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("postgresql://{}@/{}?host={}", self.user, escape(&self.database), escape(&self.host))
+        let Self { host, port, user, password, database } = self;
+        let database = escape(database);
+        let password =
+            password.as_deref().map_or_else(String::new, |password| format!(":{}", escape(password)));
+        match (host.starts_with('/'), *port) {
+            (true, PORT) => format!("postgresql://{user}{password}@/{database}?host={}", escape(host)),
+            (true, port) => {
+                format!("postgresql://{user}{password}@/{database}?host={}&port={port}", escape(host))
+            }
+            (false, port) => format!("postgresql://{user}{password}@{host}:{port}/{database}"),
+        }
     }
 
     /// Puts the usual variables into the environment of `command`.
@@ -48,8 +56,11 @@ impl Address {
             command.env_remove(name);
         }
         command.env("DATABASE_URL", self.url());
-        command.env("PGHOST", &self.host).env("PGPORT", PORT);
+        command.env("PGHOST", &self.host).env("PGPORT", self.port.to_string());
         command.env("PGUSER", self.user).env("PGDATABASE", &self.database);
+        if let Some(password) = &self.password {
+            command.env("PGPASSWORD", password);
+        }
     }
 }
 
@@ -75,8 +86,18 @@ mod tests {
 
     #[test]
     fn what_has_a_meaning_in_a_url_is_escaped() {
-        let address =
-            Address { host: "/run/a b".to_owned(), user: "postgres", database: "shop?é".to_owned() };
+        let mut address = Address {
+            host: "/run/a b".to_owned(),
+            port: PORT,
+            user: "postgres",
+            password: None,
+            database: "shop?é".to_owned(),
+        };
         assert_eq!(address.url(), "postgresql://postgres@/shop%3F%C3%A9?host=/run/a%20b");
+        address.port = 5433;
+        assert_eq!(address.url(), "postgresql://postgres@/shop%3F%C3%A9?host=/run/a%20b&port=5433");
+        address.host = "127.0.0.1".to_owned();
+        address.password = Some("s:t".to_owned());
+        assert_eq!(address.url(), "postgresql://postgres:s%3At@127.0.0.1:5433/shop%3F%C3%A9");
     }
 }

@@ -18,6 +18,7 @@ use crate::cli::{Cli, Command, Options};
 use crate::config;
 use crate::failure::Failure;
 use crate::progress;
+use crate::service::Service;
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -94,9 +95,14 @@ fn describe(started: &Started) -> String {
     )
 }
 
-/// Stops a server and removes all of it.
-fn stop(options: &Options, server: server::Server) -> Result<(), Failure> {
-    let (stopped, removed) = server.stop()?;
+/// Starts a server, and opens its front door.
+fn serve(options: &Options, maker: &Maker, port: u16) -> Result<Service, Failure> {
+    Service::open(maker, start(options, maker)?, port)
+}
+
+/// Stops a service and removes all of it.
+fn stop(options: &Options, service: Service) -> Result<(), Failure> {
+    let (stopped, removed) = service.close().stop()?;
     say(options, || {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use server::{Address, Server, StartError};
 use template::Maker;
 
 use crate::cli::{Options, Psql};
@@ -13,27 +12,14 @@ use crate::foreground;
 pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, false)?;
     let program = find_psql(&maker)?;
-    let started = super::start(options, &maker)?;
-    let server = started.server;
-    let name = arguments.name.as_deref().unwrap_or(&started.database);
-    create(&server, name, &started.database)?;
+    let service = super::serve(options, &maker, 0)?;
+    let name = arguments.name.as_deref().unwrap_or(&service.database);
     let mut command = Command::new(program);
     command.args(&arguments.arguments);
-    Address::of(&server, name).describe_to(&mut command);
-    let code = foreground::run(&server, command)?;
-    super::stop(options, server)?;
+    service.address(name).describe_to(&mut command);
+    let code = foreground::run(&service.server, command)?;
+    super::stop(options, service)?;
     Ok(ExitCode::from(code))
-}
-
-/// Makes the database, a copy of the one that was prepared, unless it is there.
-fn create(server: &Server, name: &str, prepared: &str) -> Result<(), Failure> {
-    if name == prepared || matches!(name, "postgres" | "template1") {
-        return Ok(());
-    }
-    let template = if prepared == "postgres" { "template1" } else { prepared };
-    let sql = format!("CREATE DATABASE \"{}\" TEMPLATE \"{template}\"", name.replace('"', "\"\""));
-    server.session("postgres")?.query(&sql).map_err(StartError::from)?;
-    Ok(())
 }
 
 /// The installation's own psql, or the one on PATH.

@@ -2,8 +2,6 @@
 
 use std::process::{Command, ExitCode};
 
-use server::Address;
-
 use crate::cli::{Options, Run};
 use crate::environment;
 use crate::failure::Failure;
@@ -11,9 +9,8 @@ use crate::foreground;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let started = super::start(options, &maker)?;
-    let server = started.server;
-    let address = Address::of(&server, &started.database);
+    let service = super::serve(options, &maker, 0)?;
+    let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
     command.args(rest);
@@ -22,15 +19,15 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
-    let code = foreground::run(&server, command)?;
+    let code = foreground::run(&service.server, command)?;
     if code != 0 && arguments.keep {
-        let kept = server.keep()?;
+        let kept = service.close().keep()?;
         eprintln!(
             "pgfresh: kept log and data in \"{}\"; \"pgfresh sweep --kept\" removes them",
             kept.display()
         );
     } else {
-        super::stop(options, server)?;
+        super::stop(options, service)?;
     }
     Ok(ExitCode::from(code))
 }

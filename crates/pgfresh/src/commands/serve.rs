@@ -7,20 +7,26 @@ use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use server::Address;
+use template::Maker;
 
 use crate::cli::{Options, Serve};
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::service::Service;
 
 /// The one line that clients read.
 #[derive(Serialize)]
 struct Ready<'a> {
+    /// Of the prepared database; any other name in it gives another copy.
     url: String,
-    host: &'a str,
+    jdbc_url: String,
+    host: String,
     port: u16,
     user: &'a str,
+    password: Option<String>,
     database: &'a str,
+    /// Of the HTTP API; the password is its token.
+    http_url: String,
     version: String,
     log: String,
     pid: u32,
@@ -28,44 +34,43 @@ struct Ready<'a> {
 
 pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, false)?;
-    let started = super::start(options, &maker)?;
-    let server = started.server;
+    let service = super::serve(options, &maker, arguments.port)?;
     let events = Events::listen()?;
-    let address = Address::of(&server, &started.database);
+    let line =
+        if arguments.json { json(&maker, &service)? } else { service.address(&service.database).url() };
     let mut out = io::stdout().lock();
-    let written = if arguments.json {
-        let ready = Ready {
-            url: address.url(),
-            host: &address.host,
-            port: 5432,
-            user: address.user,
-            database: &address.database,
-            version: maker.installation.version().to_string(),
-            log: server.run().log().display().to_string(),
-            pid: server.pid(),
-        };
-        let line = serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))?;
-        writeln!(out, "{line}")
-    } else {
-        writeln!(out, "{}", address.url())
-    };
-    written
+    writeln!(out, "{line}")
         .and_then(|()| out.flush())
         .map_err(|error| Failure::new(format!("could not write to standard output: {error}")))?;
-    events.watch_server(&server)?;
+    drop(out);
+    events.watch_server(&service.server)?;
     if is_lifeline() {
         events.watch_lifeline();
     }
     let event = events.next();
-    let gone = matches!(event, Event::ServerGone).then(|| server.last_words());
-    super::stop(options, server)?;
-    match gone {
-        Some(words) => {
-            Err(Failure::new("the server went away")
-                .detail(words.map(|words| format!("Last log line: {words}"))))
-        }
-        None => Ok(ExitCode::SUCCESS),
-    }
+    let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
+    super::stop(options, service)?;
+    let Some(words) = gone else { return Ok(ExitCode::SUCCESS) };
+    Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
+}
+
+fn json(maker: &Maker, service: &Service) -> Result<String, Failure> {
+    let address = service.address(&service.database);
+    let access = service.access();
+    let ready = Ready {
+        url: address.url(),
+        jdbc_url: access.jdbc_url(&service.database),
+        host: address.host,
+        port: address.port,
+        user: address.user,
+        password: address.password,
+        database: &address.database,
+        http_url: access.http_url(),
+        version: maker.installation.version().to_string(),
+        log: service.server.run().log().display().to_string(),
+        pid: service.server.pid(),
+    };
+    serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Whether our standard input is something whose end means something: not `/dev/null`, as under a service manager.

@@ -1,0 +1,81 @@
+//! A server with its databases and its front door: what commands hand out.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use database::{Databases, Origin, TemplateDatabase};
+use gateway::{Access, Gateway};
+use server::{Address, SUPERUSER, Server};
+use template::{Maker, Started};
+
+use crate::failure::Failure;
+
+/// How long a database outlives its last session.
+const LINGER: Duration = Duration::from_secs(5);
+/// In the name of the gateway's unix socket, beside the server's own.
+const SOCKET_PORT: u16 = 5433;
+
+/// What serves clients.
+#[derive(Debug)]
+pub(crate) struct Service {
+    gateway: Gateway,
+    databases: Databases,
+    /// Behind it.
+    pub(crate) server: Server,
+    /// The database of the usual URL.
+    pub(crate) database: String,
+}
+
+impl Service {
+    /// Opens the gateway on `port` of the loopback interface; 0 is any that is free.
+    pub(crate) fn open(maker: &Maker, started: Started, port: u16) -> Result<Self, Failure> {
+        let Started { server, place, database, .. } = started;
+        let directory = server.run().address().to_owned();
+        // Without a template, what CREATE DATABASE copies everywhere.
+        let template = if database == "postgres" { "template1" } else { &database };
+        let databases = Databases::open(Origin {
+            directory: directory.clone(),
+            major: maker.installation.version().major,
+            budget: place.budget(),
+            templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
+            linger: LINGER,
+        })?;
+        // A suite may migrate it in one process and test it in the next.
+        databases.retain(&database);
+        let secret = Access::random_secret()
+            .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?;
+        let options = gateway::Options {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
+            secret,
+            directory,
+        };
+        let gateway = Gateway::open(databases.clone(), options)?;
+        Ok(Self { gateway, databases, server, database })
+    }
+
+    /// How to reach `database`, which comes to be with the first session.
+    pub(crate) fn address(&self, database: &str) -> Address {
+        let address = self.gateway.address();
+        Address {
+            host: address.ip().to_string(),
+            port: address.port(),
+            user: SUPERUSER,
+            password: Some(self.access().secret().to_owned()),
+            database: database.to_owned(),
+        }
+    }
+
+    /// All addresses, and the secret.
+    pub(crate) fn access(&self) -> &Access {
+        self.gateway.access()
+    }
+
+    /// Ends all sessions; the server is left to be stopped at once.
+    pub(crate) fn close(self) -> Server {
+        let Self { gateway, databases, server, .. } = self;
+        gateway.close();
+        databases.abandon();
+        server
+    }
+}
