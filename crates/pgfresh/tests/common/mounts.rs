@@ -1,0 +1,1 @@
+//! File systems that only one process tree sees.

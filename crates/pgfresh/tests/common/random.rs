@@ -1,0 +1,28 @@
+//! Numbers that differ from run to run.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// A source of random numbers.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// One that nobody has seen before.
+    pub(crate) fn new() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
+
+    /// Any number. Source: `SplitMix64`, Steele et al. 2014.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Some time up to `longest`.
+    pub(crate) fn moment(&mut self, longest: Duration) -> Duration {
+        let span = u64::try_from(longest.as_nanos()).unwrap().max(1);
+        Duration::from_nanos(self.number() % span)
+    }
+}
