@@ -30,6 +30,8 @@ use super::{Control, request};
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The template that has nothing in it but what the server's own has.
 const EMPTY: &str = "template1";
+/// What the names of templates begin with, and their databases'.
+const PREFIX: &str = "integresql_";
 /// Letters of a hash that go into names; a number makes them unique.
 const LETTERS: usize = 12;
 
@@ -214,8 +216,7 @@ async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Pro
     tokio::spawn(async move {
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
-        let leased =
-            blocking(&owner.databases, move |databases| databases.lease(Some(&name), Some(&from))).await;
+        let leased = blocking(&owner.databases, move |databases| lease(databases, &name, &from)).await;
         let failed = leased.is_err();
         if failed {
             template.free(id);
@@ -268,6 +269,21 @@ async fn discard_all(control: Arc<Control>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.
+fn lease(databases: &Databases, name: &str, template: &str) -> Result<String, DatabaseError> {
+    match databases.lease(Some(name), Some(template)) {
+        Err(full @ DatabaseError::Full { .. }) => {
+            let leases = databases.status().leases;
+            let idle =
+                leases.into_iter().filter(|lease| lease.sessions == 0 && lease.template.starts_with(PREFIX));
+            let oldest = idle.max_by_key(|lease| lease.age).ok_or(full)?;
+            end(databases, &oldest.database)?;
+            databases.lease(Some(name), Some(template))
+        }
+        other => other,
+    }
+}
+
 /// Ends a lease, if it has not ended by itself.
 fn end(databases: &Databases, name: &str) -> Result<(), DatabaseError> {
     match databases.release(name) {
@@ -311,7 +327,7 @@ impl Template {
         let letters: String = hash.chars().filter(char::is_ascii_alphanumeric).take(LETTERS).collect();
         Self {
             hash: hash.to_owned(),
-            name: format!("integresql_{}_{serial}", letters.to_ascii_lowercase()),
+            name: format!("{PREFIX}{}_{serial}", letters.to_ascii_lowercase()),
             phase: watch::Sender::new(Phase::Filling),
             tests: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
