@@ -1,14 +1,15 @@
-//! A gateway over a server on the base image, until standard input closes: for measuring.
+//! A gateway for measuring, until standard input closes: over the server whose socket's directory is named, else over
+//! one of its own on the base image.
 //!
 //! ```text
-//! cargo run --release -p gateway --example serve -- max_connections=2500
+//! cargo run --release -p gateway --example serve -- [DIRECTORY]
 //! ```
 //!
-//! Arguments are settings of the server. Prints four lines: the secret, host and port of the gateway, the file of its
-//! unix socket, and the directory of the server's own.
+//! Prints three lines: the secret, host and port of the gateway, and the file of its unix socket.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use database::{Databases, Origin, TemplateDatabase};
@@ -20,34 +21,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     if server::guard_main() {
         return Ok(());
     }
-    let settings = std::env::args().skip(1);
-    let settings =
-        settings.filter_map(|pair| pair.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())));
-    let wishes = Wishes { settings: settings.collect(), ..Wishes::default() };
-    let maker = Maker::find(wishes, storage::Cache::locate(None)?, std::env::current_exe()?)?;
-    let started = maker.start(&|_| ())?;
-    let directory = started.server.run().address().to_owned();
+    let named = std::env::args_os().nth(1).map(PathBuf::from);
+    let maker = Maker::find(Wishes::default(), storage::Cache::locate(None)?, std::env::current_exe()?)?;
+    let started = if named.is_none() { Some(maker.start(&|_| ())?) } else { None };
+    let own = started.as_ref().map(|started| started.server.run().address().to_owned());
+    let directory = named.or(own).unwrap_or_default();
     let databases = Databases::open(Origin {
         directory: directory.clone(),
         major: maker.installation.version().major,
-        budget: started.place.budget(),
+        budget: 4 << 30,
         templates: vec![TemplateDatabase { name: "default".to_owned(), database: "template1".to_owned() }],
         linger: Duration::from_secs(5),
+        paranoid: false,
     })?;
     let socket = directory.join(".s.PGSQL.5433");
     let options = Options {
         listen: "127.0.0.1:0".parse()?,
         socket: Some(socket.clone()),
         secret: Access::random_secret()?,
-        directory: directory.clone(),
+        directory,
     };
     let gateway = Gateway::open(databases.clone(), options)?;
     let secret = gateway.access().secret();
     let mut out = io::stdout();
-    writeln!(out, "{secret}\n{}\n{}\n{}", gateway.address(), socket.display(), directory.display())?;
+    writeln!(out, "{secret}\n{}\n{}", gateway.address(), socket.display())?;
     io::stdin().read_to_end(&mut Vec::new())?;
     gateway.close();
     databases.close();
-    started.server.stop()?;
+    drop(started);
     Ok(())
 }
