@@ -87,14 +87,14 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Run a command with a server of its own, and leave nothing behind
     Run(Run),
-    /// The same server in the foreground, until standard input closes or a signal comes
+    /// Keep a server in the foreground, until standard input closes or a signal comes
     Serve(Serve),
     /// Open psql in a fresh database
     Psql(Psql),
     /// Prepare, show, carry and remove templates: databases that are migrated once
     #[command(subcommand)]
     Template(Template),
-    /// Show the PostgreSQL installations that are there
+    /// Show which PostgreSQL installations there are
     #[command(subcommand)]
     Postgres(Postgres),
     /// Remove what dead owners left
@@ -106,10 +106,12 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  \
-    pgfresh run --env 'SPRING_DATASOURCE_URL={url}' -- ./mvnw test\n\n\
-    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other name\n\
-    as well: that database then exists, as a copy of the template. Its exit code is ours; 128+N if signal N\n\
-    ended it, 125 if pgfresh failed, 126 if the command cannot be run, 127 if it is not there.")]
+    pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test\n  \
+    pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
+    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other \
+    name as well: that database then exists, as a copy of the template.\n\n\
+    The exit code is the command's; 128+N if signal N ended it, 125 if pgfresh failed, 126 if the command cannot \
+    be run, 127 if it is not there.")]
 pub(crate) struct Run {
     /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
@@ -138,7 +140,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
-    /// The database, made for the purpose as a copy of the template's [default: that itself]
+    /// A database by any name, made as a copy of the template [default: the one of DATABASE_URL]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -151,23 +153,23 @@ pub(crate) enum Template {
     #[command(after_help = "Examples:\n  pgfresh template build\n  \
         pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
     Build {
-        /// A template of pgfresh.toml [default: the one that \"run\" would start from]
+        /// A template of pgfresh.toml [default: the one that "run" would start from]
         name: Option<String>,
         /// If the setup fails, keep data and log, and say how to open them
         #[arg(long)]
         keep: bool,
     },
-    /// What the cache has, last used first
+    /// List what the cache has, last used first
     #[command(after_help = "Example: pgfresh template list --json")]
     List {
         /// As one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// What a template is made of, and what differs from the one that was built last
+    /// Show what a template is made of, and what differs from the one that was built last
     #[command(after_help = "Example: pgfresh template show app")]
     Show {
-        /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for \"run\"]
+        /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for "run"]
         name: Option<String>,
         /// As one JSON object
         #[arg(long)]
@@ -179,7 +181,7 @@ pub(crate) enum Template {
         /// Templates of this project, or first digits of fingerprints (four at least)
         #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
         names: Vec<String>,
-        /// All of every project, base images too
+        /// Remove those of every project, base images too
         #[arg(long)]
         all: bool,
     },
@@ -189,7 +191,7 @@ pub(crate) enum Template {
         /// The directory
         folder: PathBuf,
     },
-    /// Take over what \"push\" has put into a directory
+    /// Take over what "push" has put into a directory
     #[command(after_help = "Example: pgfresh template pull .cache/pgfresh")]
     Pull {
         /// The directory
@@ -199,14 +201,14 @@ pub(crate) enum Template {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Postgres {
-    /// All installations that work
+    /// List all installations that work
     #[command(after_help = "Example: pgfresh postgres list --json")]
     List {
         /// As one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// The directory of the binaries that would be used
+    /// Print the directory of the binaries that would be used
     #[command(after_help = "Example: $(pgfresh postgres path --postgres 17)/pg_dump --version")]
     Path,
 }
@@ -215,7 +217,7 @@ pub(crate) enum Postgres {
 #[command(after_help = "Example: pgfresh sweep --kept\n\n\
     Every start sweeps as well; nothing that is in use is touched.")]
 pub(crate) struct Sweep {
-    /// What \"run --keep\" has kept, too
+    /// Also remove what "run --keep" has kept
     #[arg(long)]
     pub(crate) kept: bool,
 }
@@ -228,7 +230,7 @@ pub(crate) enum Bench {
         /// How often each contender runs
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
         rounds: u32,
-        /// As JSON
+        /// As one JSON object
         #[arg(long)]
         json: bool,
     },
