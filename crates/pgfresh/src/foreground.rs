@@ -34,19 +34,27 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
+    /// Those that have come wait in here, until [`Events::hear`].
+    signals: Option<SignalsInfo<WithOrigin>>,
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP: from now on they are events. What was ignored stays so, for the command
-    /// as well.
+    /// Takes over SIGINT, SIGTERM and SIGHUP. What was ignored stays so, for the command as well.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
         let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
-        let mut signals = SignalsInfo::<WithOrigin>::new(heeded)
+        let signals = SignalsInfo::<WithOrigin>::new(heeded)
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let signalled = sender.clone();
-        thread::spawn(move || signals.forever().try_for_each(|origin| signalled.send(Event::Signal(origin))));
-        Ok(Self { sender, receiver })
+        Ok(Self { sender, receiver, signals: Some(signals) })
+    }
+
+    /// Makes events of signals from now on. Returns those that have come before.
+    pub(crate) fn hear(&mut self) -> Vec<Origin> {
+        let Some(mut signals) = self.signals.take() else { return Vec::new() };
+        let early = signals.pending().collect();
+        let sender = self.sender.clone();
+        thread::spawn(move || signals.forever().try_for_each(|origin| sender.send(Event::Signal(origin))));
+        early
     }
 
     /// Tells of the end of `server`.
@@ -76,14 +84,6 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// The signals that have come so far.
-    fn signals(&self) -> impl Iterator<Item = Origin> {
-        self.receiver.try_iter().filter_map(|event| match event {
-            Event::Signal(origin) => Some(origin),
-            _ => None,
-        })
-    }
-
     fn watch_child(&self, mut child: Child) {
         let sender = self.sender.clone();
         thread::spawn(move || sender.send(Event::Ended(child.wait())));
@@ -95,12 +95,12 @@ impl Events {
 /// Returns the code for our own exit: the command's, or 128 and the number of the signal that ended it. Call it from
 /// the main thread: the command is ended when that ends.
 pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> {
-    let events = Events::listen()?;
+    let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let pid = Pid::from_child(&child);
-    // The command was not yet there to hear them.
-    events.signals().for_each(|origin| send(&origin, pid));
+    // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.
+    events.hear().iter().for_each(|origin| send(origin, pid));
     events.watch_child(child);
     events.watch_server(server)?;
     loop {

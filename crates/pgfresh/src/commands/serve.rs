@@ -35,7 +35,7 @@ struct Ready<'a> {
 pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, false)?;
     let service = super::serve(options, &maker, arguments.port)?;
-    let events = Events::listen()?;
+    let mut events = Events::listen()?;
     let line =
         if arguments.json { json(&maker, &service)? } else { service.address(&service.database).url() };
     let mut out = io::stdout().lock();
@@ -47,7 +47,8 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     if is_lifeline() {
         events.watch_lifeline();
     }
-    let event = events.next();
+    let early = events.hear().into_iter().next();
+    let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
     super::stop(options, service)?;
     let Some(words) = gone else { return Ok(ExitCode::SUCCESS) };

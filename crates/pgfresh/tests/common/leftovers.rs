@@ -110,6 +110,8 @@ pub(crate) fn end_processes(place: &Path) {
 pub(crate) struct History {
     /// Run directories of others, where servers live that have no place of their own.
     foreign: BTreeSet<PathBuf>,
+    /// System V segments of others.
+    old: BTreeSet<i64>,
     /// All processes that were seen so far.
     processes: BTreeSet<i32>,
     /// POSIX segments that they had mapped.
@@ -118,7 +120,8 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn begin(user: User) -> Self {
-        Self { foreign: run_directories(&usual_roots(user)), ..Self::default() }
+        let old = segments().into_iter().map(|(id, _)| id).collect();
+        Self { foreign: run_directories(&usual_roots(user)), old, ..Self::default() }
     }
 
     /// Remembers `processes`, and what shared memory they have.
@@ -158,8 +161,14 @@ impl History {
                 left.push(format!("directory {} with {:?}", path.display(), names_in(path)));
             }
         }
-        let segments = segments().into_iter().filter(|(_, maker)| self.processes.contains(maker));
-        left.extend(segments.map(|(id, maker)| format!("System V segment {id} of process {maker}")));
+        // Process numbers come around again.
+        let ours = |(id, maker): &(i64, i32)| self.processes.contains(maker) && !self.old.contains(id);
+        left.extend(
+            segments()
+                .into_iter()
+                .filter(ours)
+                .map(|(id, maker)| format!("System V segment {id} of process {maker}")),
+        );
         let posix = self.posix.iter().filter(|path| path.exists());
         left.extend(posix.map(|path| format!("POSIX segment {}", path.display())));
         left

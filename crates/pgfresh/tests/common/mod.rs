@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use leftovers::{History, children_of};
 
 /// How long anything may take that does end; on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
