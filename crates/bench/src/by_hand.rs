@@ -84,7 +84,7 @@ pub(crate) fn floor(
 
 /// How somebody makes a server with the programs of the installation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Recipe {
+pub(crate) struct Programs {
     /// For initdb, beside the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
     /// For postgres, beside the private socket.
@@ -92,16 +92,16 @@ pub(crate) struct Recipe {
 }
 
 /// `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and the directory removed.
-pub(crate) fn by_recipe(maker: &Maker, place: &Place, recipe: Recipe) -> Result<Phases, BenchError> {
+pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Result<Phases, BenchError> {
     let guard = guarded(maker, place)?;
     let (run, ward) = (guard.run(), guard.ward()?);
     let data = run.data();
     let socket = run.address().display().to_string().replace('\'', "'\\''");
-    let options = format!("-c listen_addresses= -k '{socket}' {}", recipe.postgres);
+    let options = format!("-c listen_addresses= -k '{socket}' {}", with.postgres);
 
     let mut watch = Stopwatch::start();
     let initdb = |command: &mut Command| {
-        command.args(["-U", SUPERUSER]).args(recipe.initdb);
+        command.args(["-U", SUPERUSER]).args(with.initdb);
     };
     program(&ward, maker, "initdb", initdb)?;
     watch.lap("initdb");

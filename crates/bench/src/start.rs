@@ -1,14 +1,14 @@
 //! `start`: from nothing to the first answer and back, beside its floor and the same thing by hand.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use report::Report;
-use storage::{Attempt, Place, Wish};
-use template::{Maker, MakerError};
+use storage::{Attempt, Cache, Place, Wish};
+use template::{Maker, MakerError, Recipe, Wishes};
 
-use crate::by_hand::{self, Recipe};
+use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
 use crate::runner::{self, Contender, Observer, Phases, Timed};
 use crate::start_report::{self, Facts};
@@ -18,13 +18,17 @@ use crate::{BenchError, environment, memory};
 pub(crate) const OURS: [&str; 8] =
     ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
 /// What has to be done before a server can be used, of whatever contender.
-pub(crate) const UNTIL_ANSWER: [&str; 7] =
-    ["look-up", "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
+pub(crate) const UNTIL_ANSWER: [&str; 8] =
+    ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
+/// What stands for the look-up where a setup is run each time.
+const SET_UP: &str = "look-up and setup";
 /// What is left of it afterwards.
 pub(crate) const END: [&str; 2] = ["stop", "remove"];
 
 pub(crate) const PGFRESH: &str = "pgfresh, within this process";
 pub(crate) const WHOLE: &str = "pgfresh run -- true, the whole process";
+pub(crate) const TEMPLATE: &str = "pgfresh, with the project's template";
+pub(crate) const REPLAY: &str = "pgfresh, with its setup replayed each time";
 pub(crate) const FLOOR: &str = "floor: raw copy, then postgres";
 pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
 pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
@@ -38,11 +42,16 @@ const MEMORY_ROUNDS: u32 = 3;
 /// The bench and what it needs of its caller.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// Finds binaries and cache, as every start does.
-    pub find: &'a dyn Fn() -> Result<Maker, MakerError>,
-    /// A whole pgfresh that runs `true` on a server of its own.
+    /// What is wished of the servers. With a template, its start is compared with that of a bare server, and with its
+    /// setup replayed each time.
+    pub wishes: Wishes,
+    /// The cache that was chosen, if one was.
+    pub cache: Option<PathBuf>,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// A whole pgfresh that runs `true` on a bare server of its own.
     pub run: &'a dyn Fn() -> Command,
-    /// A pgfresh that serves: writes a line when it is ready, and ends when its standard input does.
+    /// A pgfresh that serves a bare server: writes a line when it is ready, and ends when its standard input does.
     pub serve: &'a dyn Fn() -> Command,
 }
 
@@ -57,7 +66,7 @@ impl Start<'_> {
         observer: &mut dyn Observer,
     ) -> Result<(Report, Vec<Timed>, Option<BenchError>), BenchError> {
         let load = environment::load();
-        let maker = (self.find)()?;
+        let maker = self.find(None)?;
         // Builds the base image if need be: no contender's time.
         let entry = maker.base_image(&|_| ())?.entry;
         let place = maker.place(entry.bytes())?;
@@ -66,17 +75,22 @@ impl Start<'_> {
         let settings = maker.settings(place.budget())?;
         let tree = Tree::list(&entry.data())?;
 
-        let stock = Recipe { initdb: &[], postgres: "" };
-        let unsynced = Recipe { initdb: &["--no-sync"], postgres: "-F" };
+        let replayed = self.wishes.template.as_ref().map(replayed);
+        let stock = Programs { initdb: &[], postgres: "" };
+        let unsynced = Programs { initdb: &["--no-sync"], postgres: "-F" };
         let mut contenders = vec![
-            Contender::new(PGFRESH, || self.ours()),
+            Contender::new(PGFRESH, || self.ours(None, "look-up")),
             Contender::new(WHOLE, || self.whole()),
             Contender::new(FLOOR, || by_hand::floor(&maker, &place, &settings, &tree)),
-            Contender::new(STOCK, || by_hand::by_recipe(&maker, &place, stock)),
-            Contender::new(UNSYNCED, || by_hand::by_recipe(&maker, &place, unsynced)),
+            Contender::new(STOCK, || by_hand::by_programs(&maker, &place, stock)),
+            Contender::new(UNSYNCED, || by_hand::by_programs(&maker, &place, unsynced)),
         ];
+        if let (Some(recipe), Some(replayed)) = (&self.wishes.template, &replayed) {
+            contenders.push(Contender::new(TEMPLATE, || self.ours(Some(recipe), "look-up")));
+            contenders.push(Contender::new(REPLAY, || self.ours(Some(replayed), SET_UP)));
+        }
         if disk.root() != place.root() {
-            contenders.push(Contender::new(STOCK_ON_DISK, || by_hand::by_recipe(&maker, &disk, stock)));
+            contenders.push(Contender::new(STOCK_ON_DISK, || by_hand::by_programs(&maker, &disk, stock)));
         }
         let (timed, end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
         let peaks =
@@ -91,24 +105,30 @@ impl Start<'_> {
         Ok((report, timed, end))
     }
 
-    /// What `pgfresh run -- true` does, phase by phase.
-    fn ours(&self) -> Result<Phases, BenchError> {
+    /// Finds binaries and cache, as every start does.
+    fn find(&self, template: Option<&Recipe>) -> Result<Maker, MakerError> {
+        let wishes = Wishes { template: template.cloned(), ..self.wishes.clone() };
+        Maker::find(wishes, Cache::locate(self.cache.as_deref())?, self.program.clone())
+    }
+
+    /// What `pgfresh run -- true` does, phase by phase; whatever is not the server's own is counted as `look_up`.
+    fn ours(&self, template: Option<&Recipe>, look_up: &'static str) -> Result<Phases, BenchError> {
         let begun = Instant::now();
-        let maker = (self.find)()?;
+        let maker = self.find(template)?;
         // As every start does.
         let _ = maker.sweep();
         let server = maker.start(&|_| ())?.server;
         let ready = begun.elapsed();
         let phases = server.phases();
-        // Whatever is not the server's own is counted here.
-        let look_up = ready.saturating_sub(phases.copy + phases.boot + phases.rest + phases.ready);
+        let first = ready.saturating_sub(phases.copy + phases.boot + phases.rest + phases.ready);
         let before = Instant::now();
         let status = Command::new("true").stdin(Stdio::null()).status().attempt("run", Path::new("true"))?;
         let command = before.elapsed();
         BenchError::unless_success("true", status, Path::new(""))?;
         let (stop, remove) = server.stop()?;
-        let times = [look_up, phases.copy, phases.boot, phases.rest, phases.ready, command, stop, remove];
-        Ok(OURS.into_iter().zip(times).collect())
+        let times = [first, phases.copy, phases.boot, phases.rest, phases.ready, command, stop, remove];
+        let names = std::iter::once(look_up).chain(OURS.into_iter().skip(1));
+        Ok(names.zip(times).collect())
     }
 
     fn whole(&self) -> Result<Phases, BenchError> {
@@ -120,4 +140,12 @@ impl Start<'_> {
         BenchError::unless_success("pgfresh run -- true", status, Path::new(""))?;
         Ok(vec![("spawn to exit", whole)])
     }
+}
+
+/// The same recipe, with nothing in it that could be kept: it is run in each new server.
+fn replayed(recipe: &Recipe) -> Recipe {
+    let from = recipe.from.as_deref().map(replayed).map(Box::new);
+    // A command of which nobody knows what it reads runs each time, and all that comes before and after it.
+    let setup = recipe.setup.clone().or_else(|| Some(":".to_owned()));
+    Recipe { from, setup, inputs: Vec::new(), ..recipe.clone() }
 }

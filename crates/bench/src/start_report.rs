@@ -4,7 +4,9 @@ use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit, Warn
 
 use crate::memory::Peak;
 use crate::runner::Timed;
-use crate::start::{END, FLOOR, PGFRESH, STOCK, STOCK_ON_DISK, UNSYNCED, UNTIL_ANSWER, WHOLE};
+use crate::start::{
+    END, FLOOR, PGFRESH, REPLAY, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, UNTIL_ANSWER, WHOLE,
+};
 
 /// All that was measured.
 pub(crate) struct Facts<'a> {
@@ -16,6 +18,14 @@ pub(crate) fn of(facts: &Facts<'_>) -> Report {
     let mut report = Report::new("Start of a server, to its first answer and back");
     report.add_table(contenders(facts));
     report.add_table(phases("pgfresh, phase by phase", facts.find(PGFRESH)));
+    for (title, name) in [
+        ("With the project's template, phase by phase", TEMPLATE),
+        ("With its setup replayed, phase by phase", REPLAY),
+    ] {
+        if facts.find(name).is_some() {
+            report.add_table(phases(title, facts.find(name)));
+        }
+    }
     report.add_table(phases("The floor, phase by phase", facts.find(FLOOR)));
     report.add_table(phases("By hand, phase by phase", facts.find(STOCK)));
     report.add_table(goals(facts));

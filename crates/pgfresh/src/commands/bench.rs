@@ -7,14 +7,13 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::template::Maker;
 use bench::Start;
 use bench::runner::{Observer, Timed};
 use report::Report;
 use serde_json::{Value, json};
 use server::{Preset, Wanted};
 use signal_hook::consts::SIGINT;
-use storage::{Cache, Wish};
+use storage::Wish;
 
 use crate::cli::{Bench, Options};
 use crate::config;
@@ -25,15 +24,10 @@ const OURSELVES: &str = "/proc/self/exe";
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
     let Bench::Start { rounds, json } = command;
-    // A bare server: its floor and its rivals have nothing prepared either.
-    let wishes = config::read(options)?.wishes;
-    let find = || {
-        let cache = Cache::locate(options.cache.as_deref())?;
-        Maker::find(wishes.clone(), cache, PathBuf::from(OURSELVES))
-    };
     let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
     let serve = || ourselves(options, &["serve"]);
-    let start = Start { find: &find, run: &run, serve: &serve };
+    let (wishes, cache) = (config::wishes(options)?, options.cache.clone());
+    let start = Start { wishes, cache, program: PathBuf::from(OURSELVES), run: &run, serve: &serve };
     let mut onlooker = Onlooker::listen(options)?;
     let (report, timed, failure) = start.measure(*rounds, &mut onlooker)?;
     onlooker.finish();
