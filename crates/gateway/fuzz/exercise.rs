@@ -1,0 +1,50 @@
+// What must hold for whatever bytes a client or a server sends. Shared by the fuzzer and an ordinary test.
+
+use crate::wire::{Conversation, Opening, key_of, opening, password};
+
+/// Has every parser read `bytes`; panics if one does what it must not.
+pub(crate) fn exercise(bytes: &[u8]) {
+    read_opening(bytes);
+    if let Ok(Some((place, length))) = password(bytes) {
+        assert!(place.end < length && length <= bytes.len());
+        assert!((0..length).all(|cut| matches!(password(&bytes[..cut]), Ok(None))));
+    }
+    if let Some(place) = key_of(bytes) {
+        assert!(place.len() > 4 && place.end <= bytes.len());
+    }
+    let Some((cut, rest)) = bytes.split_first() else { return };
+    let (client, server) = rest.split_at(rest.len() * usize::from(*cut) / 256);
+    let whole = converse(client, server, usize::MAX);
+    for chunk in [1, 2, 5, 7] {
+        assert_eq!(converse(client, server, chunk), whole);
+    }
+}
+
+fn read_opening(bytes: &[u8]) {
+    let Ok(Some((read, length))) = opening(bytes) else { return };
+    assert!(length <= bytes.len());
+    assert!((0..length).all(|cut| matches!(opening(&bytes[..cut]), Ok(None))));
+    match read {
+        Opening::Encryption => assert_eq!(length, 8),
+        Opening::Cancel(key) => assert_eq!(key.len() + 8, length),
+        Opening::Startup(startup) => {
+            assert!(startup.kind.parameters.len() < length && startup.database.len() < length);
+            // What the server gets is read by it as we have read it, if it is not made too long by a name that was
+            // left out.
+            let again = startup.kind.startup_message(&startup.database);
+            match opening(&again) {
+                Ok(Some((Opening::Startup(again), _))) => assert_eq!(again, startup),
+                other => assert!(again.len() > 10_000, "{other:?}"),
+            }
+        }
+    }
+}
+
+/// All that a conversation tells in the end, and how many bytes of the client's were passed on.
+fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
+    let mut talk = Conversation::new(false);
+    let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk)).sum();
+    server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
+    assert!(talk.is_terminated() || passed == client.len());
+    (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
+}
