@@ -185,6 +185,14 @@ pub(crate) enum Template {
         #[arg(long)]
         all: bool,
     },
+    /// Write the schema of a live database into a file of SQL for [template]; that server is only read
+    #[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
+    Import {
+        /// Where it is, as for psql
+        url: String,
+        /// The file to write
+        file: PathBuf,
+    },
     /// Put a template into a directory for another machine's cache
     #[command(after_help = "Example: pgfresh template push .cache/pgfresh")]
     Push {

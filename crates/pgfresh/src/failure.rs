@@ -100,6 +100,12 @@ impl From<gateway::GatewayError> for Failure {
     }
 }
 
+impl From<template::ImportError> for Failure {
+    fn from(error: template::ImportError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
+    }
+}
+
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         MakerError::from(error).into()

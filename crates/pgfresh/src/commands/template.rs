@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage::human_bytes;
-use template::{Outlook, Recipe, Shelved, Wishes};
+use template::{Outlook, Recipe, Roles, Shelved, Wishes};
 
 use crate::cli::{Options, Template};
 use crate::config;
@@ -28,6 +28,7 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
         Template::List { json } => list(options, *json)?,
         Template::Show { name, json } => show(options, name.as_deref(), *json)?,
         Template::Rm { names, all } => remove(options, names, *all)?,
+        Template::Import { url, file } => import(options, url, file)?,
         Template::Push { folder } => push(options, folder)?,
         Template::Pull { folder } => pull(options, folder)?,
     }
@@ -203,6 +204,21 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
         return Ok(());
     }
     Err(Failure::new(format!("could not remove {}: in use", in_use.join(", "))))
+}
+
+fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
+    let installation = super::bare_maker(options)?.installation;
+    let roles = template::import(&installation, url, file)?;
+    if options.quiet {
+        return Ok(());
+    }
+    if let Roles::LeftOut(why) = roles {
+        eprintln!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
+    }
+    out!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    out!("[template]\nsql = [{}]", json!(name));
+    Ok(())
 }
 
 fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
