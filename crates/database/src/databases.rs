@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use server::SessionError;
 
 use crate::keeper;
+use crate::leaks::{self, Leak, Watch};
 use crate::recycle::Baseline;
 use crate::sql::Clerks;
 use crate::state::{Lease, State};
@@ -34,6 +35,8 @@ pub struct Origin {
     pub templates: Vec<TemplateDatabase>,
     /// How long a database outlives its last session.
     pub linger: Duration,
+    /// Whether each recycled database is compared with its template, row by row, before somebody else has it.
+    pub paranoid: bool,
 }
 
 /// A database that others are copied from.
@@ -95,6 +98,19 @@ pub struct Status {
     pub recycled: (u64, Duration),
     /// Databases dropped instead, by reason.
     pub dropped: Vec<(&'static str, u64)>,
+    /// What comparing found: recycled databases that were not fresh. None, unless pgfresh has a fault.
+    pub differences: Vec<Difference>,
+    /// Changes of what all databases share.
+    pub leaks: Vec<Leak>,
+}
+
+/// A recycled database that was not what its template is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The database as its last holder knew it.
+    pub database: String,
+    /// The first relation that differed.
+    pub relation: String,
 }
 
 /// One lease.
@@ -129,6 +145,7 @@ impl Databases {
     pub fn open(origin: Origin) -> Result<Self, DatabaseError> {
         let clerks = Clerks::new(origin.directory.clone());
         let mut state = State::default();
+        state.watch = Watch::new(leaks::facts(&clerks)?);
         let mut templates = Vec::new();
         for template in &origin.templates {
             templates.push(Template::take(template, &clerks)?);
@@ -220,6 +237,8 @@ impl Databases {
             cold: state.cold,
             recycled: state.recycled,
             dropped: state.dropped.iter().map(|(reason, count)| (*reason, *count)).collect(),
+            differences: state.differences.clone(),
+            leaks: state.watch.found(),
         }
     }
 
@@ -314,17 +333,21 @@ impl Inner {
         let template = self.template(request.template)?.name;
         let most = self.most();
         let mut state = self.lock();
-        while state.leases.get(name).is_some_and(|lease| lease.changing) {
-            state = self.wait(state, None);
-        }
         state.remember(request.kind);
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.sessions += 1;
-            lease.ends = None;
-            return Ok(Entry::Leased(Some(lease.oid)));
-        }
-        if state.leases.len() >= most {
-            return Err(DatabaseError::Full { leased: state.leases.len(), most });
+        loop {
+            let leased = state.leases.len();
+            match state.leases.get_mut(name) {
+                Some(lease) if !lease.changing => {
+                    lease.sessions += 1;
+                    lease.ends = None;
+                    return Ok(Entry::Leased(Some(lease.oid)));
+                }
+                Some(_) => {}
+                None if leased < most => break,
+                None => state.hurry(most)?,
+            }
+            self.notify();
+            state = self.wait(state, None);
         }
         let lease = Lease {
             template,
@@ -339,6 +362,7 @@ impl Inner {
             changing: true,
         };
         state.leases.insert(name.to_owned(), lease);
+        state.watch.suspect(name);
         Ok(Entry::New)
     }
 

@@ -8,7 +8,7 @@ use crate::recycle::{Baseline, recycle};
 use crate::shape::Shape;
 use crate::state::{Job, Ready};
 use crate::template::{Template, drop_database, rename};
-use crate::{Backend, DatabaseError, sql};
+use crate::{Backend, DatabaseError, Difference, Digest, leaks, sql};
 
 /// How long to wait after a failure before the same is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -65,7 +65,7 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
     let oid = source.copy(name, inner.origin.major, &inner.clerks)?;
     if source.is_recyclable(inner.origin.major) && source.shape.get().is_none() {
         let mut session = sql::open(&inner.origin.directory, name)?;
-        let shape = Shape::read(&mut session, oid);
+        let shape = Shape::read(&mut session, oid, inner.origin.paranoid);
         let _ = source
             .shape
             .set(shape.map_err(|source| DatabaseError::Sql { verb: "read a template's shape", source })?);
@@ -125,8 +125,9 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
         Err(DatabaseError::NotLeased(_)) => return Ok(()),
         other => other?,
     }
+    look_for_leaks(inner)?;
     let result = match template {
-        Ok(template) => renew(inner, &template, &mut used),
+        Ok(template) => renew(inner, &template, &mut used, name),
         Err(_) => Err("its template was removed"),
     };
     let mut state = inner.lock();
@@ -147,8 +148,22 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Makes a used database fresh again, or says why not.
-pub(crate) fn renew(inner: &Inner, template: &Template, used: &mut Ready) -> Result<(), &'static str> {
+/// Whether whoever had a database has changed something that all share.
+fn look_for_leaks(inner: &Inner) -> Result<(), DatabaseError> {
+    let facts = leaks::facts(&inner.clerks)?;
+    let mut state = inner.lock();
+    let leased: Vec<_> = state.leases.keys().cloned().collect();
+    state.watch.compare(facts, leased.into_iter());
+    Ok(())
+}
+
+/// Makes a used database fresh again, or says why not. `name` is what its holder knew it as.
+pub(crate) fn renew(
+    inner: &Inner,
+    template: &Template,
+    used: &mut Ready,
+    name: &str,
+) -> Result<(), &'static str> {
     let left = std::mem::take(&mut used.warm);
     if !template.is_recyclable(inner.origin.major) {
         return Err("databases of this template or version are not recycled");
@@ -157,5 +172,20 @@ pub(crate) fn renew(inner: &Inner, template: &Template, used: &mut Ready) -> Res
     let recycled = recycle(&inner.origin.directory, &used.database, used.oid, shape, &used.baseline, left);
     let (baseline, warm) = recycled.map_err(|doubt| doubt.0)?;
     (used.baseline, used.warm) = (baseline, warm);
-    Ok(())
+    match &shape.digest {
+        Some(digest) => compare(inner, digest, used, name),
+        None => Ok(()),
+    }
+}
+
+/// Reads a recycled database from end to end, and keeps what differs from its template's.
+fn compare(inner: &Inner, fresh: &Digest, used: &Ready, name: &str) -> Result<(), &'static str> {
+    let unread = |_| "it could not be compared with its template";
+    let mut session =
+        inner.clerks.open(&used.database).map_err(|_| "it could not be compared with its template")?;
+    let digest = Digest::read(&mut session).map_err(unread)?;
+    let Some(relation) = fresh.difference(&digest) else { return Ok(()) };
+    let difference = Difference { database: name.to_owned(), relation: relation.to_owned() };
+    inner.lock().differences.push(difference);
+    Err("it differed from its template")
 }

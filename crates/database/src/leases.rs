@@ -188,7 +188,8 @@ impl Inner {
     fn renew_or_replace(&self, used: &mut Ready) -> Result<(), DatabaseError> {
         let begun = Instant::now();
         let template = self.template(Some(&used.template))?;
-        match keeper::renew(self, &template, used) {
+        let name = used.database.clone();
+        match keeper::renew(self, &template, used, &name) {
             Ok(()) => {
                 let mut state = self.lock();
                 state.recycled.0 += 1;

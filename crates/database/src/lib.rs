@@ -16,6 +16,7 @@ mod databases;
 mod digest;
 mod error;
 mod keeper;
+mod leaks;
 mod leases;
 mod recycle;
 mod shape;
@@ -24,6 +25,9 @@ mod state;
 mod template;
 
 pub use backend::{Backend, Kind};
-pub use databases::{Connected, Databases, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy};
+pub use databases::{
+    Connected, Databases, Difference, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy,
+};
 pub use digest::Digest;
 pub use error::DatabaseError;
+pub use leaks::Leak;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use server::{Rows, Session, SessionError};
 
+use crate::Digest;
 use crate::sql::literal;
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
@@ -23,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) classes: String,
     /// File by oid: a table that was truncated has another.
     pub(crate) files: HashMap<u32, u32>,
+    /// All that is in it, where recycled databases are compared.
+    pub(crate) digest: Option<Digest>,
 }
 
 #[derive(Debug)]
@@ -84,11 +87,12 @@ pub(crate) const FILES: &str =
 
 impl Shape {
     /// Reads it in a copy that nobody has used, through a session of ours.
-    pub(crate) fn read(session: &mut Session, oid: u32) -> Result<Self, SessionError> {
+    pub(crate) fn read(session: &mut Session, oid: u32, paranoid: bool) -> Result<Self, SessionError> {
         let mut shape = Self {
             attributes: text(&session.query(&attributes_sql(oid))?),
             classes: text(&session.query(CLASSES)?),
             files: files(&session.query(FILES)?),
+            digest: if paranoid { Some(Digest::read(session)?) } else { None },
             ..Self::default()
         };
         let mut sequences = Vec::new();

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::leaks::Watch;
 use crate::recycle::Baseline;
-use crate::{Backend, Kind};
+use crate::{Backend, DatabaseError, Difference, Kind};
 
 /// The most copies of one template that are kept ready.
 const MOST_READY: usize = 32;
@@ -73,6 +74,8 @@ pub(crate) struct State {
     pub(crate) recycled: (u64, Duration),
     /// By reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
+    pub(crate) differences: Vec<Difference>,
+    pub(crate) watch: Watch,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +132,21 @@ impl State {
                 self.kinds.remove(0);
             }
         }
+    }
+
+    /// Ends the lease that lingers longest, for there is no room for another.
+    ///
+    /// # Errors
+    /// All leases are in use.
+    pub(crate) fn hurry(&mut self, most: usize) -> Result<(), DatabaseError> {
+        let leased = self.leases.len();
+        let changing = self.leases.values().any(|lease| lease.changing);
+        match self.leases.values_mut().filter_map(|lease| lease.ends.as_mut()).min() {
+            Some(ends) => *ends = Instant::now(),
+            None if changing => {}
+            None => return Err(DatabaseError::Full { leased, most }),
+        }
+        Ok(())
     }
 
     /// The most urgent job, or the time until there may be one. `room`: copies that still fit into the budget.

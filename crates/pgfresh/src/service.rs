@@ -39,6 +39,7 @@ impl Service {
             budget: place.budget(),
             templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
             linger: LINGER,
+            paranoid: false,
         })?;
         // A suite may migrate it in one process and test it in the next.
         databases.retain(&database);

@@ -40,6 +40,7 @@ fn fixture(setup: &str) -> Fixture {
         budget: 1 << 30,
         templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
         linger: Duration::ZERO,
+        paranoid: true,
     })
     .unwrap();
     Fixture { databases, started, _cache: directory }
@@ -173,4 +174,48 @@ fn names_and_templates_that_cannot_be_are_refused() {
     let long = "n".repeat(80);
     let (mut session, _tenancy) = fixture.connect(&long).unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "n".repeat(63));
+}
+
+#[test]
+fn what_a_test_changes_for_all_others_is_named_with_its_database() {
+    let fixture = fixture(SETUP);
+    let (mut session, tenancy) = fixture.connect("innocent").unwrap();
+    session.query("INSERT INTO item VALUES (2)").unwrap();
+    drop((session, tenancy));
+    fixture.wait_until_gone("innocent");
+    let (mut session, tenancy) = fixture.connect("guilty").unwrap();
+    session.query("CREATE ROLE left_behind").unwrap();
+    session.query("ALTER SYSTEM SET work_mem = '5MB'").unwrap();
+    drop((session, tenancy));
+    fixture.wait_until_gone("guilty");
+    let mut leaks = Vec::new();
+    for _ in 0..2000 {
+        leaks = fixture.databases.status().leaks;
+        if leaks.len() == 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let named: Vec<_> = leaks.iter().map(|leak| leak.what).collect();
+    assert_eq!(named, ["roles", "server settings (ALTER SYSTEM)"]);
+    assert!(leaks.iter().all(|leak| leak.suspects == ["guilty"]), "{leaks:?}");
+    assert_eq!(fixture.databases.status().differences, []);
+}
+
+#[test]
+fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
+    let fixture = fixture(SETUP);
+    fixture.databases.lease(Some("source"), None).unwrap();
+    let (mut session, tenancy) = fixture.connect("source").unwrap();
+    session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
+    assert!(matches!(fixture.databases.snapshot("source", "later"), Err(DatabaseError::InUse { .. })));
+    drop((session, tenancy));
+    fixture.databases.snapshot("source", "later").unwrap();
+    let kind = kind();
+    let request = Request { database: "copy", template: Some("later"), linger: None, reset: false, kind: &kind };
+    let connected = fixture.databases.connect(&request).unwrap();
+    let mut copy = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
+    assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
+    fixture.databases.remove_template("later").unwrap();
+    assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
 }

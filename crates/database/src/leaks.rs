@@ -1,0 +1,104 @@
+//! What no copy of a database isolates: state of the whole server that a test has changed for all others.
+
+use std::collections::BTreeSet;
+
+use crate::DatabaseError;
+use crate::sql::Clerks;
+
+/// One such change, and whose it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leak {
+    /// What was changed, in the plural: "roles", "server settings (ALTER SYSTEM)".
+    pub what: &'static str,
+    /// The databases that were leased meanwhile: one of them it was.
+    pub suspects: Vec<String>,
+}
+
+/// What can leak, in the order of the columns below.
+const KINDS: [&str; 6] = [
+    "roles",
+    "memberships of roles",
+    "tablespaces",
+    "subscriptions",
+    "replication slots",
+    "server settings (ALTER SYSTEM)",
+];
+
+/// One row of texts: each changes when something of its kind does.
+const FACTS: &str = "SELECT \
+    (SELECT string_agg(rolname || rolsuper || rolinherit || rolcreaterole || rolcreatedb || rolcanlogin \
+        || rolreplication || rolbypassrls || rolconnlimit || coalesce(rolpassword, ''), ',' ORDER BY oid) FROM pg_authid) \
+    || coalesce((SELECT string_agg(setrole || setconfig::text, ',' ORDER BY setrole) \
+        FROM pg_db_role_setting WHERE setdatabase = 0), ''), \
+    (SELECT string_agg(roleid || ':' || member, ',' ORDER BY roleid, member) FROM pg_auth_members), \
+    (SELECT string_agg(spcname, ',' ORDER BY oid) FROM pg_tablespace), \
+    (SELECT string_agg(subname, ',' ORDER BY oid) FROM pg_subscription), \
+    (SELECT string_agg(slot_name, ',' ORDER BY slot_name) FROM pg_replication_slots WHERE NOT temporary), \
+    pg_read_file('postgresql.auto.conf')";
+
+/// The server's state when it was last looked at, and who had a database since.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    facts: Vec<Option<String>>,
+    suspects: BTreeSet<String>,
+    found: Vec<Leak>,
+}
+
+/// Looks at the server's state.
+pub(crate) fn facts(clerks: &Clerks) -> Result<Vec<Option<String>>, DatabaseError> {
+    let rows = clerks.run("look for leaks", FACTS)?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}
+
+impl Watch {
+    /// Begins with `facts`, before anybody has a database.
+    pub(crate) fn new(facts: Vec<Option<String>>) -> Self {
+        Self { facts, ..Self::default() }
+    }
+
+    /// Somebody has this database from now on.
+    pub(crate) fn suspect(&mut self, database: &str) {
+        self.suspects.insert(database.to_owned());
+    }
+
+    /// A lease has ended, and these are the facts: what changed since the last time is due to one of those who had a
+    /// database meanwhile. `leased` are those who still have one.
+    pub(crate) fn compare(&mut self, facts: Vec<Option<String>>, leased: impl Iterator<Item = String>) {
+        for ((what, before), now) in KINDS.iter().zip(&self.facts).zip(&facts) {
+            if before != now {
+                self.found.push(Leak { what, suspects: self.suspects.iter().cloned().collect() });
+            }
+        }
+        self.facts = facts;
+        self.suspects = leased.collect();
+    }
+
+    /// All leaks so far.
+    pub(crate) fn found(&self) -> Vec<Leak> {
+        self.found.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(roles: &str) -> Vec<Option<String>> {
+        let mut facts = vec![None; KINDS.len()];
+        facts[0] = Some(roles.to_owned());
+        facts
+    }
+
+    #[test]
+    fn a_change_is_named_once_with_those_who_may_have_made_it() {
+        let mut watch = Watch::new(facts("a"));
+        watch.suspect("early");
+        watch.compare(facts("a"), std::iter::empty());
+        watch.suspect("one");
+        watch.suspect("two");
+        watch.compare(facts("ab"), ["two".to_owned()].into_iter());
+        watch.compare(facts("ab"), std::iter::empty());
+        let suspects = vec!["one".to_owned(), "two".to_owned()];
+        assert_eq!(watch.found(), [Leak { what: "roles", suspects }]);
+    }
+}
