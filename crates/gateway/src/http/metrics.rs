@@ -43,6 +43,12 @@ fn render(status: &Status, uptime: Duration) -> String {
     for (template, (_, sessions)) in &by_template {
         page.sample("pgfresh_sessions", &[("template", template)], sessions);
     }
+    since_the_start(&mut page, status);
+    page.0
+}
+
+/// What only ever grows.
+fn since_the_start(page: &mut Page, status: &Status) {
     page.work("pgfresh_database_creation_seconds", "Databases copied from a template.", status.created);
     page.work(
         "pgfresh_database_recycling_seconds",
@@ -60,7 +66,24 @@ fn render(status: &Status, uptime: Duration) -> String {
     );
     page.sample("pgfresh_sessions_started_total", &[("backend", "warm")], status.warm);
     page.sample("pgfresh_sessions_started_total", &[("backend", "cold")], status.cold);
-    page.0
+    page.family(
+        "pgfresh_differences_total",
+        "counter",
+        "Recycled databases that were not fresh: any is a fault.",
+    );
+    page.sample("pgfresh_differences_total", &[], status.differences.len());
+    let mut leaks: BTreeMap<&str, usize> = BTreeMap::new();
+    for leak in &status.leaks {
+        *leaks.entry(leak.what).or_default() += 1;
+    }
+    page.family(
+        "pgfresh_leaks_total",
+        "counter",
+        "Changes of what all databases share, by what was changed.",
+    );
+    for (what, count) in leaks {
+        page.sample("pgfresh_leaks_total", &[("what", what)], count);
+    }
 }
 
 /// Metrics in the order in which they are said.
@@ -94,7 +117,7 @@ fn escape(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use database::LeaseStatus;
+    use database::{Leak, LeaseStatus};
 
     use super::*;
 
@@ -114,6 +137,8 @@ mod tests {
             dropped: vec![("schema changed", 1)],
             warm: 5,
             cold: 1,
+            differences: Vec::new(),
+            leaks: ["roles", "roles"].map(|what| Leak { what, suspects: Vec::new() }).to_vec(),
         };
         let text = render(&status, Duration::from_millis(1500));
         for line in [
@@ -130,6 +155,8 @@ mod tests {
             "pgfresh_database_recycling_seconds_count 2",
             "pgfresh_databases_dropped_total{reason=\"schema changed\"} 1",
             "pgfresh_sessions_started_total{backend=\"cold\"} 1",
+            "pgfresh_differences_total 0",
+            "pgfresh_leaks_total{what=\"roles\"} 2",
         ] {
             assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
         }

@@ -30,6 +30,9 @@ struct Report {
     /// Databases that were not recycled, by reason.
     dropped: BTreeMap<&'static str, u64>,
     sessions: Sessions,
+    /// Recycled databases that were not fresh.
+    differences: Vec<DifferenceReport>,
+    leaks: Vec<LeakReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,6 +63,19 @@ struct Sessions {
     cold: u64,
 }
 
+#[derive(Debug, Serialize)]
+struct DifferenceReport {
+    database: String,
+    relation: String,
+}
+
+/// A change of what all databases share, and who may have made it.
+#[derive(Debug, Serialize)]
+struct LeakReport {
+    what: &'static str,
+    suspects: Vec<String>,
+}
+
 impl Report {
     fn new(status: Status, uptime: Duration) -> Self {
         let templates = status.ready.into_iter().map(|(name, ready)| TemplateReport { name, ready });
@@ -69,6 +85,12 @@ impl Report {
             sessions: lease.sessions,
             age_seconds: seconds(lease.age),
         });
+        let differences = status.differences.into_iter().map(|difference| DifferenceReport {
+            database: difference.database,
+            relation: difference.relation,
+        });
+        let leaks =
+            status.leaks.into_iter().map(|leak| LeakReport { what: leak.what, suspects: leak.suspects });
         let work = |(count, spent): (u64, Duration)| Work { count, seconds: seconds(spent) };
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -79,6 +101,8 @@ impl Report {
             recycled: work(status.recycled),
             dropped: status.dropped.into_iter().collect(),
             sessions: Sessions { warm: status.warm, cold: status.cold },
+            differences: differences.collect(),
+            leaks: leaks.collect(),
         }
     }
 
@@ -130,7 +154,7 @@ fn event(report: &Report) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use database::LeaseStatus;
+    use database::{Difference, Leak, LeaseStatus};
 
     use super::*;
 
@@ -150,6 +174,8 @@ mod tests {
             dropped: vec![("schema changed", 1)],
             warm: 5,
             cold: 1,
+            differences: vec![Difference { database: "d".into(), relation: "public.t".into() }],
+            leaks: vec![Leak { what: "roles", suspects: vec!["a".into()] }],
         };
         let event = event(&Report::new(status, Duration::from_secs(9)));
         let expected = concat!(
@@ -158,7 +184,8 @@ mod tests {
             r#"","uptime_seconds":9.0,"templates":[{"name":"shop","ready":3}],"#,
             r#""leases":[{"database":"a\nb","template":"shop","sessions":2,"age_seconds":1.5}],"#,
             r#""created":{"count":4,"seconds":0.08},"recycled":{"count":2,"seconds":0.003},"#,
-            r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1}}"#,
+            r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1},"#,
+            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}]}"#,
             "\n\n"
         );
         assert_eq!(event, expected);
