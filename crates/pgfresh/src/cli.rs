@@ -91,6 +91,48 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Open psql in a fresh database
     Psql(Psql),
+    /// Print the URL of a leased database on the server of this "pgfresh run"
+    #[command(after_help = "Example: pgfresh run -- sh -c 'psql $(pgfresh url scratch)'")]
+    Url {
+        /// What to call it [default: a new name]
+        name: Option<String>,
+        /// The template, if it is not the usual one
+        #[arg(long, value_name = "NAME")]
+        of: Option<String>,
+    },
+    /// Return a leased database to the state of its template
+    #[command(after_help = "Example: pgfresh reset scratch --close")]
+    Reset {
+        /// The database
+        name: String,
+        /// Close its sessions first; without this they are an error
+        #[arg(long)]
+        close: bool,
+    },
+    /// End the lease of a database: its sessions are closed, its name is free
+    #[command(after_help = "Example: pgfresh release scratch")]
+    Release {
+        /// The database
+        name: String,
+    },
+    /// Make a template of a leased database as it is now
+    #[command(after_help = "Example: pgfresh snapshot scratch as with_orders")]
+    Snapshot {
+        /// The database; it must have no sessions
+        name: String,
+        /// The word "as"
+        #[arg(value_parser = ["as", "AS"], hide_possible_values = true)]
+        r#as: String,
+        /// The new template
+        template: String,
+    },
+    /// Show what the server of this "pgfresh run" has: templates, leases, sessions
+    #[command(after_help = "Example: pgfresh status --json")]
+    Status {
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Prepare, show, carry and remove templates: databases that are migrated once
     #[command(subcommand)]
     Template(Template),
@@ -116,6 +158,9 @@ pub(crate) struct Run {
     /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
+    /// Compare each recycled database with its template before somebody else gets it; slow
+    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
+    pub(crate) paranoid: bool,
     /// If the command or the setup of its template fails, keep data and log, and say where they are
     #[arg(long)]
     pub(crate) keep: bool,
@@ -132,6 +177,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
     #[arg(hide_default_value = true)]
     pub(crate) port: u16,
+    /// Compare each recycled database with its template before somebody else gets it; slow
+    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
+    pub(crate) paranoid: bool,
     /// Say where the server is as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,9 +1,10 @@
 //! A server with its databases and its front door: what commands hand out.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 
-use database::{Databases, Origin, TemplateDatabase};
+use database::{Databases, Origin, Status, TemplateDatabase};
 use gateway::{Access, Gateway};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
@@ -14,6 +15,15 @@ use crate::failure::Failure;
 const LINGER: Duration = Duration::from_secs(5);
 /// In the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
+
+/// How clients are served.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wish {
+    /// Of the loopback interface; 0 is any that is free.
+    pub(crate) port: u16,
+    /// Whether recycled databases are compared with their template.
+    pub(crate) paranoid: bool,
+}
 
 /// What serves clients.
 #[derive(Debug)]
@@ -27,8 +37,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Opens the gateway on `port` of the loopback interface; 0 is any that is free.
-    pub(crate) fn open(maker: &Maker, started: Started, port: u16) -> Result<Self, Failure> {
+    /// Takes the server's template into service and opens the gateway.
+    pub(crate) fn open(maker: &Maker, started: Started, wish: Wish) -> Result<Self, Failure> {
         let Started { server, place, database, .. } = started;
         let directory = server.run().address().to_owned();
         // Without a template, what CREATE DATABASE copies everywhere.
@@ -39,14 +49,14 @@ impl Service {
             budget: place.budget(),
             templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
             linger: LINGER,
-            paranoid: false,
+            paranoid: wish.paranoid,
         })?;
         // A suite may migrate it in one process and test it in the next.
         databases.retain(&database);
         let secret = Access::random_secret()
             .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?;
         let options = gateway::Options {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, wish.port)),
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
@@ -70,6 +80,17 @@ impl Service {
     /// All addresses, and the secret.
     pub(crate) fn access(&self) -> &Access {
         self.gateway.access()
+    }
+
+    /// What a command can steer it by: the variable that [`crate::control`] looks for.
+    pub(crate) fn describe_to(&self, command: &mut Command) {
+        let (address, secret) = (self.gateway.address(), self.access().secret());
+        command.env(crate::control::VARIABLE, format!("http://:{secret}@{address}"));
+    }
+
+    /// What there is, and what happened.
+    pub(crate) fn status(&self) -> Status {
+        self.databases.status()
     }
 
     /// Ends all sessions; the server is left to be stopped at once.

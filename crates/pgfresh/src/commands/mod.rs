@@ -1,6 +1,7 @@
 //! One file per command, and what they share: finding a maker and starting a server.
 
 mod bench;
+mod control;
 mod postgres;
 mod psql;
 mod run;
@@ -18,7 +19,7 @@ use crate::cli::{Cli, Command, Options};
 use crate::config;
 use crate::failure::Failure;
 use crate::progress;
-use crate::service::Service;
+use crate::service::{self, Service};
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -27,6 +28,11 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::execute(options, &arguments),
         Command::Serve(arguments) => serve::execute(options, &arguments),
         Command::Psql(arguments) => psql::execute(options, &arguments),
+        Command::Url { name, of } => control::url(name.as_deref(), of.as_deref()),
+        Command::Reset { name, close } => control::reset(&name, close),
+        Command::Release { name } => control::release(&name),
+        Command::Snapshot { name, template, .. } => control::snapshot(&name, &template),
+        Command::Status { json } => control::status(json),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
@@ -96,16 +102,36 @@ fn describe(started: &Started) -> String {
 }
 
 /// Starts a server, and opens its front door.
-fn serve(options: &Options, maker: &Maker, port: u16) -> Result<Service, Failure> {
-    Service::open(maker, start(options, maker)?, port)
+fn serve(options: &Options, maker: &Maker, wish: service::Wish) -> Result<Service, Failure> {
+    Service::open(maker, start(options, maker)?, wish)
 }
 
 /// Stops a service and removes all of it.
 fn stop(options: &Options, service: Service) -> Result<(), Failure> {
+    warn(&service);
     let (stopped, removed) = service.close().stop()?;
     say(options, || {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
     });
     Ok(())
+}
+
+/// Says what the tests have done to each other, and what pgfresh has failed to undo.
+fn warn(service: &Service) {
+    let status = service.status();
+    for leak in status.leaks {
+        eprintln!(
+            "pgfresh: {} were changed, which all databases of a server share\nDETAIL:  Leased meanwhile: {}.",
+            leak.what,
+            leak.suspects.join(", ")
+        );
+    }
+    for difference in status.differences {
+        eprintln!(
+            "pgfresh: database \"{}\" was not fresh after recycling: \"{}\" differs from its template\n\
+             DETAIL:  It was dropped; this is a fault of pgfresh.",
+            difference.database, difference.relation
+        );
+    }
 }

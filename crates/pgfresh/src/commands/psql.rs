@@ -8,15 +8,17 @@ use template::Maker;
 use crate::cli::{Options, Psql};
 use crate::failure::Failure;
 use crate::foreground;
+use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, false)?;
     let program = find_psql(&maker)?;
-    let service = super::serve(options, &maker, 0)?;
+    let service = super::serve(options, &maker, Wish::default())?;
     let name = arguments.name.as_deref().unwrap_or(&service.database);
     let mut command = Command::new(program);
     command.args(&arguments.arguments);
     service.address(name).describe_to(&mut command);
+    service.describe_to(&mut command);
     let code = foreground::run(&service.server, command)?;
     super::stop(options, service)?;
     Ok(ExitCode::from(code))

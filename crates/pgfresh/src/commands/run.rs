@@ -6,15 +6,17 @@ use crate::cli::{Options, Run};
 use crate::environment;
 use crate::failure::Failure;
 use crate::foreground;
+use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let service = super::serve(options, &maker, 0)?;
+    let service = super::serve(options, &maker, Wish { port: 0, paranoid: arguments.paranoid })?;
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
     command.args(rest);
     address.describe_to(&mut command);
+    service.describe_to(&mut command);
     for assignment in &arguments.env {
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);

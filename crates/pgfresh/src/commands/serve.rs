@@ -12,7 +12,7 @@ use template::Maker;
 use crate::cli::{Options, Serve};
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
-use crate::service::Service;
+use crate::service::{Service, Wish};
 
 /// The one line that clients read.
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ struct Ready<'a> {
 
 pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, false)?;
-    let service = super::serve(options, &maker, arguments.port)?;
+    let service = super::serve(options, &maker, Wish { port: arguments.port, paranoid: arguments.paranoid })?;
     let mut events = Events::listen()?;
     let line =
         if arguments.json { json(&maker, &service)? } else { service.address(&service.database).url() };
