@@ -165,7 +165,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) keep: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 

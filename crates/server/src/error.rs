@@ -36,6 +36,16 @@ pub enum InstallationError {
         /// The first line of its standard error.
         answer: String,
     },
+    /// It said nothing where it should have said who it is.
+    #[error("could not ask \"{} {argument}\": no answer after {:.0} s", path.display(), after.as_secs_f64())]
+    Silent {
+        /// The binary.
+        path: PathBuf,
+        /// What it was asked.
+        argument: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// It is something else.
     #[error("\"{}\" is no PostgreSQL server", path.display())]
     NotPostgres {
@@ -87,7 +97,7 @@ impl InstallationError {
                 Some(format!("It said: {answer}"))
             }
             Self::OutOfReach { .. } => Some("PostgreSQL refuses to run as root.".to_owned()),
-            Self::File(_) | Self::Unsupported { .. } => None,
+            Self::File(_) | Self::Silent { .. } | Self::Unsupported { .. } => None,
         }
     }
 
@@ -106,10 +116,10 @@ impl InstallationError {
             Self::OutOfReach { .. } => {
                 Some("Move it to where everybody may go, or run pgfresh as an ordinary user.".to_owned())
             }
-            Self::NotPostgres { .. } | Self::Refused { .. } => {
+            Self::File(error) if error.kind() != std::io::ErrorKind::NotFound => error.hint(),
+            Self::NotPostgres { .. } | Self::Refused { .. } | Self::Silent { .. } | Self::File(_) => {
                 Some("Name a directory that has PostgreSQL's postgres and initdb with --postgres.".to_owned())
             }
-            Self::File(error) => error.hint(),
         }
     }
 }

@@ -3,13 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
+
+/// How long a program may take to say who it is.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The majors that pgfresh knows.
 pub(crate) const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
@@ -151,8 +159,11 @@ pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) 
 }
 
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
-    let output =
-        Command::new(postgres).arg(argument).stdin(Stdio::null()).output().attempt("run", postgres)?;
+    let output = output_of(Command::new(postgres).arg(argument)).attempt("run", postgres)?;
+    let Some(output) = output else {
+        let (path, argument) = (postgres.to_owned(), argument.to_owned());
+        return Err(InstallationError::Silent { path, argument, after: ANSWER });
+    };
     if !output.status.success() {
         return Err(InstallationError::Refused {
             path: postgres.to_owned(),
@@ -162,6 +173,19 @@ fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What a program says that ends by itself; `None` if it has not after [`ANSWER`], and had to be ended.
+pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(ANSWER) else {
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+        return Ok(None);
+    };
+    output.map(Some)
 }
 
 fn first_line(text: &str) -> String {

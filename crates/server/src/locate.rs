@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
 
-use storage::{Account, Cache};
+use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
-use crate::installation::{Installation, MAJORS, note};
+use crate::installation::{Installation, MAJORS, note, output_of};
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,7 +70,9 @@ pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Install
             // The binary itself, or the prefix above bin, is understood as well.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
-            Installation::probe(bin, cache)?
+            // Its programs are run elsewhere than here.
+            let bin = std::path::absolute(bin).attempt("resolve", bin)?;
+            Installation::probe(&bin, cache)?
         }
         Wanted::Any | Wanted::Major(_) => search(wanted, cache)?,
     };
@@ -174,8 +176,8 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     if let Some(bin) = cache.recall(&note).filter(|_| constant) {
         return Some(bin.into());
     }
-    let output = Command::new(program).arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let answer = String::from_utf8(output.ok()?.stdout).ok()?;
+    let output = output_of(Command::new(program).arg("--bindir"));
+    let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
         // Asked again next time, if this fails.

@@ -7,7 +7,8 @@ use std::path::Path;
 /// As much of the log's end as is worth reading.
 const TAIL: i64 = 16 * 1024;
 
-/// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last line.
+/// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last of all, those aside
+/// that tell of consequences.
 pub(crate) fn last_words(log: &Path) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let _ = file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0));
@@ -18,13 +19,14 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
 
 fn pick(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    // A shutdown at a crash is announced by each process; the reason stands before.
-    let consequence =
-        |line: &str| line.contains("terminating connection") || line.contains("the database system is");
+    // A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
+    const CONSEQUENCES: [&str; 3] = ["terminating connection", "the database system is", "contains errors"];
+    let consequence = |line: &str| CONSEQUENCES.iter().any(|words| line.contains(words));
     let says = |word: &'static str| lines().rfind(move |line| line.contains(word) && !consequence(line));
     let line = says("PANIC:  ")
         .or_else(|| says("FATAL:  "))
         .or_else(|| says("ERROR:  "))
+        .or_else(|| says("LOG:  "))
         .or_else(|| lines().next_back())?;
     // Without the time stamp and process id in front.
     let start =
@@ -46,6 +48,10 @@ mod tests {
             pick(log).unwrap(),
             "FATAL:  could not create shared memory segment: No space left on device"
         );
+        let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  invalid value for parameter \"work_mem\": \"1XB\"\n\
+                   2026-01-01 00:00:00.000 UTC [7] HINT:  Valid units for this parameter are \"B\" and \"kB\".\n\
+                   2026-01-01 00:00:00.000 UTC [7] FATAL:  configuration file \"x\" contains errors\n";
+        assert_eq!(pick(log).unwrap(), "LOG:  invalid value for parameter \"work_mem\": \"1XB\"");
         assert_eq!(pick("only this\n\n").unwrap(), "only this");
         assert_eq!(pick(""), None);
     }
