@@ -10,31 +10,26 @@
 //! A database that comes back is dropped, whatever its holder says about its state; the next one of that number is new.
 //! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use database::{DatabaseError, Databases};
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::answer::{Body, Problem, json, no_content};
 use super::control::blocking;
 use super::guard::Ends;
+use super::shelf::{PREFIX, Phase, Template, no_template};
 use super::{Control, request};
 
 /// How long a test waits for its template to be filled. Source: integresql's default.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The template that has nothing in it but what the server's own has.
 const EMPTY: &str = "template1";
-/// What the names of templates begin with, and their databases'.
-const PREFIX: &str = "integresql_";
-/// Letters of a hash that go into names; a number makes them unique.
-const LETTERS: usize = 12;
-
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Call {
@@ -44,35 +39,6 @@ pub(super) enum Call {
     Take(String),
     GiveBack(String, String),
     DiscardAll,
-}
-
-/// All templates that clients have made, by hash.
-#[derive(Debug, Default)]
-pub(super) struct Shelf(Mutex<Templates>);
-
-#[derive(Debug, Default)]
-struct Templates {
-    by_hash: HashMap<String, Arc<Template>>,
-    /// Of the last one made.
-    serial: u64,
-}
-
-#[derive(Debug)]
-struct Template {
-    hash: String,
-    /// The name that the template has at [`Databases`], and its databases' names begin with.
-    name: String,
-    phase: watch::Sender<Phase>,
-    tests: Mutex<BTreeSet<usize>>,
-    /// Held while it is finalised or discarded.
-    changing: tokio::sync::Mutex<()>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Filling,
-    Ready,
-    Discarded,
 }
 
 #[derive(Deserialize)]
@@ -234,7 +200,7 @@ async fn give_back(control: Arc<Control>, hash: String, id: String) -> Result<()
         id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
     let template = control.shelf.get(&hash)?;
     let name = template.test(id);
-    if !lock(&template.tests).contains(&id) {
+    if !template.has(id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
     }
     blocking(&control.databases, move |databases| end(databases, &name)).await?;
@@ -250,7 +216,7 @@ async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
         if phase == Phase::Filling {
             return end(databases, &template.building());
         }
-        for id in std::mem::take(&mut *lock(&template.tests)) {
+        for id in template.take_all() {
             end(databases, &template.test(id))?;
         }
         databases.remove_template(&template.name)
@@ -292,102 +258,9 @@ fn end(databases: &Databases, name: &str) -> Result<(), DatabaseError> {
     }
 }
 
-fn no_template() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "3D000", "template not found")
-}
-
-impl Shelf {
-    /// Puts a template there, to be filled; `None` if there is one of that hash.
-    fn add(&self, hash: &str) -> Option<Arc<Template>> {
-        let mut templates = lock(&self.0);
-        if templates.by_hash.contains_key(hash) {
-            return None;
-        }
-        templates.serial += 1;
-        let template = Arc::new(Template::new(hash, templates.serial));
-        templates.by_hash.insert(hash.to_owned(), Arc::clone(&template));
-        Some(template)
-    }
-
-    fn get(&self, hash: &str) -> Result<Arc<Template>, Problem> {
-        lock(&self.0).by_hash.get(hash).cloned().ok_or_else(no_template)
-    }
-
-    fn remove(&self, hash: &str) -> Result<Arc<Template>, Problem> {
-        lock(&self.0).by_hash.remove(hash).ok_or_else(no_template)
-    }
-
-    fn hashes(&self) -> Vec<String> {
-        lock(&self.0).by_hash.keys().cloned().collect()
-    }
-}
-
-impl Template {
-    fn new(hash: &str, serial: u64) -> Self {
-        let letters: String = hash.chars().filter(char::is_ascii_alphanumeric).take(LETTERS).collect();
-        Self {
-            hash: hash.to_owned(),
-            name: format!("{PREFIX}{}_{serial}", letters.to_ascii_lowercase()),
-            phase: watch::Sender::new(Phase::Filling),
-            tests: Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// The database that the client fills.
-    fn building(&self) -> String {
-        format!("{}_template", self.name)
-    }
-
-    fn test(&self, id: usize) -> String {
-        format!("{}_test_{id}", self.name)
-    }
-
-    /// Takes the lowest free number.
-    fn number(&self) -> usize {
-        let mut tests = lock(&self.tests);
-        let free = (0..).zip(&*tests).find(|(free, id)| free != *id).map_or(tests.len(), |(free, _)| free);
-        tests.insert(free);
-        free
-    }
-
-    fn free(&self, id: usize) {
-        lock(&self.tests).remove(&id);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is always consistent: a panic elsewhere does not make it less so.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_hash_is_there_once_and_its_names_are_never_used_again() {
-        let shelf = Shelf::default();
-        let first = shelf.add("3F9a-0c12").unwrap();
-        assert!(shelf.add("3F9a-0c12").is_none());
-        assert_eq!(first.building(), "integresql_3f9a0c12_1_template");
-        assert_eq!(shelf.remove("3F9a-0c12").unwrap().test(7), "integresql_3f9a0c12_1_test_7");
-        assert_eq!(shelf.get("3F9a-0c12").unwrap_err(), no_template());
-        assert_eq!(shelf.add("3F9a-0c12").unwrap().name, "integresql_3f9a0c12_2");
-        let long = shelf.add(&"ü'x".repeat(99)).unwrap();
-        assert_eq!(long.name, "integresql_xxxxxxxxxxxx_3");
-        assert_eq!(shelf.hashes().len(), 2);
-    }
-
-    #[test]
-    fn the_lowest_free_number_is_taken() {
-        let template = Template::new("a", 1);
-        assert_eq!([template.number(), template.number(), template.number()], [0, 1, 2]);
-        template.free(1);
-        assert_eq!([template.number(), template.number()], [1, 3]);
-        template.free(0);
-        assert_eq!(template.number(), 0);
-    }
 
     #[test]
     fn answers_have_the_shape_that_clients_read() {

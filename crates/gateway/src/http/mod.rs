@@ -18,6 +18,7 @@ mod neighbour;
 mod page;
 mod request;
 mod route;
+mod shelf;
 mod status;
 
 use std::convert::Infallible;
@@ -34,8 +35,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use self::answer::{Body, Problem};
 use self::guard::Ends;
-use self::integresql::Shelf;
 use self::route::Route;
+use self::shelf::Shelf;
 use crate::stream::Socket;
 use crate::{Access, Stream};
 
