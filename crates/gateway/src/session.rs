@@ -270,19 +270,21 @@ impl Session {
 
     /// Has the backend forget the session, and gives it to whoever comes next.
     async fn give_back(self, mut server: Stream) {
-        let Self { door, greeting, key, tenancy, maintainer } = self;
+        let Self { door, greeting, key, tenancy, maintainer: _maintainer } = self;
         // A signal may still be on its way, or somebody needs all backends to go.
-        let unwanted = key.is_some_and(Key::withdraw) || door.maintainers.load(Ordering::Relaxed) > 0;
-        if unwanted || !matches!(timeout(FORGET, forget(&mut server)).await, Ok(Ok(true))) {
+        let wanted = || door.maintainers.load(Ordering::Relaxed) == 0;
+        if key.is_some_and(Key::withdraw) || !wanted() {
             return;
         }
+        let forgotten = matches!(timeout(FORGET, forget(&mut server)).await, Ok(Ok(true)));
         if let (Socket::Unix(stream), unread) = server.into_parts()
+            && forgotten
+            && wanted()
             && unread.is_empty()
             && stream.set_nonblocking(false).is_ok()
         {
             tenancy.give_back(Backend { stream, greeting });
         }
-        drop(maintainer);
     }
 }
 

@@ -15,6 +15,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
+/// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much wherever nobody has
+/// changed it.
+const UNIX_BUFFER: usize = 212_992;
+
 /// A socket of either kind, which never blocks.
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -33,6 +37,8 @@ impl Socket {
     /// Takes over a connection of a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
+        // There is room again when a quarter is left: that shall last until we have come round to write more.
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
 

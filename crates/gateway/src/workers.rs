@@ -34,11 +34,11 @@ pub(crate) struct Threads {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts them: half as many as there are processors.
+/// Starts them: one for each processor, up to a few.
 pub(crate) fn start() -> io::Result<(Workers, Threads)> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (mut workers, mut threads) = (Vec::new(), Threads::default());
-    for _ in 0..(processors / 2).clamp(1, MOST) {
+    for _ in 0..processors.clamp(1, MOST) {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
