@@ -255,7 +255,10 @@ impl StartError {
             _ if said("No space left on device") => {
                 Some("Choose another place with --place PATH (a path, ram or disk).".to_owned())
             }
-            _ if said("unrecognized configuration parameter") || said("invalid value for parameter") => {
+            _ if ["unrecognized configuration", "invalid value for", "outside the valid range for"]
+                .iter()
+                .any(|words| said(&format!("{words} parameter"))) =>
+            {
                 Some("Correct the setting in --set, PGFRESH_SET or pgfresh.toml.".to_owned())
             }
             Self::Setting { .. } => {

@@ -149,7 +149,8 @@ impl History {
         }
         let images = fs::read_dir(scene.cache.join("images")).into_iter().flatten().flatten();
         for path in images.map(|entry| entry.path()) {
-            if path.extension().is_some() {
+            // Somebody else's that is being built is nobody's leftover.
+            if path.extension().is_some() && processes_about(&path.with_extension("lock")).is_empty() {
                 left.push(format!("in the cache {}", path.display()));
             }
         }

@@ -20,6 +20,7 @@ pub(crate) mod terminal;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -275,6 +276,17 @@ pub(crate) fn collect(child: Child) -> Outcome {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// Reads one line of what a child says, and not a byte more.
+pub(crate) fn line_of(mut pipe: impl Read) -> String {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        pipe.read_exact(&mut byte).expect("a whole line");
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
 }
 
 /// Waits for the end of `child`, which must come within [`PATIENCE`].
