@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::segment::remove_segments;
 use crate::Lock;
 
 /// Lets the child of `command` keep `descriptors` open, under the same numbers. Ours stay close-on-exec, so that no
@@ -69,13 +70,15 @@ pub fn is_ignored(signal: i32) -> bool {
 const DYING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
 
 /// Ends every process that holds the lock on the file at `path`: by `SIGQUIT`, and by `SIGKILL` those that are still
-/// there after `grace`. Returns whether the lock is free; we do not count as a holder.
+/// there after `grace`, and removes the System V segments that they leave. Returns whether the lock is free; we do not
+/// count as a holder.
 ///
 /// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
 /// a busy machine, so not for the usual path.
 pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
+    let mut ended = Vec::new();
     for (signal, patience) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
-        let holders = holders(path)?;
+        let (pids, holders): (Vec<_>, Vec<_>) = holders(path)?.into_iter().unzip();
         if holders.is_empty() {
             break;
         }
@@ -84,9 +87,14 @@ pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
             let _ = pidfd_send_signal(holder, signal);
         }
         wait_for_all(&holders, patience)?;
+        ended.extend(pids);
     }
     // A process on its way out hides its files, but still has them, and its memory, for some milliseconds.
-    wait_until(|| Ok(!Lock::is_held(path)?))
+    let free = wait_until(|| Ok(!Lock::is_held(path)?))?;
+    for creator in ended {
+        remove_segments(creator)?;
+    }
+    Ok(free)
 }
 
 /// Looks for `condition` until it holds; false if a dying process would have been gone by now.
@@ -104,8 +112,8 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io:
     }
 }
 
-/// Handles of the processes that hold `path` open; the handle, unlike the number, never comes to mean another process.
-fn holders(path: &Path) -> io::Result<Vec<OwnedFd>> {
+/// The processes that hold `path` open, with handles: the handle, unlike the number, never comes to mean another process.
+fn holders(path: &Path) -> io::Result<Vec<(Pid, OwnedFd)>> {
     let ours = rustix::process::getpid();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -119,7 +127,7 @@ fn holders(path: &Path) -> io::Result<Vec<OwnedFd>> {
         let holds =
             descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
         if holds && pid != ours {
-            found.push(handle);
+            found.push((pid, handle));
         }
     }
     Ok(found)
