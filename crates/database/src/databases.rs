@@ -31,7 +31,7 @@ pub struct Origin {
     pub major: u32,
     /// Bytes that databases may take together.
     pub budget: u64,
-    /// The templates; the first is the default.
+    /// The templates; the first is the default, of which copies are ready before anybody asks.
     pub templates: Vec<TemplateDatabase>,
     /// How long a database outlives its last session.
     pub linger: Duration,
@@ -149,7 +149,7 @@ impl Databases {
         let mut templates = Vec::new();
         for template in &origin.templates {
             templates.push(Template::take(template, &clerks)?);
-            state.add_template(&template.name);
+            state.add_template(&template.name, templates.len() == 1);
         }
         let inner = Arc::new(Inner {
             origin,

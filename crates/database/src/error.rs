@@ -21,6 +21,9 @@ pub enum DatabaseError {
     /// A database has to be leased for that.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
+    /// Somebody has it: it would not be fresh.
+    #[error("database \"{0}\" is leased already")]
+    Leased(String),
     /// It has sessions, and they were not to be closed.
     #[error("database \"{name}\" has {sessions} open sessions")]
     InUse {
@@ -69,6 +72,7 @@ impl DatabaseError {
     pub fn sqlstate(&self) -> &str {
         match self {
             Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
+            Self::Leased(_) => "42P04",
             Self::InUse { .. } => "55006",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
@@ -94,6 +98,7 @@ impl DatabaseError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place.".to_owned(),

@@ -15,6 +15,9 @@ const CLOSING: Duration = Duration::from_secs(10);
 impl Databases {
     /// Leases a database without a session; a name is made up where none is given. Returns the name. The lease lasts
     /// until it is released.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Leased`] if the name is taken, by a lease or by SQL.
     pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, DatabaseError> {
         let inner = &self.0;
         let name = match name {
@@ -38,10 +41,14 @@ impl Databases {
             reset: false,
             kind: kind.as_ref().unwrap_or(&nobody),
         };
-        let warm = match inner.reserve(&name, &request)? {
-            Entry::New => inner.furnish(&name, template, kind.as_ref())?.1,
-            Entry::Leased(_) => None,
+        let Entry::New = inner.reserve(&name, &request)? else {
+            inner.leave(&name, None);
+            return Err(DatabaseError::Leased(name));
         };
+        let (oid, warm) = inner.furnish(&name, template, kind.as_ref())?;
+        if oid.is_none() {
+            return Err(DatabaseError::Leased(name));
+        }
         if let Some(lease) = inner.lock().leases.get_mut(&name) {
             lease.lasting = true;
         }
@@ -99,11 +106,9 @@ impl Databases {
         result
     }
 
-    /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new.
-    ///
-    /// # Errors
-    /// The database has sessions: the server copies none that is in use.
-    pub fn snapshot(&self, name: &str, template: &str) -> Result<(), DatabaseError> {
+    /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
+    /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
+    pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), DatabaseError> {
         let inner = &self.0;
         let name = cut(name);
         if template.is_empty() || template.len() > 40 {
@@ -118,18 +123,20 @@ impl Databases {
                 why: "there is such a template already",
             });
         }
-        let (mut state, _) = inner.begin_change(name)?;
+        let (mut state, oid) = inner.begin_change(name)?;
         let sessions = state.leases.get(name).map_or(0, |lease| lease.sessions);
+        if sessions > 0 && !close {
+            inner.end_change(state, name);
+            return Err(DatabaseError::InUse { name: name.to_owned(), sessions });
+        }
         if let Some(lease) = state.leases.get_mut(name) {
             lease.left.clear();
         }
-        let result = if sessions > 0 {
-            inner.end_change(state, name);
-            return Err(DatabaseError::InUse { name: name.to_owned(), sessions });
-        } else {
-            drop(state);
-            inner.copy_to_template(name, template)
-        };
+        drop(state);
+        if close {
+            inner.close_sessions(name, oid);
+        }
+        let result = inner.copy_to_template(name, template);
         inner.end_change(inner.lock(), name);
         result
     }
@@ -230,7 +237,7 @@ impl Inner {
             &self.clerks,
         )?;
         lock(&self.templates).push(taken);
-        self.lock().add_template(template);
+        self.lock().add_template(template, true);
         self.notify();
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! changes nothing in `pg_class` but files. Sequences are known by the blocks that were read of them.
 //!
 //! Statistics count what was tried, committed or not, and they are complete: a backend that has ended, or was told to,
-//! has delivered its own. Source: `src/backend/utils/activity/pgstat_relation.c`, from version 15.
+//! has delivered its own. Source: `src/backend/utils/activity/pgstat_relation.c`, from version 15. They are never set
+//! to zero here, but compared with those of the last time: what autovacuum does meanwhile cannot be lost that way.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,13 +27,25 @@ const BLOAT: u64 = 1 << 20;
 /// How long a statement may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What was true of a database when it was last known to be fresh.
+/// What was true of a database when it was last known to be fresh; of a new copy, nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Baseline {
-    /// When its counters were set to zero; somebody else's doing would show.
-    reset: Option<String>,
+    seen: Seen,
+    /// Counters of the catalogs but for updates of `pg_class`.
+    others: String,
     /// Files by oid, if others than the template's.
     files: Option<Arc<HashMap<u32, u32>>>,
+}
+
+/// What the statistics say.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// When somebody set the counters to zero. We never do.
+    reset: Option<String>,
+    /// Rows of catalogs changed, in any way.
+    catalogs: i64,
+    /// Rows changed by table, toast included, and blocks read by sequence, where not zero.
+    counts: HashMap<u32, i64>,
 }
 
 /// Why a database was not recycled, for people and counters.
@@ -45,12 +58,11 @@ impl From<SessionError> for Doubt {
     }
 }
 
-/// What the statistics say was touched.
-#[derive(Debug, Default)]
+/// What was touched since a baseline.
+#[derive(Debug)]
 struct Touched {
     tables: Vec<u32>,
     sequences: Vec<u32>,
-    /// Rows of catalogs changed, in any way.
     catalogs: bool,
 }
 
@@ -69,12 +81,36 @@ pub(crate) fn recycle(
     let janitor = crew.janitor();
     wait_for_stragglers(janitor, oid, count)?;
     roll_back_prepared(janitor)?;
-    let touched = look(janitor, oid, shape, baseline)?;
-    let mut fresh = baseline.clone();
-    if touched.catalogs || !touched.tables.is_empty() || !touched.sequences.is_empty() {
-        fresh = clean(janitor, shape, baseline, touched)?;
+    let before = look(janitor, oid, shape, baseline)?;
+    let touched = before.since(&baseline.seen, shape);
+    if !touched.catalogs && touched.tables.is_empty() && touched.sequences.is_empty() {
+        return Ok((baseline.clone(), crew.dismiss()?));
+    }
+    let truncated = clean(janitor, shape, baseline, touched)?;
+    // Delivered, so that our own work does not count as the next holder's.
+    janitor.query("SELECT pg_catalog.pg_stat_force_next_flush()")?;
+    let seen = look(janitor, oid, shape, baseline)?;
+    if truncated {
+        prove_only_classes(janitor, baseline)?;
+    } else if seen.catalogs != before.catalogs {
+        return Err(Doubt("its definitions were changed meanwhile"));
+    }
+    let mut fresh = Baseline { seen, others: baseline.others.clone(), files: baseline.files.clone() };
+    if fresh.seen.catalogs != baseline.seen.catalogs {
+        fresh.files = Some(Arc::new(shape::files(&ask(janitor, FILES)?)));
     }
     Ok((fresh, crew.dismiss()?))
+}
+
+impl Seen {
+    fn since(&self, before: &Self, shape: &Shape) -> Touched {
+        let moved = |oid: &u32| self.counts.get(oid) != before.counts.get(oid);
+        Touched {
+            tables: shape.tables.keys().copied().filter(moved).collect(),
+            sequences: shape.sequences.keys().copied().filter(moved).collect(),
+            catalogs: self.catalogs != before.catalogs,
+        }
+    }
 }
 
 /// The sessions in a database at the end of its lease: those that were left, as good as new, and one of ours.
@@ -159,36 +195,29 @@ pub(crate) fn roll_back_prepared(janitor: &mut Session) -> Result<(), SessionErr
     Ok(())
 }
 
-/// Finds what was touched since `baseline`.
-fn look(janitor: &mut Session, oid: u32, shape: &Shape, baseline: &Baseline) -> Result<Touched, Doubt> {
+/// Reads the statistics, and makes sure of what must not have changed since `baseline`.
+fn look(janitor: &mut Session, oid: u32, shape: &Shape, baseline: &Baseline) -> Result<Seen, Doubt> {
     let mut rows = ask(janitor, &look_sql(oid, shape))?.into_iter();
     let mut head = rows.next().unwrap_or_default().into_iter();
     let mut next = || head.next().flatten();
     let (reset, attributes) = (next(), next().unwrap_or_default());
-    let all: i64 = next().and_then(|sum| sum.parse().ok()).unwrap_or(-1);
-    if reset != baseline.reset {
+    let mut catalogs: i64 = next().and_then(|sum| sum.parse().ok()).unwrap_or(-1);
+    if reset != baseline.seen.reset {
         return Err(Doubt("its statistics were reset"));
     }
     if attributes != shape.attributes {
         return Err(Doubt("its settings, owner or grants were changed"));
     }
-    let mut touched = Touched::default();
-    let mut accounted = 0;
+    let mut counts = HashMap::new();
     for row in rows {
         let value = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
-        let (oid, count) = (number(value(0)), value(1).parse::<i64>().unwrap_or(0));
-        if shape.sequences.contains_key(&oid) {
-            touched.sequences.push(oid);
-        } else {
-            accounted += count;
-            // A toast table has rows only of its table's.
-            if shape.tables.contains_key(&oid) {
-                touched.tables.push(oid);
-            }
+        let (oid, count) = (number(value(0)), value(1).parse::<i64>().unwrap_or(-1));
+        if !shape.sequences.contains_key(&oid) {
+            catalogs -= count;
         }
+        counts.insert(oid, count);
     }
-    touched.catalogs = all != accounted;
-    Ok(touched)
+    Ok(Seen { reset, catalogs, counts })
 }
 
 /// One statement: facts of the whole database in the first row, then relations with their counts where not zero.
@@ -210,61 +239,47 @@ fn look_sql(oid: u32, shape: &Shape) -> String {
          + pg_stat_get_db_tuples_deleted({oid}); \
          SELECT r, n FROM (SELECT r, pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) \
          + pg_stat_get_tuples_deleted(r) AS n FROM unnest({tables}) r) t WHERE n <> 0; \
-         SELECT r, 0 FROM unnest({sequences}) r WHERE pg_stat_get_blocks_fetched(r) <> 0",
+         SELECT r, n FROM (SELECT r, pg_stat_get_blocks_fetched(r) AS n FROM unnest({sequences}) r) s WHERE n <> 0",
         attributes = attributes_sql(oid),
     )
 }
 
-/// Undoes what was touched, in one transaction, and sets the counters to zero.
+/// Undoes what was touched, in one transaction. Returns whether a table got a new file.
 fn clean(
     janitor: &mut Session,
     shape: &Shape,
     baseline: &Baseline,
     mut touched: Touched,
-) -> Result<Baseline, Doubt> {
-    let mut sequences: Vec<&Sequence> =
-        touched.sequences.iter().filter_map(|oid| shape.sequences.get(oid)).collect();
-    if touched.catalogs {
-        if text(&ask(janitor, CLASSES)?) != shape.classes {
-            return Err(Doubt("its definitions were changed"));
-        }
-        prove_only_classes(janitor)?;
-        let before = baseline.files.as_deref().unwrap_or(&shape.files);
-        let now = shape::files(&ask(janitor, FILES)?);
-        let rewritten = |oid: &u32| before.get(oid) != now.get(oid);
-        let truncated = shape.tables.keys().copied().filter(rewritten);
-        touched.tables.extend(truncated.collect::<Vec<_>>());
-        touched.tables.sort_unstable();
-        touched.tables.dedup();
-        // RESTART IDENTITY gives a sequence a new file, of which nothing may have been read yet.
-        sequences = shape.sequences.values().collect();
+) -> Result<bool, Doubt> {
+    if !touched.catalogs {
+        let sequences: Vec<_> = touched.sequences.iter().filter_map(|oid| shape.sequences.get(oid)).collect();
+        return empty(janitor, shape, &touched.tables, &sequences);
     }
-    let truncates = empty(janitor, shape, &touched.tables, &sequences)?;
-    // Delivered before it is set to zero, so that our own work does not count as the next holder's.
-    janitor.query("SELECT pg_catalog.pg_stat_force_next_flush()")?;
-    let rows = ask(
-        janitor,
-        "SELECT pg_stat_reset(); SELECT pg_stat_get_db_stat_reset_time(oid)::text \
-         FROM pg_database WHERE datname = current_database()",
-    )?;
-    let reset = rows.last().and_then(|row| row[0].clone());
-    let files = if truncates || touched.catalogs {
-        Some(Arc::new(shape::files(&ask(janitor, FILES)?)))
-    } else {
-        baseline.files.clone()
-    };
-    Ok(Baseline { reset, files })
+    if text(&ask(janitor, CLASSES)?) != shape.classes {
+        return Err(Doubt("its definitions were changed"));
+    }
+    prove_only_classes(janitor, baseline)?;
+    let before = baseline.files.as_deref().unwrap_or(&shape.files);
+    let now = shape::files(&ask(janitor, FILES)?);
+    let rewritten = |oid: &u32| before.get(oid) != now.get(oid);
+    touched.tables.extend(shape.tables.keys().copied().filter(rewritten));
+    touched.tables.sort_unstable();
+    touched.tables.dedup();
+    // RESTART IDENTITY gives a sequence a new file, of which nothing may have been read yet.
+    let sequences: Vec<_> = shape.sequences.values().collect();
+    empty(janitor, shape, &touched.tables, &sequences)
 }
 
 /// Makes sure that of all catalogs only `pg_class` has changed, and only by updates.
-fn prove_only_classes(janitor: &mut Session) -> Result<(), Doubt> {
-    let others = ask(
+fn prove_only_classes(janitor: &mut Session, baseline: &Baseline) -> Result<(), Doubt> {
+    let rows = ask(
         janitor,
-        "SELECT FROM pg_class c WHERE relkind IN ('r', 't') AND NOT relisshared AND oid < 16384 AND \
-         (pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_deleted(oid) <> 0 \
-          OR (pg_stat_get_tuples_updated(oid) <> 0 AND oid <> 'pg_class'::regclass)) LIMIT 1",
+        "SELECT string_agg(oid || ':' || n || ':' || u, ',' ORDER BY oid) FROM \
+         (SELECT oid, pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_deleted(oid) AS n, \
+          CASE oid WHEN 'pg_class'::regclass THEN 0 ELSE pg_stat_get_tuples_updated(oid) END AS u \
+          FROM pg_class WHERE relkind IN ('r', 't') AND NOT relisshared AND oid < 16384) c WHERE n <> 0 OR u <> 0",
     )?;
-    if others.is_empty() { Ok(()) } else { Err(Doubt("its definitions were changed")) }
+    if text(&rows) == baseline.others { Ok(()) } else { Err(Doubt("its definitions were changed")) }
 }
 
 /// Empties the touched tables, puts the template's rows back, and sets the sequences back. Returns whether a table got

@@ -85,8 +85,10 @@ struct Depth {
 }
 
 impl State {
-    pub(crate) fn add_template(&mut self, name: &str) {
-        self.depth.insert(name.to_owned(), Depth { wanted: FIRST_READY, making: 0 });
+    /// Copies of it are made ready from now on, or, if they are not `expected`, after the first was asked for.
+    pub(crate) fn add_template(&mut self, name: &str, expected: bool) {
+        let wanted = if expected { FIRST_READY } else { 0 };
+        self.depth.insert(name.to_owned(), Depth { wanted, making: 0 });
     }
 
     /// No more copies of it are made, and those that are ready are dropped.
@@ -118,7 +120,7 @@ impl State {
         if at.is_none()
             && let Some(depth) = self.depth.get_mut(template)
         {
-            depth.wanted = (depth.wanted * 2).min(MOST_READY);
+            depth.wanted = (depth.wanted * 2).clamp(FIRST_READY, MOST_READY);
         }
         at.map(|at| self.ready.remove(at))
     }

@@ -41,13 +41,17 @@ impl Service {
     pub(crate) fn open(maker: &Maker, started: Started, wish: Wish) -> Result<Self, Failure> {
         let Started { server, place, database, .. } = started;
         let directory = server.run().address().to_owned();
-        // Without a template, what CREATE DATABASE copies everywhere.
-        let template = if database == "postgres" { "template1" } else { &database };
+        // What CREATE DATABASE copies everywhere is always there as well: for whoever wants an empty one.
+        let mut templates =
+            vec![TemplateDatabase { name: "template1".to_owned(), database: "template1".to_owned() }];
+        if database != "postgres" {
+            templates.insert(0, TemplateDatabase { name: database.clone(), database: database.clone() });
+        }
         let databases = Databases::open(Origin {
             directory: directory.clone(),
             major: maker.installation.version().major,
             budget: place.budget(),
-            templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
+            templates,
             linger: LINGER,
             paranoid: wish.paranoid,
         })?;

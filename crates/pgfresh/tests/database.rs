@@ -90,9 +90,9 @@ fn every_name_is_a_copy_of_its_own_and_stays_the_same_as_long_as_somebody_is_in_
     one_session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
     assert_eq!(one(&mut one_session, "SELECT current_database()"), "one");
     assert_eq!(one(&mut other_session, "SELECT count(*) FROM item"), "1");
-    let (mut again, _again) = fixture.connect("one").unwrap();
+    let (mut again, again_tenancy) = fixture.connect("one").unwrap();
     assert_eq!(one(&mut again, "SELECT count(*) FROM item"), "2");
-    drop((one_session, one_tenancy, again, _again));
+    drop((one_session, one_tenancy, again, again_tenancy));
     fixture.wait_until_gone("one");
     let (mut fresh, _fresh) = fixture.connect("one").unwrap();
     assert_eq!(one(&mut fresh, "SELECT count(*) FROM item"), "1");
@@ -208,11 +208,12 @@ fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     fixture.databases.lease(Some("source"), None).unwrap();
     let (mut session, tenancy) = fixture.connect("source").unwrap();
     session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
-    assert!(matches!(fixture.databases.snapshot("source", "later"), Err(DatabaseError::InUse { .. })));
+    assert!(matches!(fixture.databases.snapshot("source", "later", false), Err(DatabaseError::InUse { .. })));
     drop((session, tenancy));
-    fixture.databases.snapshot("source", "later").unwrap();
+    fixture.databases.snapshot("source", "later", false).unwrap();
     let kind = kind();
-    let request = Request { database: "copy", template: Some("later"), linger: None, reset: false, kind: &kind };
+    let request =
+        Request { database: "copy", template: Some("later"), linger: None, reset: false, kind: &kind };
     let connected = fixture.databases.connect(&request).unwrap();
     let mut copy = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use server::Session;
 use template::{Maker, Started, Wishes};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A template with one of everything that reset has to think of.
 const SETUP: &str = include_str!("recycle/template.sql");

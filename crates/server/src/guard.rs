@@ -71,7 +71,7 @@ impl Drop for Guard {
         self.run.let_go();
         if self.process.end() {
             // Somebody may have killed it before it was done.
-            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path().to_owned()) {
+            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path()) {
                 let _ = clear_away(abandoned);
             }
         }
@@ -152,7 +152,7 @@ pub fn guard_main() -> bool {
     let Some(path) = arguments.next().map(PathBuf::from) else { return true };
     // The end of the lifeline, or an error on it, is the end of the owner.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
+    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(&path) {
         let _ = clear_away(abandoned);
     }
     true

@@ -17,10 +17,11 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
     pick(&String::from_utf8_lossy(&bytes))
 }
 
+/// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
+const CONSEQUENCES: [&str; 3] = ["terminating connection", "the database system is", "contains errors"];
+
 fn pick(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    // A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
-    const CONSEQUENCES: [&str; 3] = ["terminating connection", "the database system is", "contains errors"];
     let consequence = |line: &str| CONSEQUENCES.iter().any(|words| line.contains(words));
     let says = |word: &'static str| lines().rfind(move |line| line.contains(word) && !consequence(line));
     let line = says("PANIC:  ")

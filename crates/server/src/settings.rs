@@ -56,7 +56,8 @@ const LEAN: [(&str, &str); 12] = [
     ("update_process_title", "off"),
     ("log_checkpoints", "off"),
     ("log_autovacuum_min_duration", "-1"),
-    ("autovacuum_naptime", "5min"),
+    // Not within the life of a lease: what it analyses would no longer equal its template.
+    ("autovacuum_naptime", "1h"),
     ("bgwriter_lru_maxpages", "0"),
     ("bgwriter_delay", "10s"),
     ("checkpoint_timeout", "1h"),

@@ -200,7 +200,7 @@ impl Abandoned {
                     let _ = fs::remove_file(&path);
                 }
             } else if kind.is_dir() && is_run_name(&path) {
-                found.extend(Self::at(path).ok().flatten());
+                found.extend(Self::at(&path).ok().flatten());
             }
         }
         // Succeeds on an empty one only.
@@ -209,25 +209,25 @@ impl Abandoned {
     }
 
     /// Takes the directory at `path`; `None` if it is not there, or somebody has it.
-    pub fn at(path: PathBuf) -> Result<Option<Self>, FileError> {
+    pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, Lock::try_take)
     }
 
     /// Waits until nobody has the directory at `path`, and takes it; `None` if it is not there.
-    pub fn after_its_owner(path: PathBuf) -> Result<Option<Self>, FileError> {
+    pub fn after_its_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
 
     fn of(
-        path: PathBuf,
+        path: &Path,
         take: impl Fn(&Path) -> io::Result<Option<Lock>>,
     ) -> Result<Option<Self>, FileError> {
         // Who removed it may have died half-way.
         let dead = path.with_extension(DEAD);
-        for path in [&path, &dead] {
+        for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);
             match take(&lock) {
-                Ok(owner) => return Ok(owner.map(|owner| Self { path: path.clone(), _owner: owner })),
+                Ok(owner) => return Ok(owner.map(|owner| Self { path: path.to_owned(), _owner: owner })),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error).attempt("lock", &lock),
             }
@@ -325,14 +325,14 @@ mod tests {
         })
         .unwrap();
         assert_eq!(run.path(), announced);
-        assert!(Abandoned::at(announced.clone()).unwrap().is_none(), "it has an owner");
+        assert!(Abandoned::at(&announced).unwrap().is_none(), "it has an owner");
         let path = announced.clone();
-        let waiter = std::thread::spawn(move || Abandoned::after_its_owner(path).unwrap().unwrap().remove());
+        let waiter = std::thread::spawn(move || Abandoned::after_its_owner(&path).unwrap().unwrap().remove());
         run.let_go();
         waiter.join().unwrap().unwrap();
         assert!(empty());
         fs::create_dir(run_root(place.root())).unwrap();
-        assert!(Abandoned::after_its_owner(announced).unwrap().is_none());
+        assert!(Abandoned::after_its_owner(&announced).unwrap().is_none());
         assert!(empty(), "a root without a directory is left by who dies in between");
     }
 

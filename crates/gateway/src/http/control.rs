@@ -40,6 +40,8 @@ struct Reset {
 #[serde(deny_unknown_fields)]
 struct Snapshot {
     template: String,
+    #[serde(default)]
+    close_sessions: bool,
 }
 
 /// `POST /v1/databases`
@@ -119,7 +121,8 @@ pub(super) async fn snapshot(
 ) -> Result<Response<Body>, Problem> {
     let made: Snapshot = parse(body)?;
     let template = made.template.clone();
-    blocking(&control.databases, move |databases| databases.snapshot(&name, &template)).await?;
+    blocking(&control.databases, move |databases| databases.snapshot(&name, &template, made.close_sessions))
+        .await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
 }
 

@@ -155,7 +155,7 @@ async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
     }
     let (from, to) = (template.building(), template.name.clone());
     blocking(&control.databases, move |databases| {
-        databases.snapshot(&from, &to)?;
+        databases.snapshot(&from, &to, true)?;
         databases.release(&from)
     })
     .await?;
