@@ -3,13 +3,14 @@
 //!
 //! Nothing is ever hard-linked: a server writes in place.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags, SeekFrom, fchown, fstat, mkdirat, openat, seek};
@@ -126,7 +127,7 @@ impl Copying {
             stop: AtomicBool::new(false),
         };
         job.prove_method()?;
-        job.work()?;
+        job.work(&|| ())?;
         job.files = behind;
         job.next = AtomicUsize::new(0);
         job.done = AtomicU64::new(0);
@@ -138,7 +139,7 @@ impl Copying {
                 let (job, running) = (Arc::clone(&job), running.clone());
                 std::thread::spawn(move || {
                     let _running = running;
-                    job.work()
+                    job.work(&|| ())
                 })
             })
             .collect();
@@ -150,9 +151,17 @@ impl Copying {
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().map(size).sum();
-        let mut result = self.job.work();
+        let report = || watch(self.job.done.load(Ordering::Relaxed), total);
+        let last = Cell::new(Instant::now());
+        let beat = || {
+            if last.get().elapsed() >= BEAT {
+                last.set(Instant::now());
+                report();
+            }
+        };
+        let mut result = self.job.work(&beat);
         while self.ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-            watch(self.job.done.load(Ordering::Relaxed), total);
+            report();
         }
         for thread in self.threads.drain(..) {
             result = result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -181,15 +190,15 @@ impl Job {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
         let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };
         let index = self.files.swap_remove(at);
-        self.method = self.copy_file(index)?;
+        self.method = self.copy_file(index, &|| ())?;
         Ok(())
     }
 
-    /// Takes one file after another until none is left.
-    fn work(&self) -> Result<(), CopyError> {
+    /// Takes one file after another until none is left, and calls `beat` often meanwhile.
+    fn work(&self, beat: &dyn Fn()) -> Result<(), CopyError> {
         while !self.stop.load(Ordering::Relaxed) {
             let Some(&index) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
-            if let Err(error) = self.copy_file(index) {
+            if let Err(error) = self.copy_file(index, beat) {
                 self.stop.store(true, Ordering::Relaxed);
                 return Err(error);
             }
@@ -197,7 +206,7 @@ impl Job {
         Ok(())
     }
 
-    fn copy_file(&self, index: usize) -> Result<Method, CopyError> {
+    fn copy_file(&self, index: usize, beat: &dyn Fn()) -> Result<Method, CopyError> {
         let file = &self.manifest.files[index];
         let source = self.from.root.join(&file.path);
         let Some((folder, name)) = self.manifest.folder_of(&file.path) else {
@@ -226,15 +235,15 @@ impl Job {
             return Ok(Method::Reflink);
         }
         if stored < file.size {
-            self.copy_extents(&from, &to, file.size).attempt("write", &target)?;
+            self.copy_extents(&from, &to, file.size, beat).attempt("write", &target)?;
         } else {
-            self.transfer(&from, &to, file.size).attempt("write", &target)?;
+            self.transfer(&from, &to, file.size, beat).attempt("write", &target)?;
         }
         Ok(Method::Copy)
     }
 
     /// Copies what is stored of a file with holes, and keeps the holes.
-    fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64) -> io::Result<()> {
+    fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut at = 0;
         while at < size {
             let start = match seek(from, SeekFrom::Data(at)) {
@@ -248,14 +257,14 @@ impl Job {
                 at = seek(from, SeekFrom::Hole(start))?;
                 seek(from, SeekFrom::Start(start))?;
                 seek(to, SeekFrom::Start(start))?;
-                self.transfer(from, to, at - start)?;
+                self.transfer(from, to, at - start, beat)?;
             }
         }
         to.set_len(size)
     }
 
     /// Copies `length` bytes, or fewer if the file ends or somebody wants us to stop.
-    fn transfer(&self, from: &fs::File, to: &fs::File, length: u64) -> io::Result<()> {
+    fn transfer(&self, from: &fs::File, to: &fs::File, length: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut left = length;
         while left > 0 && !self.stop.load(Ordering::Relaxed) {
             let moved = sys::transfer(from, to, left.min(CHUNK))?;
@@ -265,6 +274,7 @@ impl Job {
                 break;
             }
             left -= moved;
+            beat();
         }
         Ok(())
     }

@@ -218,10 +218,7 @@ impl Abandoned {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
 
-    fn of(
-        path: &Path,
-        take: impl Fn(&Path) -> io::Result<Option<Lock>>,
-    ) -> Result<Option<Self>, FileError> {
+    fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
         // Who removed it may have died half-way.
         let dead = path.with_extension(DEAD);
         for path in [path, &dead] {
