@@ -53,7 +53,9 @@ fn make_fixture() -> Fixture {
 
 impl Fixture {
     fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, database::Tenancy) {
-        let kind = Kind { version: 0x0003_0000, parameters: format!("user\0{user}\0").into_bytes() };
+        // A prepared transaction may hold what the next statement waits for.
+        let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
+        let kind = Kind { version: 0x0003_0000, parameters: parameters.into_bytes() };
         let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
         let connected = self.databases.connect(&request).unwrap();
         let session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
