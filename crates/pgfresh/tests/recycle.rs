@@ -1,7 +1,6 @@
 //! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use database::{Databases, Digest, Kind, Origin, Request, TemplateDatabase};
@@ -136,8 +135,7 @@ fn cases() -> u32 {
 
 #[test]
 fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_used() {
-    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    let fixture = FIXTURE.get_or_init(make_fixture);
+    let fixture = make_fixture();
     let config = ProptestConfig {
         cases: cases(),
         max_shrink_iters: 300,
@@ -145,10 +143,11 @@ fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_use
         ..Default::default()
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&sessions(), |sessions| check(fixture, "case", &sessions));
+    let result = runner.run(&sessions(), |sessions| check(&fixture, "case", &sessions));
     let status = fixture.databases.status();
     println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
     fixture.databases.close();
+    drop(fixture.started);
     result.unwrap();
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }

@@ -110,7 +110,9 @@ mod tests {
             let about = About::new(recipe, "17.5".into(), Duration::ZERO, Ingredients::default());
             cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
         }
-        cache.look_up("a1").unwrap();
+        // The clock of a file system is coarse: all of them may have been used in the same tick.
+        let manifest = directory.path().join("cache/images/a3/manifest");
+        fs::File::open(manifest).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         let in_use = cache.examine("a2").unwrap();
         let names = |shelved: Vec<Shelved>| {
             shelved.into_iter().map(|shelved| shelved.fingerprint).collect::<Vec<_>>()
