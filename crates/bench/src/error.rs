@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
+use database::DatabaseError;
+use gateway::GatewayError;
 use server::{SessionError, StartError};
-use storage::FileError;
+use storage::{CacheError, FileError};
 use template::MakerError;
 
 /// A contender did not do what was to be timed.
@@ -15,6 +17,10 @@ pub enum BenchError {
     Maker(#[from] MakerError),
     #[error(transparent)]
     File(#[from] FileError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
     /// A program that was to be timed failed.
     #[error("could not time \"{program}\": {status}")]
     Program {
@@ -33,9 +39,21 @@ pub enum BenchError {
     },
 }
 
+impl From<StartError> for BenchError {
+    fn from(error: StartError) -> Self {
+        Self::Maker(error.into())
+    }
+}
+
+impl From<CacheError> for BenchError {
+    fn from(error: CacheError) -> Self {
+        Self::Maker(error.into())
+    }
+}
+
 impl From<SessionError> for BenchError {
     fn from(error: SessionError) -> Self {
-        Self::Maker(StartError::from(error).into())
+        StartError::from(error).into()
     }
 }
 
@@ -45,6 +63,7 @@ impl BenchError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Maker(error) => error.detail(),
+            Self::Database(error) => error.detail(),
             Self::Program { last_words, .. } => {
                 last_words.as_ref().map(|words| format!("Last log line: {words}"))
             }
@@ -58,6 +77,8 @@ impl BenchError {
         match self {
             Self::Maker(error) => error.hint(),
             Self::File(error) => error.hint(),
+            Self::Database(error) => error.hint(),
+            Self::Gateway(error) => error.hint(),
             _ => None,
         }
     }

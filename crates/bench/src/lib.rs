@@ -6,13 +6,21 @@
 //! goes away with us, whatever ends us.
 
 mod by_hand;
+mod client;
 mod environment;
 mod error;
 mod floor;
+mod fresh;
+mod goal;
 mod memory;
 pub mod runner;
+mod stage;
 mod start;
 mod start_report;
 
 pub use error::BenchError;
+pub use fresh::Fresh;
 pub use start::Start;
+
+/// What was measured, raw samples behind it, and with it the failure that ended it early, if one did.
+pub type Measured = (report::Report, Vec<runner::Timed>, Option<BenchError>);

@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use report::Report;
 use storage::{Attempt, Cache, Place, Wish};
 use template::{Maker, MakerError, Recipe, Wishes};
 
 use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
-use crate::runner::{self, Contender, Observer, Phases, Timed};
+use crate::runner::{self, Contender, Observer, Phases};
 use crate::start_report::{self, Facts};
-use crate::{BenchError, environment, memory};
+use crate::{BenchError, Measured, environment, memory};
 
 /// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
 pub(crate) const OURS: [&str; 8] =
@@ -60,11 +59,7 @@ impl Start<'_> {
     ///
     /// # Errors
     /// Nothing was measured at all.
-    pub fn measure(
-        &self,
-        rounds: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<(Report, Vec<Timed>, Option<BenchError>), BenchError> {
+    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let load = environment::load();
         let maker = self.find(None)?;
         // Builds the base image if need be: no contender's time.

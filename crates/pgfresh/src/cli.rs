@@ -290,6 +290,19 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Time new databases: one by one, many at once, as many as there can be; beside CREATE DATABASE by hand
+    #[command(after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --recycle")]
+    Fresh {
+        /// How often each contender has its turn
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        /// Time used databases made as new instead, beside copies and TRUNCATE
+        #[arg(long)]
+        recycle: bool,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bench::Start;
 use bench::runner::{Observer, Timed};
+use bench::{Fresh, Start};
 use report::Report;
 use serde_json::{Value, json};
 use server::{Preset, Wanted};
@@ -23,15 +23,28 @@ use crate::failure::Failure;
 const OURSELVES: &str = "/proc/self/exe";
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
-    let Bench::Start { rounds, json } = command;
-    let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
-    let serve = || ourselves(options, &["serve"]);
-    let (wishes, cache) = (config::wishes(options)?, options.cache.clone());
-    let start = Start { wishes, cache, program: PathBuf::from(OURSELVES), run: &run, serve: &serve };
+    let (wishes, cache, program) =
+        (config::wishes(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
     let mut onlooker = Onlooker::listen(options)?;
-    let (report, timed, failure) = start.measure(*rounds, &mut onlooker)?;
+    let ((report, timed, failure), json) = match *command {
+        Bench::Start { rounds, json } => {
+            let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
+            let serve = || ourselves(options, &["serve"]);
+            let start = Start { wishes, cache, program, run: &run, serve: &serve };
+            (start.measure(rounds, &mut onlooker)?, json)
+        }
+        Bench::Fresh { rounds, recycle, json } => {
+            let fresh = Fresh { wishes, cache, program };
+            let measured = if recycle {
+                fresh.measure_recycling(rounds, &mut onlooker)
+            } else {
+                fresh.measure(rounds, &mut onlooker)
+            };
+            (measured?, json)
+        }
+    };
     onlooker.finish();
-    show(&report, &timed, *json);
+    show(&report, &timed, json);
     match failure {
         Some(error) => Err(error.into()),
         None if onlooker.wants_to_stop() => Ok(ExitCode::from(130)),

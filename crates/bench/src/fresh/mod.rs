@@ -1,0 +1,220 @@
+//! `fresh`: a database for each test, through the gateway and by hand on the same server.
+
+mod burst;
+mod paced;
+mod recycle;
+mod report;
+mod sustained;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ::report::{Report, Sample, Unit};
+use server::Session;
+use template::Wishes;
+
+use crate::client::Client;
+use crate::runner::{self, Observer, Phases, Timed};
+use crate::stage::{BY_HAND, Stage};
+use crate::{BenchError, Measured};
+
+/// The first query of a session.
+const QUERY: &str = "SELECT count(*) FROM t1";
+/// What makes a lease end with its last session.
+const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
+/// Rounds for nothing, until pool and page cache have settled.
+const WARM_UP: u32 = 1;
+
+/// The bench and what it needs of its caller. The template has 30 tables, whatever template is wished.
+#[derive(Debug)]
+pub struct Fresh {
+    /// What is wished of the server.
+    pub wishes: Wishes,
+    /// The cache that was chosen, if one was.
+    pub cache: Option<PathBuf>,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+}
+
+impl Fresh {
+    /// Measures how long a new database takes, in each of so many rounds: one after another, many at once, and as
+    /// many as there can be.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+        let stage = self.stage()?;
+        let samples = paced::Samples::default();
+        let mut contenders = paced::contenders(&stage, &samples)?;
+        contenders.extend(burst::contenders(&stage)?);
+        contenders.extend(sustained::contenders(&stage)?);
+        runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
+        samples.forget();
+        let before = stage.databases.status();
+        let (mut timed, end) = runner::run_in_turn(&mut contenders, 0, rounds, observer);
+        drop(contenders);
+        let after = stage.databases.status();
+        // By themselves, and last: the pool keeps sessions warm of the kinds that came last.
+        let mut strangers = paced::strangers(&stage, &samples);
+        let (strange, strange_end) = match &end {
+            Ok(()) => runner::run_in_turn(&mut strangers, 0, rounds, observer),
+            Err(_) => (Vec::new(), Ok(())),
+        };
+        drop(strangers);
+        timed.extend(strange);
+        let mut report = report::of(&timed, &samples);
+        report.add_notes([format!(
+            "Of the sessions through the gateway, {} found a backend waiting and {} did not.",
+            after.warm - before.warm,
+            after.cold - before.cold,
+        )]);
+        stage.describe(&mut report);
+        stage.close();
+        Ok((report, timed, end.and(strange_end).err()))
+    }
+
+    /// Measures how long a used database takes until it is as new, and whole cycles of obtaining, using, disposing.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure_recycling(
+        &self,
+        rounds: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Measured, BenchError> {
+        let stage = self.stage()?;
+        let samples = recycle::Samples::default();
+        let mut contenders = recycle::contenders(&stage, &samples)?;
+        runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
+        samples.forget();
+        let (timed, end) = runner::run_in_turn(&mut contenders, 0, rounds, observer);
+        drop(contenders);
+        let mut report = recycle::report(&timed, &samples);
+        let status = stage.databases.status();
+        report.add_notes([format!(
+            "{} databases were recycled; dropped instead: {}.",
+            status.recycled.0,
+            status
+                .dropped
+                .iter()
+                .map(|(why, count)| format!("{count} ({why})"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        )]);
+        stage.describe(&mut report);
+        stage.close();
+        Ok((report, timed, end.err()))
+    }
+
+    fn stage(&self) -> Result<Stage, BenchError> {
+        Stage::open(&self.wishes, self.cache.as_deref(), self.program.clone())
+    }
+}
+
+/// How databases are made without us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strategy {
+    /// What the server does unless it is told otherwise: by its WAL from 15.
+    Default,
+    /// By files; there is a word for that from 15.
+    Files,
+}
+
+impl Strategy {
+    /// Those that a server of that major offers.
+    fn all(major: u32) -> &'static [Self] {
+        if major >= 15 { &[Self::Default, Self::Files] } else { &[Self::Default] }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Default => "by hand: CREATE DATABASE",
+            Self::Files => "by hand: CREATE DATABASE … STRATEGY FILE_COPY",
+        }
+    }
+
+    /// The quickest of them.
+    fn best(major: u32) -> Self {
+        if major >= 15 { Self::Files } else { Self::Default }
+    }
+
+    fn create(self, admin: &mut Session, name: &str) -> Result<(), BenchError> {
+        let strategy = if self == Self::Files { " STRATEGY FILE_COPY" } else { "" };
+        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}{strategy}"))?;
+        Ok(())
+    }
+}
+
+/// Connects to a name that nobody has had, and asks the first query; the session is closed untimed.
+fn obtain(stage: &Stage, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
+    let (address, name) = (stage.gateway(), stage.new_name());
+    let begun = Instant::now();
+    let mut client = Client::open(&address, &name, parameters)?;
+    client.query(QUERY)?;
+    let taken = begun.elapsed();
+    client.close()?;
+    Ok(taken)
+}
+
+/// The same by hand; the database is dropped untimed.
+fn obtain_by_hand(stage: &Stage, admin: &mut Session, strategy: Strategy) -> Result<Duration, BenchError> {
+    let (address, name) = (stage.socket(), stage.new_name());
+    let begun = Instant::now();
+    strategy.create(admin, &name)?;
+    let mut client = Client::open(&address, &name, &[])?;
+    client.query(QUERY)?;
+    let taken = begun.elapsed();
+    client.close()?;
+    admin.query(&format!("DROP DATABASE {name}"))?;
+    Ok(taken)
+}
+
+/// Does it `count` times, and keeps how long each took in `sample`. Returns the mean.
+fn block(
+    sample: &RefCell<Sample>,
+    count: u32,
+    mut step: impl FnMut() -> Result<Duration, BenchError>,
+) -> Result<Phases, BenchError> {
+    let mut sum = Duration::ZERO;
+    for _ in 0..count {
+        let taken = step()?;
+        sum += taken;
+        sample.borrow_mut().push(taken.as_secs_f64()).expect("a duration is finite");
+    }
+    Ok(vec![("mean", sum / count)])
+}
+
+/// Goes round for `span`; the time for each round is what counts.
+fn cycles(
+    span: Duration,
+    mut cycle: impl FnMut() -> Result<(), BenchError>,
+) -> Result<(u32, Duration), BenchError> {
+    let begun = Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < span {
+        cycle()?;
+        count += 1;
+    }
+    Ok((count, begun.elapsed()))
+}
+
+fn sample(name: &str) -> RefCell<Sample> {
+    RefCell::new(Sample::new(name, Unit::Seconds))
+}
+
+/// Begins anew.
+fn forget(sample: &RefCell<Sample>) {
+    let empty = Sample::new(sample.borrow().name(), Unit::Seconds);
+    sample.replace(empty);
+}
+
+/// What was timed of that name.
+fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
+    timed.iter().find(|timed| timed.name() == name)
+}
+
+/// A table of goals.
+fn goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
+    report.add_table(crate::goal::table(goals));
+}

@@ -1,0 +1,81 @@
+//! One new database after another, 20 in a second: as a suite asks for them that has something else to do as well.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use report::Sample;
+
+use super::{Strategy, block, forget, obtain, obtain_by_hand, sample};
+use crate::BenchError;
+use crate::runner::Contender;
+use crate::stage::Stage;
+
+/// From one to the next.
+const PACE: Duration = Duration::from_millis(50);
+/// In a round, one after another.
+const BLOCK: u32 = 20;
+/// In a round, where each is as slow as the next.
+const FEW: u32 = 5;
+
+pub(super) const WARM: &str = "a new name through the gateway";
+pub(super) const STRANGE: &str = "a new name and a kind of start-up not seen before";
+
+/// How long each single one took.
+pub(super) struct Samples {
+    pub(super) warm: RefCell<Sample>,
+    pub(super) strange: RefCell<Sample>,
+    pub(super) by_hand: Vec<(Strategy, RefCell<Sample>)>,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        let by_hand = [Strategy::Default, Strategy::Files];
+        Self {
+            warm: sample(WARM),
+            strange: sample(STRANGE),
+            by_hand: by_hand.map(|strategy| (strategy, sample(strategy.name()))).into(),
+        }
+    }
+}
+
+impl Samples {
+    /// What was for nothing does not count.
+    pub(super) fn forget(&self) {
+        let Self { warm, strange, by_hand } = self;
+        [warm, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(forget);
+    }
+}
+
+pub(super) fn contenders<'a>(
+    stage: &'a Stage,
+    samples: &'a Samples,
+) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
+    let mut contenders =
+        vec![Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(stage, &[]))))];
+    for (strategy, sample) in &samples.by_hand {
+        if Strategy::all(stage.major()).contains(strategy) {
+            let mut admin = stage.admin()?;
+            contenders.push(Contender::new(strategy.name(), move || {
+                block(sample, FEW, || paced(|| obtain_by_hand(stage, &mut admin, *strategy)))
+            }));
+        }
+    }
+    Ok(contenders)
+}
+
+/// Sessions as nobody has asked for before.
+pub(super) fn strangers<'a>(stage: &'a Stage, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
+    let strange = || {
+        let name = stage.new_name();
+        paced(|| obtain(stage, &[("application_name", &name)]))
+    };
+    vec![Contender::new(STRANGE, move || block(&samples.strange, FEW, strange))]
+}
+
+/// Does it, and waits until it is time for the next.
+fn paced(step: impl FnOnce() -> Result<Duration, BenchError>) -> Result<Duration, BenchError> {
+    let begun = Instant::now();
+    let taken = step();
+    std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
+    taken
+}

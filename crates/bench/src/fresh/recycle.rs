@@ -1,0 +1,198 @@
+//! A used database made as new: three rows in each of three of the 30 tables, and a number of a sequence.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use database::DatabaseError;
+use report::{Column, Quantity, Report, Sample, Table, Unit};
+use server::Session;
+
+use super::report::{count, rate, ratio};
+use super::{BRIEF, Strategy, block, cycles, forget, goals, sample};
+use crate::BenchError;
+use crate::client::{Address, Client};
+use crate::goal::{Goal, Limit};
+use crate::runner::{Contender, Timed};
+use crate::stage::{Stage, TABLES};
+
+/// Resets in a round.
+const BLOCK: u32 = 20;
+/// How long in a round the cycles go on.
+const SPAN: Duration = Duration::from_secs(1);
+/// What a test does to its database, statement by statement.
+const USE: [&str; 4] = [
+    "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
+    "INSERT INTO t11 (name) VALUES ('a'), ('b'), ('c')",
+    "INSERT INTO t27 (name) VALUES ('a'), ('b'), ('c')",
+    "SELECT nextval('number')",
+];
+
+const RESET: &str = "reset by pgfresh";
+const COPIED: &str = "by hand: dropped and copied";
+const TRUNCATED: &str = "by hand: TRUNCATE of 30 tables";
+const CYCLE: &str = "cycles with pgfresh";
+const CYCLE_COPIED: &str = "cycles by hand: a copy each";
+const CYCLE_TRUNCATED: &str = "cycles by hand: TRUNCATE of 30 tables";
+
+/// How long each reset took.
+pub(super) struct Samples([RefCell<Sample>; 3]);
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self([RESET, COPIED, TRUNCATED].map(sample))
+    }
+}
+
+impl Samples {
+    /// What was for nothing does not count.
+    pub(super) fn forget(&self) {
+        self.0.iter().for_each(forget);
+    }
+}
+
+pub(super) fn contenders<'a>(
+    stage: &'a Stage,
+    samples: &'a Samples,
+) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
+    let Samples([reset, copied, truncated]) = samples;
+    let strategy = Strategy::best(stage.major());
+    let name = stage.databases.lease(None, None)?;
+    let (by_copy, by_truncate) = (stage.new_name(), stage.new_name());
+    let mut admin = stage.admin()?;
+    for name in [&by_copy, &by_truncate] {
+        strategy.create(&mut admin, name)?;
+    }
+    let (socket, brief) = (stage.socket(), [BRIEF]);
+    let (mut renewing, worn) = (Copier { stage, admin: stage.admin()?, strategy }, by_truncate.clone());
+    let (mut cycling, socket_too) = (Copier { stage, admin: stage.admin()?, strategy }, stage.socket());
+    Ok(vec![
+        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(stage, &name))),
+        Contender::new(COPIED, move || block(copied, BLOCK, || renewing.renew(&by_copy))),
+        Contender::new(TRUNCATED, move || block(truncated, BLOCK, || time_truncate(&socket, &by_truncate))),
+        Contender::new(CYCLE, move || {
+            let cycle = || use_it(&stage.gateway(), &stage.new_name(), &brief)?.close().map_err(Into::into);
+            cycles(SPAN, cycle).map(each)
+        }),
+        Contender::new(CYCLE_COPIED, move || cycles(SPAN, || cycling.cycle()).map(each)),
+        Contender::new(CYCLE_TRUNCATED, move || {
+            let cycle = || {
+                let mut client = use_it(&socket_too, &worn, &[])?;
+                client.query(&truncate())?;
+                Ok(client.close()?)
+            };
+            cycles(SPAN, cycle).map(each)
+        }),
+    ])
+}
+
+fn each((count, span): (u32, Duration)) -> crate::runner::Phases {
+    vec![("a cycle", span / count.max(1))]
+}
+
+/// Connects and does what a test does.
+fn use_it(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Result<Client, BenchError> {
+    let mut client = Client::open(address, name, parameters)?;
+    for statement in USE {
+        client.query(statement)?;
+    }
+    Ok(client)
+}
+
+/// The reset alone, of a database that was used and has no session any more.
+fn time_reset(stage: &Stage, name: &str) -> Result<Duration, BenchError> {
+    use_it(&stage.gateway(), name, &[])?.close()?;
+    loop {
+        let begun = Instant::now();
+        match stage.databases.reset(name, false) {
+            // The gateway has not heard of the end of the session yet.
+            Err(DatabaseError::InUse { .. }) => std::thread::yield_now(),
+            other => return Ok(other.map(|()| begun.elapsed())?),
+        }
+    }
+}
+
+fn time_truncate(socket: &Address, name: &str) -> Result<Duration, BenchError> {
+    let mut client = use_it(socket, name, &[])?;
+    let begun = Instant::now();
+    client.query(&truncate())?;
+    let taken = begun.elapsed();
+    client.close()?;
+    Ok(taken)
+}
+
+fn truncate() -> String {
+    let tables: Vec<_> = (1..=TABLES).map(|table| format!("t{table}")).collect();
+    format!("TRUNCATE {} RESTART IDENTITY CASCADE; SELECT setval('number', 1, false)", tables.join(", "))
+}
+
+/// Makes databases anew by copying.
+struct Copier<'a> {
+    stage: &'a Stage,
+    admin: Session,
+    strategy: Strategy,
+}
+
+impl Copier<'_> {
+    /// Uses a database, and times its replacement.
+    fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
+        use_it(&self.stage.socket(), name, &[])?.close()?;
+        let begun = Instant::now();
+        self.admin.query(&format!("DROP DATABASE {name}"))?;
+        self.strategy.create(&mut self.admin, name)?;
+        Ok(begun.elapsed())
+    }
+
+    fn cycle(&mut self) -> Result<(), BenchError> {
+        let name = self.stage.new_name();
+        self.strategy.create(&mut self.admin, &name)?;
+        use_it(&self.stage.socket(), &name, &[])?.close()?;
+        self.admin.query(&format!("DROP DATABASE {name}"))?;
+        Ok(())
+    }
+}
+
+pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
+    let mut report = Report::new("A used database, as new");
+    let columns = ["least", "median", "p99", "most", "count", "× pgfresh"].map(Column::right);
+    let columns = std::iter::once(Column::left("what")).chain(columns);
+    let mut table = Table::new("Ready again", columns);
+    for sample in &samples.0 {
+        let sample = sample.borrow();
+        table.add_row([
+            sample.name().into(),
+            sample.min().into(),
+            sample.median().into(),
+            sample.percentile(99.0).into(),
+            sample.max().into(),
+            count(&sample).into(),
+            ratio(timed, sample.name(), RESET).into(),
+        ]);
+    }
+    report.add_table(table);
+    let columns = [Column::left("what"), Column::right("in a second"), Column::right("pgfresh's × these")];
+    let mut table = Table::new("Obtained, used, disposed of, by one worker", columns);
+    for name in [CYCLE, CYCLE_COPIED, CYCLE_TRUNCATED] {
+        table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, CYCLE).into()]);
+    }
+    report.add_table(table);
+    let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
+    let goal = |what, limit, measured| Goal { what, limit, measured };
+    let median = samples.0[0].borrow().median();
+    let two_ms = Limit::AtMost(Quantity::new(0.002, Unit::Seconds));
+    let rate_of_cycles = Limit::AtLeast(Quantity::new(500.0, Unit::PerSecond));
+    goals(
+        &mut report,
+        [
+            goal("ready again, median", two_ms, median),
+            goal("cycles, one worker", rate_of_cycles, rate(timed, CYCLE)),
+            goal("cycles, times as many as with a copy each", fold(10.0), ratio(timed, CYCLE_COPIED, CYCLE)),
+            goal("cycles, times as many as with TRUNCATE", fold(5.0), ratio(timed, CYCLE_TRUNCATED, CYCLE)),
+        ],
+    );
+    report.add_notes([
+        "A test's work: three rows in each of three of the 30 tables, and a number of a sequence, in four statements.",
+        "Cycles include the connection: through the gateway over TCP with a password, by hand over the server's own \
+         unix socket. With TRUNCATE it is the same database each time.",
+    ]);
+    report
+}

@@ -1,0 +1,124 @@
+//! What `fresh` found, as tables.
+
+use report::{Column, Interval, Quantity, Report, Sample, Table, Unit};
+
+use super::{burst, find, paced, sustained};
+use crate::goal::{Goal, Limit};
+use crate::runner::Timed;
+
+pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
+    let mut report = Report::new("A fresh database, and its first query");
+    report.add_table(one_by_one(timed, samples));
+    report.add_table(many(timed));
+    report.add_table(as_many_as_can_be(timed));
+    super::goals(&mut report, goals(timed, samples));
+    report.add_notes([
+        "Through the gateway: over TCP, with a password. By hand: over the server's own unix socket, with a session \
+         that is open already for the statement; what is made is dropped untimed, except in the rates.",
+        "The template has 30 tables. The pool, the gateway and both clients share the machine.",
+    ]);
+    report
+}
+
+fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
+    let columns = ["least", "median", "p99", "most", "count"].map(Column::right);
+    let columns = std::iter::once(Column::left("what")).chain(columns);
+    let mut table =
+        Table::new("One after another, 20 in a second", columns.chain([Column::right("× the first")]));
+    let warm = samples.warm.borrow();
+    let strange = samples.strange.borrow();
+    let by_hand: Vec<_> = samples.by_hand.iter().map(|(_, sample)| sample.borrow()).collect();
+    for sample in [&*warm, &*strange].into_iter().chain(by_hand.iter().map(|sample| &**sample)) {
+        if sample.is_empty() {
+            continue;
+        }
+        table.add_row([
+            sample.name().into(),
+            sample.min().into(),
+            sample.median().into(),
+            sample.percentile(99.0).into(),
+            sample.max().into(),
+            count(sample).into(),
+            ratio(timed, sample.name(), paced::WARM).into(),
+        ]);
+    }
+    table
+}
+
+fn many(timed: &[Timed]) -> Table {
+    let columns =
+        ["until the last has its answer", "95 %", "a database", "× the gateway's"].map(Column::right);
+    let columns = std::iter::once(Column::left("what")).chain(columns);
+    let mut table = Table::new("A burst beyond the pool", columns);
+    for name in [burst::GATEWAY, burst::BY_HAND] {
+        let Some(all) = find(timed, name).map(Timed::total) else { continue };
+        #[expect(clippy::cast_precision_loss, reason = "64 is no large number")]
+        let each = all.median().map(|all| Quantity::new(all.value / burst::MANY as f64, Unit::Seconds));
+        table.add_row([
+            name.into(),
+            all.median().into(),
+            range(&all).into(),
+            each.into(),
+            ratio(timed, name, burst::GATEWAY).into(),
+        ]);
+    }
+    table
+}
+
+fn as_many_as_can_be(timed: &[Timed]) -> Table {
+    let columns = ["through the gateway", "by hand", "ratio"].map(Column::right);
+    let columns = std::iter::once(Column::left("workers")).chain(columns);
+    let mut table = Table::new("Databases in a second, obtained, asked and disposed of", columns);
+    for (workers, gateway, by_hand) in sustained::WORKERS {
+        table.add_row([
+            workers.to_string().into(),
+            rate(timed, gateway).into(),
+            rate(timed, by_hand).into(),
+            ratio(timed, by_hand, gateway).into(),
+        ]);
+    }
+    table
+}
+
+fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
+    let (warm, strange) = (samples.warm.borrow(), samples.strange.borrow());
+    let ms = |ms: f64| Limit::AtMost(Quantity::new(ms / 1e3, Unit::Seconds));
+    let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
+    let goal = |what, limit, measured| Goal { what, limit, measured };
+    let by_hand = samples.by_hand.iter().map(|(strategy, _)| strategy.name());
+    let quicker = by_hand.filter_map(|name| ratio(timed, name, paced::WARM));
+    let quicker = quicker.min_by(|one, other| one.value.total_cmp(&other.value));
+    vec![
+        goal("a new name and its first query, median", ms(1.0), warm.median()),
+        goal("a new name and its first query, 99 of 100", ms(5.0), warm.percentile(99.0)),
+        goal("… with a kind of start-up not seen before, median", ms(4.0), strange.median()),
+        goal("times as fast as by hand, whichever way", fold(10.0), quicker),
+        goal("a burst, times as fast as by hand", fold(1.0), ratio(timed, burst::BY_HAND, burst::GATEWAY)),
+    ]
+}
+
+/// How many times as long `name` takes as `base`, the median over all rounds.
+pub(super) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
+    let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
+    if one.len() == base.len() {
+        return one.ratio_to(&base).ok()?.median();
+    }
+    // Not in the same rounds.
+    Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
+}
+
+/// So many in a second.
+pub(super) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
+    let each = find(timed, name)?.total().median()?;
+    Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
+pub(super) fn count(sample: &Sample) -> Quantity {
+    Quantity::new(sample.len() as f64, Unit::Count)
+}
+
+/// The ends of the interval of the median.
+fn range(sample: &Sample) -> Option<String> {
+    Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
+}

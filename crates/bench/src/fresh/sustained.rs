@@ -1,0 +1,68 @@
+//! New databases as fast as they come: each obtained, asked one query, and disposed of, by several workers.
+
+use std::time::Duration;
+
+use server::Session;
+
+use super::{BRIEF, QUERY, Strategy, cycles};
+use crate::BenchError;
+use crate::client::Client;
+use crate::runner::{Contender, Phases};
+use crate::stage::Stage;
+
+/// How long in a round.
+const SPAN: Duration = Duration::from_secs(1);
+
+/// Workers, and the names of the two that compete with so many.
+pub(super) const WORKERS: [(usize, &str, &str); 3] = [
+    (1, "1 worker through the gateway", "1 worker by hand"),
+    (2, "2 workers through the gateway", "2 workers by hand"),
+    (8, "8 workers through the gateway", "8 workers by hand"),
+];
+
+pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let mut contenders = Vec::new();
+    for (workers, gateway, by_hand) in WORKERS {
+        contenders.push(Contender::new(gateway, move || {
+            together(&mut vec![(); workers], &|()| through_the_gateway(stage))
+        }));
+        let mut admins = (0..workers).map(|_| stage.admin()).collect::<Result<Vec<_>, _>>()?;
+        contenders
+            .push(Contender::new(by_hand, move || together(&mut admins, &|admin| by_hand_on(stage, admin))));
+    }
+    Ok(contenders)
+}
+
+fn through_the_gateway(stage: &Stage) -> Result<(), BenchError> {
+    let mut client = Client::open(&stage.gateway(), &stage.new_name(), &[BRIEF])?;
+    client.query(QUERY)?;
+    Ok(client.close()?)
+}
+
+fn by_hand_on(stage: &Stage, admin: &mut Session) -> Result<(), BenchError> {
+    let name = stage.new_name();
+    Strategy::best(stage.major()).create(admin, &name)?;
+    let mut client = Client::open(&stage.socket(), &name, &[])?;
+    client.query(QUERY)?;
+    client.close()?;
+    admin.query(&format!("DROP DATABASE {name}"))?;
+    Ok(())
+}
+
+/// Lets each worker go round; the time for one database is the phase.
+fn together<W: Send>(
+    workers: &mut [W],
+    cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),
+) -> Result<Phases, BenchError> {
+    let done = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            workers.iter_mut().map(|worker| scope.spawn(|| cycles(SPAN, || cycle(worker)))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+    })?;
+    let count: u32 = done.iter().map(|(count, _)| count).sum();
+    let longest = done.iter().map(|(_, span)| *span).max().unwrap_or_default();
+    Ok(vec![("a database", longest / count.max(1))])
+}

@@ -1,0 +1,37 @@
+//! What the project promises, against what was measured.
+
+use report::{Column, Quantity, Table};
+
+/// A promise about one quantity.
+#[derive(Debug, Clone)]
+pub(crate) struct Goal {
+    pub(crate) what: &'static str,
+    pub(crate) limit: Limit,
+    pub(crate) measured: Option<Quantity>,
+}
+
+/// What it may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Limit {
+    AtMost(Quantity),
+    AtLeast(Quantity),
+}
+
+pub(crate) fn table(goals: impl IntoIterator<Item = Goal>) -> Table {
+    let columns =
+        [Column::left("goal"), Column::right("limit"), Column::right("measured"), Column::left("met")];
+    let mut table = Table::new("Goals, on a machine of its own", columns);
+    for Goal { what, limit, measured } in goals {
+        let (words, met) = match limit {
+            Limit::AtMost(most) => {
+                (format!("at most {most}"), measured.map(|measured| measured.value <= most.value))
+            }
+            Limit::AtLeast(least) => {
+                (format!("at least {least}"), measured.map(|measured| measured.value >= least.value))
+            }
+        };
+        let met = met.map_or("unknown", |met| if met { "yes" } else { "no" });
+        table.add_row([what.into(), words.into(), measured.into(), met.into()]);
+    }
+    table
+}
