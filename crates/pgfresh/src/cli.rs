@@ -141,6 +141,8 @@ pub(crate) enum Command {
     Postgres(Postgres),
     /// Remove what dead owners left
     Sweep(Sweep),
+    /// Find out why a database is slow on this machine, and what would help
+    Doctor(Doctor),
     /// Measure pgfresh on this machine beside the same thing by hand
     #[command(subcommand)]
     Bench(Bench),
@@ -276,6 +278,26 @@ pub(crate) struct Sweep {
     /// Also remove what "run --keep" has kept
     #[arg(long)]
     pub(crate) kept: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n\n\
+    All layers are examined: device, file system, syncs. Takes 10 s; Ctrl-C shows what was measured so far.")]
+pub(crate) struct Doctor {
+    /// A directory on the disk in question [default: where a server's data would live on disk]
+    pub(crate) path: Option<PathBuf>,
+    /// Take 3 s instead of 10
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// As one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Another folder for /sys
+    #[arg(long, value_name = "PATH", help_heading = "For tests")]
+    pub(crate) sysfs: Option<PathBuf>,
+    /// Another folder for /proc
+    #[arg(long, value_name = "PATH", help_heading = "For tests")]
+    pub(crate) procfs: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use bench::BenchError;
+use doctor::DoctorError;
 use storage::{CacheError, FileError};
 use template::MakerError;
 
@@ -115,5 +116,11 @@ impl From<server::StartError> for Failure {
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())
+    }
+}
+
+impl From<DoctorError> for Failure {
+    fn from(error: DoctorError) -> Self {
+        Self::of(&error).hint(error.hint())
     }
 }

@@ -4,15 +4,20 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Table, text};
+use crate::{Finding, Layer, Table, text};
 
-/// A titled list of tables and notes, with the environment in which they were measured.
+/// Columns of sentences on a terminal. Tables are as wide as they need.
+const WIDTH: usize = 100;
+
+/// Layers, findings, tables and notes under one title, with the environment in which they were measured.
 ///
 /// Displayed as text for a terminal, without colours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     title: String,
     environment: Vec<(String, String)>,
+    layers: Vec<Layer>,
+    findings: Vec<Finding>,
     tables: Vec<Table>,
     notes: Vec<String>,
 }
@@ -21,13 +26,30 @@ impl Report {
     /// A report without content yet.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), environment: Vec::new(), tables: Vec::new(), notes: Vec::new() }
+        Self {
+            title: title.into(),
+            environment: Vec::new(),
+            layers: Vec::new(),
+            findings: Vec::new(),
+            tables: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// Adds a fact that results depend on: `"processor"`, `"AMD EPYC 7B13"`. Keys should differ: JSON has one value for
     /// each.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
+    }
+
+    /// Adds a layer below the others.
+    pub fn add_layer(&mut self, layer: Layer) {
+        self.layers.push(layer);
+    }
+
+    /// Adds findings below the others, in the order in which they are to be read.
+    pub fn add_findings(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
     }
 
     /// Adds a table below the others.
@@ -40,10 +62,13 @@ impl Report {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// GitHub Flavored Markdown, to be pasted into a ticket: tables, then notes, then the environment.
+    /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, tables, notes, and the environment.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
+        sections.extend(section("## Layers\n\n", self.layers.iter().map(Layer::to_markdown)));
+        let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_markdown(number));
+        sections.extend(section("## Findings\n\n", findings));
         sections.extend(self.tables.iter().map(Table::to_markdown));
         let notes = self.notes.iter().map(|note| format!("- {}\n", text::markdown(note)));
         sections.extend(section("## Notes\n\n", notes));
@@ -55,8 +80,8 @@ impl Report {
         sections.join("\n")
     }
 
-    /// One line for each cell of each table, and for each note and each fact of the environment, in the columns
-    /// `section`, `row`, `column`, `value` and `unit`.
+    /// One line for each fact of each layer, each cell of each table, each note and each fact of the environment, in the
+    /// columns `section`, `row`, `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
     ///
     /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2): for a single
     /// table with its own columns there is [`Table::to_csv`].
@@ -67,10 +92,28 @@ impl Report {
         let plain = |section: &str, row: usize, column: &str, value: &str| {
             [section, &row.to_string(), column, value, ""].map(str::to_owned)
         };
+        let layers = self.layers.iter().flat_map(|layer| {
+            let verdict = plain(layer.name(), 1, "verdict", layer.verdict());
+            let facts = layer.values().map(|(name, value, unit)| {
+                [layer.name(), "1", name, value.as_str(), unit].map(str::to_owned)
+            });
+            std::iter::once(verdict).chain(facts)
+        });
+        let findings = (1..).zip(&self.findings).flat_map(|(row, finding)| {
+            let factor =
+                finding.gain.as_ref().map_or_else(String::new, |gain| gain.factor.point().to_string());
+            let words =
+                [("name", &finding.name), ("evidence", &finding.evidence), ("remedy", &finding.remedy)];
+            let gain = ["Findings", &row.to_string(), "gain", &factor, "ratio"].map(str::to_owned);
+            let words = words.map(|(column, text)| plain("Findings", row, column, text));
+            words.into_iter().chain((!factor.is_empty()).then_some(gain))
+        });
         let notes = (1..).zip(&self.notes).map(|(row, note)| plain("Notes", row, "", note));
         let environment =
             (1..).zip(&self.environment).map(|(row, (key, value))| plain("Environment", row, key, value));
         std::iter::once(head)
+            .chain(layers)
+            .chain(findings)
             .chain(cells)
             .chain(notes)
             .chain(environment)
@@ -78,7 +121,8 @@ impl Report {
             .collect()
     }
 
-    /// `{"title": …, "environment": {KEY: VALUE, …}, "tables": […], "notes": […]}`, tables as by [`Table::to_json`].
+    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "tables": […], "notes": […]}`, tables
+    /// as by [`Table::to_json`], layers as `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`.
     ///
     /// A value and not a string, so that callers can put their samples beside it.
     #[must_use]
@@ -86,7 +130,10 @@ impl Report {
         let environment: Map<_, _> =
             self.environment.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let tables: Vec<_> = self.tables.iter().map(Table::to_json).collect();
-        json!({ "title": self.title, "environment": environment, "tables": tables, "notes": self.notes })
+        let layers: Vec<_> = self.layers.iter().map(Layer::to_json).collect();
+        let findings: Vec<_> = self.findings.iter().map(Finding::to_json).collect();
+        json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
+            "tables": tables, "notes": self.notes })
     }
 }
 
@@ -100,6 +147,10 @@ impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = text::plain(&self.title);
         let mut sections = vec![format!("{title}\n{}\n", "═".repeat(text::width(&title)))];
+        let margin = self.layers.iter().map(|layer| text::width(layer.name())).max().unwrap_or(0);
+        sections.extend(section("", self.layers.iter().map(|layer| layer.to_text(margin, WIDTH))));
+        let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_text(number, WIDTH));
+        sections.extend(section("Findings\n\n", findings));
         sections.extend(self.tables.iter().map(ToString::to_string));
         sections
             .extend(section("Notes\n\n", self.notes.iter().map(|note| format!("- {}\n", text::plain(note)))));
@@ -116,6 +167,8 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::tests::finding;
+    use crate::layer::tests::disk;
     use crate::table::tests::commits;
     use crate::text::tests::read_csv;
 
@@ -164,10 +217,35 @@ mod tests {
         let expected = json!({
             "title": "Settings",
             "environment": {"processor": "AMD \"EPYC\"", "disk": "md0\u{1b}[2J"},
+            "layers": [],
+            "findings": [],
             "tables": [commits().to_json()],
             "notes": ["fsync_off loses *data*."],
         });
         assert_eq!(report().to_json(), expected);
+    }
+
+    #[test]
+    fn layers_and_findings_are_in_every_rendering() {
+        let mut report = Report::new("Doctor");
+        report.add_layer(disk());
+        report.add_findings([finding("commits wait", Some(4.0)), finding("all is well", None)]);
+        assert_eq!(
+            report.to_string(),
+            "Doctor\n══════\n\nDevice  It flushes.\n        disk: vda; size: 2.00 TB\n\nFindings\n\n\
+             1. commits wait\n   Gain: commits about 4.00 × as fast, predicted.\n   So it is.\n   Do it.\n\
+             2. all is well\n   So it is.\n   Do it.\n"
+        );
+        let markdown = report.to_markdown();
+        assert!(
+            markdown.contains("## Layers\n\n- **Device**") && markdown.contains("\n2. **all is well.** So")
+        );
+        assert_eq!(report.to_json()["findings"][0]["gain"]["factor"]["value"], 4.0);
+        assert_eq!(report.to_json()["layers"][0]["facts"]["disk"], "vda");
+        let lines = read_csv(&report.to_csv());
+        assert_eq!(lines.len(), 1 + 4 + 4 + 3);
+        assert_eq!(lines[3], ["Device", "1", "size", "2000000000000", "bytes"]);
+        assert_eq!(lines[8], ["Findings", "1", "gain", "4", "ratio"]);
     }
 
     #[test]

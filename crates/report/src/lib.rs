@@ -1,7 +1,8 @@
 //! Samples, intervals and tables, for a terminal or a program.
 //!
 //! Makes [`Sample`]s of measurements, what can be said of them ([`Interval`], [`Warning`]), and [`Table`]s and
-//! [`Report`]s that render themselves as terminal text, Markdown, CSV and JSON. It returns values and strings: it
+//! [`Report`]s that render themselves as terminal text, Markdown, CSV and JSON; a [`Layer`] says what something is like, a
+//! [`Finding`] what follows and what to do. It returns values and strings: it
 //! measures nothing, writes to no file or terminal, and knows nothing of `PostgreSQL`.
 //!
 //! Numbers are kept and handed to programs in the base unit ([`Unit`]) with every digit; people read three significant
@@ -30,7 +31,9 @@
 
 mod binomial;
 mod document;
+mod finding;
 mod interval;
+mod layer;
 mod quantity;
 mod sample;
 mod table;
@@ -38,7 +41,9 @@ mod text;
 mod warning;
 
 pub use document::Report;
+pub use finding::{Basis, Factor, Finding, Gain};
 pub use interval::Interval;
+pub use layer::Layer;
 pub use quantity::{Quantity, Unit};
 pub use sample::{Sample, SampleError};
 pub use table::{Cell, Column, Table};

@@ -65,7 +65,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 
 impl Cell {
     /// What people read.
-    fn read(&self) -> String {
+    pub(crate) fn read(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Quantity(quantity) => quantity.to_string(),
@@ -73,7 +73,7 @@ impl Cell {
         }
     }
 
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
             Self::Quantity(quantity) => json!(quantity),

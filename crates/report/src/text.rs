@@ -65,6 +65,26 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
+/// `text` behind `lead`, on lines of at most `columns` where words allow; further lines begin below its first word.
+pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
+    let margin = " ".repeat(width(lead));
+    let (mut lines, mut line, mut empty) = (String::new(), lead.to_owned(), true);
+    for word in plain(text).split(' ').filter(|word| !word.is_empty()) {
+        if !empty && width(&line) + 1 + width(word) > columns {
+            lines += line.trim_end();
+            lines += "\n";
+            line.clone_from(&margin);
+            empty = true;
+        }
+        if !empty {
+            line += " ";
+        }
+        line += word;
+        empty = false;
+    }
+    lines + line.trim_end() + "\n"
+}
+
 /// `text` as one line that does nothing to a terminal: every control character becomes a blank.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
@@ -134,6 +154,13 @@ pub(crate) mod tests {
         assert_eq!(["日本", "e\u{301}", "한글", "🐘", "ｘ"].map(width), [4, 1, 4, 2, 2]);
         assert_eq!(pad("日本", 5, Alignment::Right), " 日本");
         assert_eq!(pad("too long", 3, Alignment::Left), "too long");
+    }
+
+    #[test]
+    fn words_wrap_below_the_first() {
+        assert_eq!(hang("1. ", "one two three four", 10), "1. one two\n   three\n   four\n");
+        assert_eq!(hang("1. ", "incomprehensibilities", 10), "1. incomprehensibilities\n");
+        assert_eq!(hang("Disk  ", "", 10), "Disk\n");
     }
 
     #[test]

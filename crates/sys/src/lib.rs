@@ -1,5 +1,6 @@
 //! Safe calls for what the standard library has no words for: advisory locks, reflinks and bulk transfers, what a
-//! child inherits, who holds a file open, how much memory is really left, System V segments.
+//! child inherits, who holds a file open, how much memory is really left, System V segments, which disks a path lies on
+//! and how they are.
 //!
 //! This is the only crate that may contain `unsafe` and the only one that knows the operating system; one folder per
 //! system behind one interface. It knows nothing of `PostgreSQL`.
@@ -16,11 +17,15 @@ mod linux;
 
 #[cfg(target_os = "linux")]
 pub use linux::{
+    disk::{Bottom, Disk, Stack},
     filesystem::{Filesystem, Kind},
+    gauges::{Gauges, Panel},
     memory::available_memory,
+    mount::{Mount, Roots},
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},
+    unbuffered::{Waiting, open_for_writes, page_aligned},
     watch::Watch,
 };
 pub use lock::Lock;

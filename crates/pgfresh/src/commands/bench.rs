@@ -15,12 +15,10 @@ use server::{Preset, Wanted};
 use signal_hook::consts::SIGINT;
 use storage::Wish;
 
+use super::OURSELVES;
 use crate::cli::{Bench, Options};
 use crate::config;
 use crate::failure::Failure;
-
-/// This binary, even when its file was replaced while it runs.
-const OURSELVES: &str = "/proc/self/exe";
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
     let (wishes, cache, program) =

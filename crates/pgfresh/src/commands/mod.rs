@@ -2,6 +2,7 @@
 
 mod bench;
 mod control;
+mod doctor;
 mod postgres;
 mod psql;
 mod run;
@@ -21,6 +22,9 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::service::{self, Service};
 
+/// This binary, even when its file was replaced while it runs.
+const OURSELVES: &str = "/proc/self/exe";
+
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     let options = &cli.options;
@@ -36,6 +40,7 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
+        Command::Doctor(arguments) => doctor::execute(options, &arguments),
         Command::Bench(command) => bench::execute(options, &command),
     }
 }
@@ -63,7 +68,7 @@ fn bare_maker(options: &Options) -> Result<Maker, Failure> {
 }
 
 fn maker_for(options: &Options, wishes: Wishes) -> Result<Maker, Failure> {
-    Ok(Maker::find(wishes, cache(options)?, PathBuf::from("/proc/self/exe"))?)
+    Ok(Maker::find(wishes, cache(options)?, PathBuf::from(OURSELVES))?)
 }
 
 /// Removes what dead owners left, then starts a server.

@@ -1,8 +1,12 @@
 //! Linux: what the interface of this crate means there.
 
+pub(crate) mod disk;
 pub(crate) mod filesystem;
+pub(crate) mod gauges;
 pub(crate) mod memory;
+pub(crate) mod mount;
 pub(crate) mod process;
 pub(crate) mod segment;
 pub(crate) mod transfer;
+pub(crate) mod unbuffered;
 pub(crate) mod watch;

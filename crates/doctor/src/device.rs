@@ -1,0 +1,282 @@
+//! The device: which disks hold the bytes, and what they say of their caches.
+
+use report::{Cell, Layer, Quantity, Unit};
+use sys::{Bottom, Disk, Roots, Stack};
+
+/// Prefixes of the names of devices that some program or host provides. Source: Linux, Documentation/admin-guide/devices.txt.
+const VIRTUAL_NAMES: [(&str, &str); 8] = [
+    ("vd", "virtio"),
+    ("xvd", "Xen"),
+    ("nbd", "over the network, nbd"),
+    ("rbd", "Ceph"),
+    ("drbd", "replicated, drbd"),
+    ("zram", "in memory, zram"),
+    ("ram", "in memory"),
+    ("loop", "over a file"),
+];
+
+/// What the models of virtual disks and cloud volumes have in their names.
+const VIRTUAL_MODELS: [(&str, &str); 15] = [
+    ("QEMU", "QEMU"),
+    ("VBOX", "VirtualBox"),
+    ("VMware", "VMware"),
+    ("Amazon Elastic Block Store", "a network volume of AWS"),
+    ("Amazon EC2 NVMe Instance Storage", "an instance's own disk at AWS"),
+    ("PersistentDisk", "a network volume of Google Cloud"),
+    ("nvme_card-pd", "a network volume of Google Cloud"),
+    ("nvme_card", "an instance's own disk at Google Cloud"),
+    ("EphemeralDisk", "an instance's own disk at Google Cloud"),
+    ("MSFT", "Azure"),
+    ("Msft", "Hyper-V or Azure"),
+    ("DO Volume", "a network volume of DigitalOcean"),
+    ("HC Volume", "a network volume of Hetzner"),
+    ("BlockVolume", "a network volume of Oracle Cloud"),
+    ("Virtual", "unnamed host"),
+];
+
+/// What the models of drives begin with whose makers state power-loss protection. A model that is not here may well have
+/// it. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
+const PROTECTED_MODELS: [&str; 16] = [
+    "Micron_7300",
+    "Micron_7400",
+    "Micron_7450",
+    "Micron_7500",
+    "Micron_9300",
+    "Micron_9400",
+    "INTEL SSDPE2",
+    "INTEL SSDPF2",
+    "SAMSUNG MZQL",
+    "SAMSUNG MZWL",
+    "SAMSUNG MZ1L",
+    "SAMSUNG MZPL",
+    "KIOXIA KCD",
+    "KIOXIA KCM",
+    "SOLIDIGM SB5",
+    "INTEL SSDSC2K",
+];
+
+/// What is known of where the bytes of a path lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Device {
+    pub(crate) stack: Stack,
+    /// The most writes a second that our control group may make, if there is such a cap.
+    pub(crate) cap: Option<u64>,
+}
+
+/// What becomes of a write that was flushed, as far as the device tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It is in the memory of this machine.
+    Memory,
+    /// Another program decides: a host, a cloud, a server.
+    Elsewhere(String),
+    /// The kernel was told to send no flushes to a cache that may lose its content.
+    Lies,
+    /// The maker states power-loss protection.
+    Protected,
+    /// No volatile cache, says the drive.
+    WriteThrough,
+    /// A volatile cache, which a flush must empty.
+    Volatile,
+    /// Nobody can tell.
+    Unknown(String),
+}
+
+impl Device {
+    pub(crate) fn new(stack: Stack, roots: &Roots) -> Self {
+        let cap = match &stack.bottom {
+            Bottom::Disks(disks) => disks.iter().filter_map(|disk| disk.write_cap(roots)).min(),
+            _ => None,
+        };
+        Self { stack, cap }
+    }
+
+    pub(crate) fn disks(&self) -> &[Disk] {
+        match &self.stack.bottom {
+            Bottom::Disks(disks) => disks,
+            _ => &[],
+        }
+    }
+
+    /// Whether it claims to turn. Nobody who does so flushes in less than 2 ms.
+    pub(crate) fn claims_to_turn(&self) -> bool {
+        self.disks().iter().any(|disk| disk.rotational == Some(true))
+    }
+
+    pub(crate) fn keeping(&self) -> Keeping {
+        match &self.stack.bottom {
+            Bottom::Memory => Keeping::Memory,
+            Bottom::Network(what) => Keeping::Elsewhere(what.clone()),
+            Bottom::Unknown(why) => Keeping::Unknown(why.clone()),
+            // Data are as safe as in the worst of several.
+            Bottom::Disks(disks) => {
+                disks.iter().map(keeping_of).max_by_key(doubt).unwrap_or(Keeping::Volatile)
+            }
+        }
+    }
+
+    /// The names of the disks: what a sentence begins with.
+    fn subject(&self) -> String {
+        let names = self.disks().iter().map(|disk| match &disk.model {
+            Some(model) => format!("{} ({model})", disk.name),
+            None => disk.name.clone(),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn layer(&self) -> Layer {
+        let subject = self.subject();
+        let verdict = match self.keeping() {
+            Keeping::Memory => {
+                "memory, no disk: nothing here waits for a flush, and nothing survives a power cut".to_owned()
+            }
+            Keeping::Elsewhere(what) if self.disks().is_empty() => {
+                format!("{what}: virtual or unproven, for a flush is what the other side makes of it")
+            }
+            Keeping::Elsewhere(what) => {
+                format!(
+                    "{subject} is virtual ({what}): virtual or unproven, for a flush is what its host makes of it"
+                )
+            }
+            Keeping::Lies => format!(
+                "{subject} has a volatile write cache, but the kernel was told \"write through\" and sends no flush: it lies"
+            ),
+            Keeping::Protected => {
+                format!(
+                    "{subject} is of a series with power-loss protection, says its maker: a flush costs little"
+                )
+            }
+            Keeping::WriteThrough => {
+                format!("{subject} says that it has no volatile write cache: no flush is needed")
+            }
+            Keeping::Volatile => {
+                format!("{subject} has a volatile write cache, which every flush must empty")
+            }
+            Keeping::Unknown(why) => format!("unknown: {why}"),
+        };
+        let mut layer = Layer::new("Device", verdict + ".");
+        if !self.stack.layers.is_empty() {
+            layer.add_fact("through", self.stack.layers.join(", "));
+        }
+        if let [disk, others @ ..] = self.disks() {
+            describe(&mut layer, disk);
+            if !others.is_empty() {
+                layer.add_fact("facts of", format!("{}, the first of {}", disk.name, others.len() + 1));
+            }
+        }
+        layer.add_fact("cap", self.cap.map(|cap| Quantity::new(as_f64(cap), Unit::PerSecond)));
+        layer
+    }
+}
+
+/// What `lsds` shows of a disk, in its order.
+fn describe(layer: &mut Layer, disk: &Disk) {
+    let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
+    let count = |count: u32| Quantity::new(f64::from(count), Unit::Count);
+    let yes = |flag: bool| if flag { "yes" } else { "no" };
+    layer.add_fact("size", disk.bytes.map(bytes));
+    layer.add_fact("scheduler", disk.scheduler.clone());
+    layer.add_fact("rotational", disk.rotational.map(yes));
+    layer.add_fact("firmware", disk.firmware.clone());
+    layer.add_fact("queue depth", disk.queue_depth.map(count));
+    layer.add_fact("requests", disk.requests.map(count));
+    layer.add_fact("write cache", disk.write_cache.clone());
+    layer.add_fact(
+        "drive's own word",
+        disk.drive_cache.clone().filter(|own| disk.write_cache.as_ref() != Some(own)),
+    );
+    layer.add_fact("FUA", disk.fua.map(yes));
+    let sectors = disk.sectors.map(|(logical, physical)| format!("{logical} B, physically {physical} B"));
+    layer.add_fact("sectors", sectors.map_or(Cell::Missing, Cell::from));
+}
+
+fn keeping_of(disk: &Disk) -> Keeping {
+    if let Some(host) = host_of(disk) {
+        return Keeping::Elsewhere(host.to_owned());
+    }
+    let through =
+        |mode: &Option<String>| mode.as_deref().is_some_and(|mode| mode.starts_with("write through"));
+    let model = disk.model.as_deref().unwrap_or_default();
+    let protected = PROTECTED_MODELS.iter().any(|prefix| model.starts_with(prefix));
+    match (through(&disk.write_cache), &disk.drive_cache, protected) {
+        (true, Some(own), _) if own.starts_with("write back") => Keeping::Lies,
+        (_, _, true) => Keeping::Protected,
+        (true, _, false) => Keeping::WriteThrough,
+        (false, _, false) if disk.write_cache.is_none() => {
+            Keeping::Unknown(format!("the kernel does not say what cache \"{}\" has", disk.name))
+        }
+        (false, _, false) => Keeping::Volatile,
+    }
+}
+
+/// Who provides a disk that is none of itself.
+fn host_of(disk: &Disk) -> Option<&'static str> {
+    let model = disk.model.as_deref().unwrap_or_default();
+    let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));
+    // A model says more than a name; a loop with a model is somebody's stand-in for that.
+    let by_name = VIRTUAL_NAMES.iter().find(|(prefix, _)| model.is_empty() && disk.name.starts_with(prefix));
+    by_model.or(by_name).map(|(_, host)| *host)
+}
+
+fn doubt(keeping: &Keeping) -> u8 {
+    match keeping {
+        Keeping::Memory | Keeping::Protected => 0,
+        Keeping::WriteThrough => 1,
+        Keeping::Volatile => 2,
+        Keeping::Unknown(_) => 3,
+        Keeping::Elsewhere(_) => 4,
+        Keeping::Lies => 5,
+    }
+}
+
+/// Sizes below 9 PB are exact.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn as_f64(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str, model: &str, write_cache: &str) -> Disk {
+        Disk {
+            name: name.to_owned(),
+            model: Some(model.to_owned()).filter(|model| !model.is_empty()),
+            write_cache: Some(write_cache.to_owned()),
+            ..Disk::default()
+        }
+    }
+
+    fn keeping(disks: impl IntoIterator<Item = Disk>) -> Keeping {
+        let bottom = Bottom::Disks(disks.into_iter().collect());
+        Device { stack: Stack { layers: Vec::new(), bottom }, cap: None }.keeping()
+    }
+
+    #[test]
+    fn drives_are_told_from_hosts_and_caches_from_protection() {
+        let samsung = disk("nvme0n1", "Samsung SSD 990 PRO 2TB", "write back");
+        let micron = disk("nvme1n1", "Micron_7400_MTFDKBA960TDZ", "write through");
+        let optane = disk("nvme2n1", "INTEL SSDPED1D280GA", "write through");
+        let amazon = disk("nvme3n1", "Amazon Elastic Block Store", "write through");
+        assert_eq!(keeping([samsung.clone()]), Keeping::Volatile);
+        assert_eq!(keeping([micron.clone()]), Keeping::Protected);
+        assert_eq!(keeping([optane]), Keeping::WriteThrough);
+        assert_eq!(keeping([amazon]), Keeping::Elsewhere("a network volume of AWS".to_owned()));
+        assert_eq!(keeping([disk("vda", "", "write back")]), Keeping::Elsewhere("virtio".to_owned()));
+        assert_eq!(
+            keeping([disk("sda", "QEMU HARDDISK", "write back")]),
+            Keeping::Elsewhere("QEMU".to_owned())
+        );
+        assert_eq!(keeping([micron, samsung]), Keeping::Volatile);
+        assert!(matches!(keeping([Disk { name: "sdx".to_owned(), ..Disk::default() }]), Keeping::Unknown(_)));
+    }
+
+    #[test]
+    fn an_edited_cache_mode_is_a_lie() {
+        let mut edited = disk("sda", "ST4000DM004", "write through");
+        assert_eq!(keeping([edited.clone()]), Keeping::WriteThrough);
+        edited.drive_cache = Some("write back".to_owned());
+        assert_eq!(keeping([edited]), Keeping::Lies);
+    }
+}

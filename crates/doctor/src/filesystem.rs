@@ -1,0 +1,89 @@
+//! The file system: its type and options, whether it shares blocks (tried), how much room there is.
+
+use std::fs::File;
+use std::path::Path;
+
+use report::{Cell, Layer, Quantity, Unit};
+use storage::{Attempt, FileError};
+use sys::{Filesystem, Mount};
+
+use crate::device::as_f64;
+
+/// What a container's `/dev/shm` has unless somebody asked for more. Source: Docker, `--shm-size`.
+pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
+
+/// What is known of the file system of a path.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    pub(crate) mount: Mount,
+    pub(crate) here: Filesystem,
+    /// Whether files can share blocks; `None` if it could not be tried.
+    pub(crate) reflinks: Option<bool>,
+    /// `/dev/shm`, if it is a tmpfs.
+    pub(crate) shm: Option<Filesystem>,
+    /// Memory that this process and its children may still use, in bytes.
+    pub(crate) memory: Option<u64>,
+}
+
+impl Files {
+    /// Examines the file system of `folder`, in which it makes two small files for a moment.
+    pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
+        let here = Filesystem::of(folder).attempt("examine", folder)?;
+        let shm = Filesystem::of(Path::new("/dev/shm")).ok().filter(|shm| shm.kind == sys::Kind::Memory);
+        let memory = sys::available_memory(Path::new("/")).ok();
+        Ok(Self { mount, here, reflinks: try_reflink(folder), shm, memory })
+    }
+
+    /// Whether `/dev/shm` is as small as containers have it by default.
+    pub(crate) fn small_shm(&self) -> bool {
+        self.shm.is_some_and(|shm| shm.total <= CONTAINER_SHM)
+    }
+
+    pub(crate) fn layer(&self) -> Layer {
+        let Mount { kind, point, options, super_options, .. } = &self.mount;
+        let sharing = match self.reflinks {
+            Some(true) => "which shares blocks between copies",
+            Some(false) => "which copies every byte (no reflinks)",
+            None => "where copying could not be tried",
+        };
+        let verdict = format!("{kind} at \"{}\", {sharing}.", point.display());
+        let mut layer = Layer::new("File system", verdict);
+        let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
+        layer.add_fact("free", bounded(self.here.free));
+        // The options of both kinds, each once.
+        let mut all: Vec<&str> = options.split(',').collect();
+        all.extend(
+            super_options.split(',').filter(|option| !options.split(',').any(|other| other == *option)),
+        );
+        all.retain(|option| !option.is_empty() && !is_private(option));
+        layer.add_fact("options", all.join(","));
+        layer.add_fact("/dev/shm", self.shm.map(|shm| bounded(shm.free)));
+        layer.add_fact("memory left", self.memory.map(bytes));
+        layer
+    }
+}
+
+/// Folders of an overlay are long and say nothing.
+fn is_private(option: &str) -> bool {
+    ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
+}
+
+fn bounded(bytes: u64) -> Cell {
+    if bytes == u64::MAX {
+        "without a bound".into()
+    } else {
+        Quantity::new(as_f64(bytes), Unit::Bytes).into()
+    }
+}
+
+/// Clones a file of one block, and looks whether that worked.
+fn try_reflink(folder: &Path) -> Option<bool> {
+    let (from, to) = (folder.join("reflink-from"), folder.join("reflink-to"));
+    std::fs::write(&from, [7; 4096]).ok()?;
+    let cloned = File::open(&from).and_then(|source| sys::reflink(&source, &File::create(&to)?));
+    for path in [from, to] {
+        // What is not there need not be removed; the whole folder goes later.
+        let _ = std::fs::remove_file(path);
+    }
+    cloned.ok()
+}

@@ -1,0 +1,17 @@
+//! Why a database is slow on this machine, and what would help: measured layer by layer.
+//!
+//! Makes a [`Diagnosis`] of an [`Examination`]: the device behind a path, its file system, its syncs, what a commit costs
+//! there under each kind of settings, and what follows. One file for each probe. It prints nothing, knows nothing of the
+//! command line, and writes only into run directories of its own, which go away whatever ends us.
+
+mod device;
+mod error;
+mod examination;
+mod filesystem;
+mod findings;
+mod machine;
+mod sync;
+mod trial;
+
+pub use error::DoctorError;
+pub use examination::{Diagnosis, Examination, Onlooker};

@@ -1,0 +1,369 @@
+//! How quickly the file system syncs: every method and size that `pg_test_fsync` tries, done as it does them.
+//!
+//! ```text
+//! one and two 8 kB writes   open_datasync  fdatasync  fsync  open_sync     at the offsets 0 and 8 kB of a 16 MiB file
+//! 16 kB in parts            open_sync with 1 × 16, 2 × 8, 4 × 4, 8 × 2, 16 × 1 kB
+//! another descriptor        write, fsync, close; write, close, open, fsync
+//! not synced                write
+//! ```
+//! Each has several turns, so that what disturbs for a moment disturbs no method alone. Source: `PostgreSQL` 18,
+//! `src/bin/pg_test_fsync/pg_test_fsync.c`; `open_datasync` and `open_sync` write past the page cache there, and here.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use report::{Cell, Column, Layer, Quantity, Table, Unit};
+use storage::{Attempt, FileError};
+use sys::{Roots, Waiting, open_for_writes, page_aligned};
+
+use crate::device::{Device, Keeping, as_f64};
+use crate::trial::Latencies;
+
+/// The size of the file that is written to.
+const FILE: usize = 16 << 20;
+/// A page of the WAL.
+const PAGE: usize = 8192;
+/// Turns of each method.
+const ROUNDS: u32 = 3;
+/// A flush takes a drive without protection longer than this. See [`judge`].
+const SUSPICIOUS: f64 = 100e-6;
+/// A disk that turns needs longer than this to be where it must write.
+const HALF_A_TURN: f64 = 2e-3;
+
+/// What is done each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// So many writes of so many bytes, each waiting for the disk; direct.
+    Waiting(Waiting, usize, usize),
+    /// So many writes of a page, and then `fdatasync`.
+    Data(usize),
+    /// So many writes of a page, and then `fsync`.
+    All(usize),
+    /// Nothing that this system has.
+    Absent,
+    /// A new descriptor writes and syncs.
+    SameDescriptor,
+    /// A new descriptor writes, another one syncs.
+    OtherDescriptor,
+    /// One write of a page into the page cache.
+    Unsynced,
+}
+
+const ONE: &str = "one 8 kB write";
+const TWO: &str = "two 8 kB writes";
+const SIZES: &str = "16 kB with open_sync";
+const DESCRIPTORS: &str = "another descriptor";
+const UNSYNCED: &str = "not synced";
+
+/// All that is tried, in the order of `pg_test_fsync`.
+const ACTIONS: [(&str, &str, Action); 18] = [
+    (ONE, "open_datasync", Action::Waiting(Waiting::ForData, 1, PAGE)),
+    (ONE, "fdatasync", Action::Data(1)),
+    (ONE, "fsync", Action::All(1)),
+    (ONE, "fsync_writethrough", Action::Absent),
+    (ONE, "open_sync", Action::Waiting(Waiting::ForAll, 1, PAGE)),
+    (TWO, "open_datasync", Action::Waiting(Waiting::ForData, 2, PAGE)),
+    (TWO, "fdatasync", Action::Data(2)),
+    (TWO, "fsync", Action::All(2)),
+    (TWO, "fsync_writethrough", Action::Absent),
+    (TWO, "open_sync", Action::Waiting(Waiting::ForAll, 2, PAGE)),
+    (SIZES, "1 × 16 kB", Action::Waiting(Waiting::ForAll, 1, 16384)),
+    (SIZES, "2 × 8 kB", Action::Waiting(Waiting::ForAll, 2, 8192)),
+    (SIZES, "4 × 4 kB", Action::Waiting(Waiting::ForAll, 4, 4096)),
+    (SIZES, "8 × 2 kB", Action::Waiting(Waiting::ForAll, 8, 2048)),
+    (SIZES, "16 × 1 kB", Action::Waiting(Waiting::ForAll, 16, 1024)),
+    (DESCRIPTORS, "write, fsync, close", Action::SameDescriptor),
+    (DESCRIPTORS, "write, close, fsync", Action::OtherDescriptor),
+    (UNSYNCED, "write", Action::Unsynced),
+];
+
+/// One method and what came of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    group: &'static str,
+    name: &'static str,
+    action: Action,
+    latencies: Latencies,
+    /// Why it could not be done.
+    refusal: Option<String>,
+}
+
+/// A file to write to, which is there as long as its folder.
+#[derive(Debug)]
+pub(crate) struct Target {
+    path: PathBuf,
+    buffer: Vec<u8>,
+}
+
+impl Target {
+    /// Makes and syncs the file in `folder`, with bytes that no file system can compress.
+    pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
+        let path = folder.join("sync");
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut buffer = Vec::with_capacity(FILE + 4096);
+        while buffer.len() < FILE + 4096 {
+            // Xorshift64, Marsaglia 2003.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            buffer.extend_from_slice(&state.to_le_bytes());
+        }
+        let target = Self { path, buffer };
+        fs::write(&target.path, target.bytes()).attempt("write", &target.path)?;
+        File::open(&target.path).and_then(|file| file.sync_all()).attempt("sync", &target.path)?;
+        Ok(target)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &page_aligned(&self.buffer)[..FILE]
+    }
+
+    /// A descriptor on it, whose writes go to the page cache.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        open_for_writes(&self.path, Waiting::Not, false)
+    }
+
+    fn write(&self, file: &File, count: usize, size: usize) -> io::Result<()> {
+        (0..count).try_for_each(|index| {
+            let offset = index * size;
+            file.write_all_at(&self.bytes()[offset..offset + size], offset as u64)
+        })
+    }
+
+    /// Does `action` for a while.
+    fn repeat(&self, action: Action, length: Duration, latencies: &mut Latencies) -> io::Result<()> {
+        match action {
+            Action::Waiting(waiting, count, size) => {
+                let file = open_for_writes(&self.path, waiting, true)?;
+                latencies.measure(length, || self.write(&file, count, size))
+            }
+            Action::Data(count) => {
+                let file = self.open()?;
+                latencies.measure(length, || self.write(&file, count, PAGE).and_then(|()| file.sync_data()))
+            }
+            Action::All(count) => {
+                let file = self.open()?;
+                latencies.measure(length, || self.write(&file, count, PAGE).and_then(|()| file.sync_all()))
+            }
+            Action::Absent => Err(io::Error::other("not on this system")),
+            Action::SameDescriptor => latencies.measure(length, || {
+                let file = self.open()?;
+                self.write(&file, 1, PAGE)?;
+                file.sync_all()?;
+                drop(file);
+                // As much opening and closing as the other one has.
+                self.open().map(drop)
+            }),
+            Action::OtherDescriptor => latencies.measure(length, || {
+                let file = self.open()?;
+                self.write(&file, 1, PAGE)?;
+                drop(file);
+                self.open()?.sync_all()
+            }),
+            Action::Unsynced => {
+                let file = self.open()?;
+                latencies.measure(length, || self.write(&file, 1, PAGE))
+            }
+        }
+    }
+}
+
+/// What was measured of syncs.
+#[derive(Debug, Clone)]
+pub(crate) struct Syncs {
+    trials: Vec<Trial>,
+    /// Flushes that the disk got for each fdatasync of one page; `None` if the kernel does not count them.
+    pub(crate) flushes: Option<f64>,
+}
+
+impl Syncs {
+    /// Measures all methods within `length`, as long as `goes_on` says so: what has had no turn has no figures then.
+    pub(crate) fn measure(
+        target: &Target,
+        device: &Device,
+        roots: &Roots,
+        length: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Self {
+        let flushes = || device.disks().iter().filter_map(|disk| disk.flushes(roots)).max();
+        let mut trials: Vec<Trial> = ACTIONS
+            .into_iter()
+            .map(|(group, name, action)| {
+                let latencies = Latencies::new(format!("{group}: {name}"));
+                Trial { group, name, action, latencies, refusal: None }
+            })
+            .collect();
+        let turns = u32::try_from(trials.len()).unwrap_or(1) * ROUNDS;
+        let (mut sent, mut synced) = (None, 0);
+        for _ in 0..ROUNDS {
+            for trial in &mut trials {
+                if trial.refusal.is_some() || !goes_on() {
+                    continue;
+                }
+                let (before, count) = (flushes(), trial.latencies.sample().len());
+                let tried = target.repeat(trial.action, length / turns, &mut trial.latencies);
+                trial.refusal = tried.err().map(|error| plain(&error));
+                if trial.action == Action::Data(1) {
+                    let more = before.zip(flushes()).map(|(before, after)| after.saturating_sub(before));
+                    sent = more.map(|more| more + sent.unwrap_or(0));
+                    synced += trial.latencies.sample().len() - count;
+                }
+            }
+        }
+        let flushes = sent.filter(|_| synced > 0).map(|sent| as_f64(sent) / as_f64(synced as u64));
+        Self { trials, flushes }
+    }
+
+    fn of(&self, action: Action) -> &Latencies {
+        let trial = self.trials.iter().find(|trial| trial.action == action);
+        &trial.expect("all actions are tried").latencies
+    }
+
+    /// What a commit does by default: one page, and fdatasync.
+    pub(crate) fn fdatasync(&self) -> &Latencies {
+        self.of(Action::Data(1))
+    }
+
+    /// All of what was measured, for programs.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Latencies> {
+        self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
+    }
+
+    pub(crate) fn layer(&self, device: &Device) -> Layer {
+        let fdatasync = self.fdatasync();
+        let (Some(rate), Some(p50), Some(p99)) = (fdatasync.rate(), fdatasync.p50(), fdatasync.p99()) else {
+            let refusal = self.trials.iter().find_map(|trial| trial.refusal.clone());
+            return Layer::new(
+                "Sync",
+                refusal.map_or_else(|| "not measured.".to_owned(), |why| format!("{why}.")),
+            );
+        };
+        let judgement = judge(device, p50.value, self.flushes);
+        let mut layer = Layer::new("Sync", format!("{p50} for 8 kB and fdatasync (p99 {p99}): {judgement}."));
+        layer.add_fact("fdatasync", rate);
+        let fsync = self.of(Action::All(1));
+        layer.add_fact("fsync", fsync.rate());
+        layer.add_fact("not synced", self.of(Action::Unsynced).rate());
+        let flushes = self.flushes.map(|flushes| format!("{flushes:.2}"));
+        layer.add_fact("flushes for each fdatasync", flushes);
+        layer
+    }
+
+    /// Every method, one to a line; a refusal is a line too.
+    pub(crate) fn table(&self) -> Table {
+        let columns = [Column::left("writes"), Column::left("method")];
+        let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
+        let mut table =
+            Table::new("Sync methods", columns.into_iter().chain(numbers).chain([Column::left("refusal")]));
+        for Trial { group, name, latencies, refusal, .. } in &self.trials {
+            let max = latencies.sample().max();
+            let numbers = [latencies.rate(), latencies.p50(), latencies.p99(), max].map(Cell::from);
+            let names = [Cell::from(*group), Cell::from(*name)];
+            let refusal = refusal.as_deref().map_or(Cell::from(""), Cell::from);
+            table.add_row(names.into_iter().chain(numbers).chain([refusal]));
+        }
+        table
+    }
+}
+
+/// What the operating system said, without the number of the error.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// What is to be thought of a flush of `seconds`, of which `flushes` reach the disk for each fdatasync.
+///
+/// A cache that may lose its content and gets no flush lies, and so does a disk that turns and flushes within 2 ms. No
+/// consumer's drive flushes within 100 µs: without evidence of protection that is unproven. Never is anything called safe.
+pub(crate) fn judge(device: &Device, seconds: f64, flushes: Option<f64>) -> String {
+    let keeping = device.keeping();
+    let time = Quantity::new(seconds, Unit::Seconds);
+    let unsent = flushes.is_some_and(|flushes| flushes < 0.5);
+    match keeping {
+        Keeping::Memory => "memory, nothing is flushed".to_owned(),
+        Keeping::Lies => "lies about flush, for none is sent to a volatile cache".to_owned(),
+        Keeping::Volatile if unsent => {
+            "lies about flush, for the disk has a volatile cache and gets none".to_owned()
+        }
+        _ if device.claims_to_turn() && seconds < HALF_A_TURN => {
+            format!("virtual or unproven, for a disk that turns cannot flush within {time}")
+        }
+        Keeping::Elsewhere(_) => "virtual or unproven, whatever it takes".to_owned(),
+        Keeping::Unknown(_) if seconds < SUSPICIOUS => {
+            format!("virtual or unproven, for nothing explains {time}")
+        }
+        Keeping::Volatile if seconds < SUSPICIOUS => {
+            format!(
+                "virtual or unproven, for a drive without power-loss protection cannot flush within {time}"
+            )
+        }
+        Keeping::Protected => "as its maker's power-loss protection lets expect".to_owned(),
+        Keeping::WriteThrough if seconds < SUSPICIOUS => {
+            "the drive's own word that nothing is lost, unproven".to_owned()
+        }
+        Keeping::WriteThrough | Keeping::Unknown(_) => "the disk is waited for".to_owned(),
+        Keeping::Volatile if device.claims_to_turn() => "honest for a disk that turns".to_owned(),
+        Keeping::Volatile => "honest for a drive without power-loss protection".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::{Bottom, Disk, Stack};
+
+    use super::*;
+
+    fn device(name: &str, model: Option<&str>, rotational: bool) -> Device {
+        let disk = Disk {
+            name: name.to_owned(),
+            model: model.map(str::to_owned),
+            rotational: Some(rotational),
+            write_cache: Some("write back".to_owned()),
+            ..Disk::default()
+        };
+        Device { stack: Stack { layers: Vec::new(), bottom: Bottom::Disks(vec![disk]) }, cap: None }
+    }
+
+    #[test]
+    fn what_is_too_good_is_not_believed() {
+        let (samsung, hdd) = (device("nvme0n1", Some("Samsung"), false), device("sda", Some("ST4000"), true));
+        let (virtio, micron) = (device("vda", None, false), device("nvme0n1", Some("Micron_7400_X"), false));
+        for (device, seconds, flushes, begin) in [
+            (&samsung, 1e-3, Some(1.0), "honest for a drive without"),
+            (&samsung, 1e-3, None, "honest for a drive without"),
+            (&samsung, 20e-6, Some(1.0), "virtual or unproven"),
+            (&samsung, 20e-6, Some(0.0), "lies"),
+            (&hdd, 8.3e-3, Some(1.0), "honest for a disk that turns"),
+            (&hdd, 0.3e-3, Some(1.0), "virtual or unproven"),
+            (&virtio, 5e-3, Some(1.0), "virtual or unproven"),
+            (&micron, 24e-6, Some(0.0), "as its maker"),
+        ] {
+            let text = judge(device, seconds, flushes);
+            assert!(text.starts_with(begin), "{text}");
+            assert!(!text.contains("safe"), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_method_has_a_line_and_a_refusal_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::create(folder.path()).unwrap();
+        let device = device("vda", None, false);
+        let measure = |goes_on| Syncs::measure(&target, &device, &Roots::default(), Duration::ZERO, goes_on);
+        let syncs = measure(&|| true);
+        let measured = |name: &str| syncs.trials.iter().find(|trial| trial.name == name).unwrap();
+        assert_eq!(measured("fdatasync").latencies.sample().len(), 3);
+        assert_eq!(measured("fsync_writethrough").refusal.as_deref(), Some("not on this system"));
+        let table = syncs.table().to_json();
+        assert_eq!(table["rows"].as_array().unwrap().len(), 18);
+        assert!(table["rows"][3]["rate"].is_null(), "{table}");
+        assert!(
+            syncs.trials.iter().all(|trial| trial.refusal.is_some() == trial.latencies.sample().is_empty())
+        );
+        assert_eq!(measure(&|| false).samples().count(), 0);
+    }
+}

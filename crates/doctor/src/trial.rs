@@ -1,0 +1,88 @@
+//! Doing one thing over and over for a while, and how long each time took.
+
+use std::time::{Duration, Instant};
+
+use report::{Quantity, Sample, Unit};
+
+/// How long each of many equal operations took, in seconds, in their order.
+#[derive(Debug, Clone)]
+pub(crate) struct Latencies {
+    sample: Sample,
+    /// Seconds in which they were done, one after the other.
+    busy: f64,
+}
+
+impl Latencies {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self { sample: Sample::new(name, Unit::Seconds), busy: 0.0 }
+    }
+
+    /// Does `operation` until `length` has passed, at least once.
+    pub(crate) fn measure<E>(
+        &mut self,
+        length: Duration,
+        mut operation: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let begun = Instant::now();
+        let mut before = begun;
+        loop {
+            operation()?;
+            let now = Instant::now();
+            self.add((now - before).as_secs_f64());
+            before = now;
+            if now - begun >= length {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, seconds: f64) {
+        self.sample.push(seconds).expect("a duration is finite");
+        self.busy += seconds;
+    }
+
+    pub(crate) fn sample(&self) -> &Sample {
+        &self.sample
+    }
+
+    /// How often within a second; `None` before the first.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn rate(&self) -> Option<Quantity> {
+        (self.busy > 0.0).then(|| Quantity::new(self.sample.len() as f64 / self.busy, Unit::PerSecond))
+    }
+
+    /// Half of them took no longer, in seconds.
+    pub(crate) fn p50(&self) -> Option<Quantity> {
+        self.sample.percentile(50.0)
+    }
+
+    /// 99 of 100 took no longer, in seconds.
+    pub(crate) fn p99(&self) -> Option<Quantity> {
+        self.sample.percentile(99.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_counts_only_the_time_of_the_operations() {
+        let mut latencies = Latencies::new("test");
+        assert_eq!(latencies.rate(), None);
+        for milliseconds in [1.0, 1.0, 2.0] {
+            latencies.add(milliseconds / 1000.0);
+        }
+        assert!((latencies.rate().unwrap().value - 750.0).abs() < 1e-6);
+        assert_eq!(latencies.p50().unwrap().to_string(), "1.00 ms");
+        assert_eq!(latencies.p99().unwrap().to_string(), "2.00 ms");
+    }
+
+    #[test]
+    fn an_operation_is_done_at_least_once_and_its_failure_ends_it() {
+        let mut latencies = Latencies::new("test");
+        latencies.measure::<()>(Duration::ZERO, || Ok(())).unwrap();
+        assert_eq!(latencies.sample().len(), 1);
+        assert_eq!(latencies.measure(Duration::MAX, || Err("no")), Err("no"));
+    }
+}

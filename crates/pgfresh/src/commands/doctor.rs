@@ -1,0 +1,111 @@
+//! `pgfresh doctor`: why is it slow here, and what would help?
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use doctor::{Diagnosis, Examination};
+use report::Sample;
+use serde_json::{Map, Value, json};
+use signal_hook::consts::SIGINT;
+use storage::{Account, Place, Wish};
+use sys::Roots;
+
+use crate::cli::{Doctor, Options};
+use crate::config;
+use crate::failure::Failure;
+
+/// How long is measured, and with `--quick`.
+const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
+/// The percentiles that programs get of each distribution.
+const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
+
+pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
+    let defaults = Roots::default();
+    let roots = Roots {
+        sysfs: arguments.sysfs.clone().unwrap_or(defaults.sysfs),
+        procfs: arguments.procfs.clone().unwrap_or(defaults.procfs),
+    };
+    let examination = Examination {
+        path: path(options, arguments)?,
+        roots,
+        length: LENGTH[usize::from(arguments.quick)],
+        program: PathBuf::from(super::OURSELVES),
+    };
+    let onlooker = Onlooker::listen(options)?;
+    let diagnosis = examination.diagnose(&onlooker)?;
+    onlooker.finish();
+    show(&diagnosis, arguments.json);
+    let stopped = doctor::Onlooker::wants_to_stop(&onlooker);
+    Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// The directory that was named, or where a server's data would live on disk.
+fn path(options: &Options, arguments: &Doctor) -> Result<PathBuf, Failure> {
+    if let Some(path) = &arguments.path {
+        return Ok(path.clone());
+    }
+    let wish = match config::read(options)?.wishes.place {
+        Wish::At(path) => Wish::At(path),
+        Wish::Auto | Wish::Ram | Wish::Disk => Wish::Disk,
+    };
+    let cache = super::cache(options)?;
+    let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
+    Ok(place.map_err(template::MakerError::from)?.root().to_owned())
+}
+
+fn show(diagnosis: &Diagnosis, json: bool) {
+    if json {
+        let mut value = diagnosis.report.to_json();
+        value["distributions"] = diagnosis.samples.iter().map(distribution).collect();
+        println!("{value}");
+    } else {
+        print!("{}", diagnosis.report);
+    }
+}
+
+fn distribution(sample: &Sample) -> Value {
+    let percentiles: Map<_, _> = PERCENTILES
+        .iter()
+        .filter_map(|percent| Some((percent.to_string(), json!(sample.percentile(*percent)?.value))))
+        .collect();
+    json!({ "name": sample.name(), "unit": sample.unit(), "count": sample.len(), "percentiles": percentiles })
+}
+
+/// Shows what is measured, and takes Ctrl-C for "that is enough". A second one ends us at once.
+struct Onlooker {
+    stop: Arc<AtomicBool>,
+    shows: bool,
+}
+
+impl Onlooker {
+    fn listen(options: &Options) -> Result<Self, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // In this order: the first signal finds the flag down and puts it up, the second finds it up.
+        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
+            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
+        Ok(Self { stop, shows: !options.quiet && io::stderr().is_terminal() })
+    }
+
+    fn finish(&self) {
+        if self.shows {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl doctor::Onlooker for Onlooker {
+    fn begins(&self, what: &str) {
+        if self.shows {
+            eprint!("\r\x1b[Kmeasuring {what}; Ctrl-C shows what was measured so far");
+        }
+    }
+
+    fn wants_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,551 @@
+//! What holds the bytes of a mount: through partitions, mappers, arrays and loops down to disks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::mount::{Mount, Roots};
+
+/// Deeper than anybody stacks devices.
+const DEEPEST: usize = 16;
+
+/// From a mount down to what holds its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack {
+    /// What was passed through, from the top: `"overlay"`, `"partition sda1"`, `"LVM vg-root"`.
+    pub layers: Vec<String>,
+    /// What is at the bottom.
+    pub bottom: Bottom,
+}
+
+/// What is at the bottom of a [`Stack`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bottom {
+    /// These disks, each once; at least one.
+    Disks(Vec<Disk>),
+    /// The memory of this machine.
+    Memory,
+    /// A file system that another machine, or the host of this one, serves.
+    Network(String),
+    /// What cannot be known from here, and why.
+    Unknown(String),
+}
+
+/// A block device that is no part, mapping or image of another one that we can see. `None` is what the kernel does not
+/// tell. Source: Linux, Documentation/ABI/stable/sysfs-block.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Disk {
+    /// As in `/dev`: `nvme0n1`.
+    pub name: String,
+    /// Maker and model.
+    pub model: Option<String>,
+    /// Revision of its firmware.
+    pub firmware: Option<String>,
+    /// Size in bytes.
+    pub bytes: Option<u64>,
+    /// Whether it says that it turns. Virtual disks often do.
+    pub rotational: Option<bool>,
+    /// The I/O scheduler in use.
+    pub scheduler: Option<String>,
+    /// Commands that the device takes at once.
+    pub queue_depth: Option<u32>,
+    /// Requests that the kernel queues.
+    pub requests: Option<u32>,
+    /// What the kernel believes of its cache: `write back` (flushes are sent) or `write through`.
+    pub write_cache: Option<String>,
+    /// What a SCSI drive itself said; differs from the above if somebody has edited that, and flushes are then not sent.
+    pub drive_cache: Option<String>,
+    /// Whether it takes writes with forced unit access.
+    pub fua: Option<bool>,
+    /// Logical and physical size of a sector, in bytes.
+    pub sectors: Option<(u32, u32)>,
+    /// Where the kernel shows it.
+    pub folder: PathBuf,
+}
+
+/// How far the walk has come.
+struct Walk<'a> {
+    roots: &'a Roots,
+    layers: Vec<String>,
+    disks: Vec<Disk>,
+}
+
+impl Stack {
+    /// What is below `mount`.
+    #[must_use]
+    pub fn below(roots: &Roots, mount: &Mount) -> Self {
+        let mut walk = Walk { roots, layers: Vec::new(), disks: Vec::new() };
+        let end = walk.mount(mount, 0);
+        let bottom = match end {
+            Some(end) if walk.disks.is_empty() => end,
+            _ => Bottom::Disks(walk.disks),
+        };
+        Self { layers: walk.layers, bottom }
+    }
+}
+
+impl Walk<'_> {
+    /// Descends; returns what it came to if that is no disk.
+    fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
+        if depth > DEEPEST {
+            return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
+        }
+        let kind = mount.kind.as_str();
+        match kind {
+            "tmpfs" | "ramfs" | "rootfs" => Some(Bottom::Memory),
+            "overlay" | "aufs" => self.overlay(mount, depth),
+            "btrfs" => self.btrfs(mount, depth),
+            "zfs" => Some(Bottom::Unknown(format!("only zpool knows the disks of \"{}\"", mount.source))),
+            "9p" | "virtiofs" | "vboxsf" | "prl_fs" | "fuse.vmhgfs-fuse" | "fuse.grpcfuse" | "fakeowner" => {
+                Some(Bottom::Network(format!("{kind}: a folder of the host, shared with this machine")))
+            }
+            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "glusterfs" | "lustre" | "afs" | "fuse.sshfs"
+            | "fuse.glusterfs" | "fuse.ceph" | "fuse.s3fs" => {
+                Some(Bottom::Network(format!("{kind}: \"{}\"", mount.source)))
+            }
+            _ if mount.device.0 == 0 => {
+                Some(Bottom::Unknown(format!("{kind} has no device that the kernel names")))
+            }
+            _ => self.device(mount.device, depth),
+        }
+    }
+
+    /// An upper folder is one of the host's: within a container nobody can look it up. But the engine mounts files of
+    /// its own into the container, such as /etc/hosts, and they lie beside its overlays.
+    fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
+        self.layers.push(mount.kind.clone());
+        let outside = |found: &Mount| found.kind != mount.kind;
+        let upper =
+            mount.super_option("upperdir").and_then(|upper| Mount::of(self.roots, Path::new(&upper)).ok());
+        if let Some(upper) = upper.filter(outside) {
+            return self.mount(&upper, depth + 1);
+        }
+        let beside = ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname"].iter().find_map(|file| {
+            let found = Mount::of(self.roots, Path::new(file)).ok()?;
+            (found.point == Path::new(file) && found.device.0 != 0).then_some((file, found))
+        });
+        let Some((file, beside)) = beside else {
+            let why = "the upper folder of the overlay is out of sight, as usual in a container";
+            return Some(Bottom::Unknown(why.to_owned()));
+        };
+        self.layers.push(format!("beside {file}, presumably"));
+        self.mount(&beside, depth + 1)
+    }
+
+    fn btrfs(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let source = Path::new(&mount.source).canonicalize().unwrap_or_else(|_| PathBuf::from(&mount.source));
+        let wanted = name(&source).unwrap_or_default();
+        let pools = children(&self.roots.sysfs.join("fs/btrfs"));
+        let members = pools.iter().map(|pool| children(&pool.join("devices")));
+        let members = members
+            .into_iter()
+            .find(|members| members.iter().any(|member| name(member).as_deref() == Some(&wanted)));
+        let Some(members) = members else {
+            let why = format!("btrfs does not tell the disks of \"{}\"", mount.source);
+            return Some(Bottom::Unknown(why));
+        };
+        self.layers.push(match members.len() {
+            1 => "btrfs".to_owned(),
+            count => format!("btrfs over {count} devices"),
+        });
+        members.iter().filter_map(|member| self.block(&name(member)?, depth + 1)).last()
+    }
+
+    fn device(&mut self, (major, minor): (u32, u32), depth: usize) -> Option<Bottom> {
+        let link = self.roots.sysfs.join(format!("dev/block/{major}:{minor}"));
+        match link.canonicalize() {
+            Ok(folder) => self.folder(&folder, depth),
+            Err(error) => {
+                let why = format!("the kernel does not show device {major}:{minor} ({error})");
+                Some(Bottom::Unknown(why))
+            }
+        }
+    }
+
+    fn block(&mut self, name: &str, depth: usize) -> Option<Bottom> {
+        let link = self.roots.sysfs.join("class/block").join(name);
+        match link.canonicalize() {
+            Ok(folder) => self.folder(&folder, depth),
+            Err(error) => Some(Bottom::Unknown(format!("the kernel does not show \"{name}\" ({error})"))),
+        }
+    }
+
+    /// Descends from a block device, whose folder this is.
+    fn folder(&mut self, folder: &Path, depth: usize) -> Option<Bottom> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if depth > DEEPEST {
+            return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
+        }
+        if folder.join("partition").exists() {
+            self.layers.push(format!("partition {name}"));
+            return self.folder(folder.parent()?, depth + 1);
+        }
+        if let Some(file) = text(&folder.join("loop/backing_file")) {
+            self.layers.push(format!("{name} over the file \"{file}\""));
+            return match Mount::of(self.roots, Path::new(&file)) {
+                Ok(mount) => self.mount(&mount, depth + 1),
+                Err(error) => Some(Bottom::Unknown(format!("\"{file}\" is out of sight ({error})"))),
+            };
+        }
+        let slaves = children(&folder.join("slaves"));
+        if slaves.is_empty() {
+            let disk = Disk::read(folder, name);
+            if !self.disks.contains(&disk) {
+                self.disks.push(disk);
+            }
+            return None;
+        }
+        self.layers.push(mapping(folder, &name, slaves.len()));
+        let names = slaves.iter().filter_map(|slave| Some(slave.file_name()?.to_string_lossy().into_owned()));
+        names.filter_map(|slave| self.block(&slave, depth + 1)).last()
+    }
+}
+
+/// What a device with others below it is. Source of the prefixes: lvm2, cryptsetup, multipath-tools and kpartx.
+fn mapping(folder: &Path, name: &str, members: usize) -> String {
+    if let Some(level) = text(&folder.join("md/level")) {
+        return format!("RAID {name} ({level}, {members} members)");
+    }
+    let uuid = text(&folder.join("dm/uuid")).unwrap_or_default();
+    let title = text(&folder.join("dm/name")).unwrap_or_else(|| name.to_owned());
+    match uuid.split('-').next().unwrap_or_default() {
+        "LVM" => format!("LVM {title}"),
+        "CRYPT" => format!("encryption {title}"),
+        "mpath" => format!("multipath {title}"),
+        part if part.starts_with("part") => format!("partition {title}"),
+        _ if folder.join("bcache").exists() => format!("bcache {name}"),
+        _ => format!("mapping {title}"),
+    }
+}
+
+impl Disk {
+    fn read(folder: &Path, name: String) -> Self {
+        let queue = |file: &str| text(&folder.join("queue").join(file));
+        let number = |text: Option<String>| text?.parse::<u32>().ok();
+        let flag = |text: Option<String>| Some(text? != "0");
+        let device = folder.join("device");
+        let told = |file: &str| text(&device.join(file)).filter(|text| !text.is_empty());
+        let model = match (told("vendor"), told("model")) {
+            // Maker "ATA" is none, and virtio gives a number.
+            (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
+                Some(format!("{vendor} {model}"))
+            }
+            (_, model) => model,
+        };
+        let scheduler = queue("scheduler").map(|all| {
+            let chosen = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+            chosen.map_or(all.clone(), |(chosen, _)| chosen.to_owned())
+        });
+        let logical = number(queue("logical_block_size"));
+        let physical = number(queue("physical_block_size"));
+        let drive = children(&device.join("scsi_disk"));
+        Self {
+            model,
+            firmware: told("firmware_rev").or_else(|| told("rev")),
+            bytes: text(&folder.join("size"))
+                .and_then(|text| text.parse::<u64>().ok())
+                .map(|sectors| sectors * 512),
+            rotational: flag(queue("rotational")),
+            scheduler,
+            queue_depth: number(told("queue_depth")),
+            requests: number(queue("nr_requests")),
+            write_cache: queue("write_cache"),
+            drive_cache: drive.first().and_then(|drive| text(&drive.join("cache_type"))),
+            fua: flag(queue("fua")),
+            sectors: logical.zip(physical),
+            name,
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// Flushes that the kernel has sent to it and finished since the boot. Source: Linux,
+    /// Documentation/admin-guide/iostats.rst, field 16, from 5.5.
+    #[must_use]
+    pub fn flushes(&self, roots: &Roots) -> Option<u64> {
+        let table = fs::read_to_string(roots.procfs.join("diskstats")).ok()?;
+        let line = table.lines().find(|line| line.split_whitespace().nth(2) == Some(&self.name))?;
+        line.split_whitespace().nth(18)?.parse().ok()
+    }
+
+    /// The most writes in a second that the control group of this process may make on it.
+    ///
+    /// Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`io.max`) and cgroup-v1/blkio-controller.rst.
+    #[must_use]
+    pub fn write_cap(&self, roots: &Roots) -> Option<u64> {
+        let device = text(&self.folder.join("dev"))?;
+        let groups = roots.sysfs.join("fs/cgroup");
+        let memberships = fs::read_to_string(roots.procfs.join("self/cgroup")).unwrap_or_default();
+        let folder_of = |controller: &str, base: PathBuf| {
+            let path = memberships.lines().find_map(|line| {
+                let (names, path) = line.split_once(':')?.1.split_once(':')?;
+                names.split(',').any(|name| name == controller).then_some(path)
+            });
+            base.join(path.unwrap_or_default().trim_start_matches('/'))
+        };
+        let v2 = text(&folder_of("", groups.clone()).join("io.max"));
+        let limits = v2.unwrap_or_default();
+        let limit = limits.lines().find_map(|line| line.strip_prefix(&device)?.strip_prefix(' '));
+        let limit = limit.and_then(|limits| limits.split(' ').find_map(|limit| limit.strip_prefix("wiops=")));
+        let base = groups.join("blkio");
+        let v1 = [folder_of("blkio", base.clone()), base].into_iter().find_map(|folder| {
+            let limits = text(&folder.join("blkio.throttle.write_iops_device"))?;
+            limits.lines().find_map(|line| Some(line.strip_prefix(&device)?.trim().to_owned()))
+        });
+        limit.map(str::to_owned).or(v1)?.parse().ok()
+    }
+}
+
+/// The first line of a file, without blanks around it; of several lines all.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// What is in a folder, by name; nothing if it is not there.
+pub(crate) fn children(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::super::gauges::Panel;
+    use super::*;
+
+    /// A machine that exists as files alone.
+    struct Machine {
+        root: tempfile::TempDir,
+        roots: Roots,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let roots = Roots { sysfs: root.path().join("sys"), procfs: root.path().join("proc") };
+            Self { root, roots }
+        }
+
+        fn put(&self, path: &str, text: &str) -> PathBuf {
+            let path = self.root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("{text}\n")).unwrap();
+            path
+        }
+
+        fn link(&self, path: &str, target: &Path) {
+            let path = self.root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            symlink(target, path).unwrap();
+        }
+
+        /// A block device whose folder is `sys/devices/PATH`.
+        fn block(&self, path: &str, number: &str, files: &[(&str, &str)]) {
+            let folder = self.root.path().join("sys/devices").join(path);
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            self.put(&format!("sys/devices/{path}/dev"), number);
+            for (file, text) in files {
+                self.put(&format!("sys/devices/{path}/{file}"), text);
+            }
+            self.link(&format!("sys/class/block/{name}"), &folder);
+            self.link(&format!("sys/dev/block/{number}"), &folder);
+        }
+
+        fn slave(&self, path: &str, slave: &str) {
+            self.link(
+                &format!("sys/devices/{path}/slaves/{slave}"),
+                &self.roots.sysfs.join("class/block").join(slave),
+            );
+        }
+
+        /// What is below a mount of this device and kind; `more` are further mounts.
+        fn below(&self, device: &str, kind: &str, source: &str, options: &str, more: &str) -> Stack {
+            let line = format!("30 1 {device} / / rw - {kind} {source} {options}\n{more}");
+            self.put("proc/self/mountinfo", &line);
+            Stack::below(&self.roots, &Mount::of(&self.roots, Path::new("/")).unwrap())
+        }
+    }
+
+    fn names(stack: &Stack) -> Vec<&str> {
+        let Bottom::Disks(disks) = &stack.bottom else { panic!("{stack:?}") };
+        disks.iter().map(|disk| disk.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_partition_belongs_to_its_disk_and_the_disk_is_described() {
+        let machine = Machine::new();
+        let nvme = [
+            ("queue/rotational", "0"),
+            ("queue/write_cache", "write back"),
+            ("queue/fua", "1"),
+            ("queue/scheduler", "[none] mq-deadline"),
+            ("queue/logical_block_size", "512"),
+            ("queue/physical_block_size", "4096"),
+            ("queue/nr_requests", "1023"),
+            ("size", "3907029168"),
+            ("device/model", "Samsung SSD 990 PRO 2TB                 "),
+            ("device/firmware_rev", "4B2QJXD7"),
+        ];
+        machine.block("pci0/nvme/nvme0/nvme0n1", "259:0", &nvme);
+        machine.block("pci0/nvme/nvme0/nvme0n1/nvme0n1p2", "259:2", &[("partition", "2")]);
+        machine.put(
+            "proc/diskstats",
+            " 259 2 nvme0n1p2 1 2 3\n 259 0 nvme0n1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 77 5",
+        );
+        machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp1_input", "64850");
+        machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp2_input", "79850");
+        machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp1_max", "82850");
+        let stack = machine.below("259:2", "ext4", "/dev/nvme0n1p2", "rw", "");
+        assert_eq!(stack.layers, ["partition nvme0n1p2"]);
+        let Bottom::Disks(disks) = &stack.bottom else { panic!("{stack:?}") };
+        let disk = &disks[0];
+        assert_eq!(disk.model.as_deref(), Some("Samsung SSD 990 PRO 2TB"));
+        assert_eq!((disk.rotational, disk.fua, disk.sectors), (Some(false), Some(true), Some((512, 4096))));
+        assert_eq!(
+            (disk.scheduler.as_deref(), disk.requests, disk.queue_depth),
+            (Some("none"), Some(1023), None)
+        );
+        assert_eq!((disk.bytes, disk.write_cache.as_deref()), (Some(2_000_398_934_016), Some("write back")));
+        assert_eq!(disk.flushes(&machine.roots), Some(77));
+        let panel = Panel::of(&machine.roots, Some(disk));
+        assert_eq!((panel.look().temperature, panel.limit), (Some(79.85), Some(82.85)));
+    }
+
+    #[test]
+    fn a_logical_volume_on_encryption_on_a_mirror_ends_at_two_disks() {
+        let machine = Machine::new();
+        for (disk, number, part) in [("sda", "8:0", "8:1"), ("sdb", "8:16", "8:17")] {
+            let files = [
+                ("device/vendor", "ATA     "),
+                ("device/model", "ST4000DM004"),
+                ("device/queue_depth", "30"),
+            ];
+            machine.block(&format!("ata/{disk}"), number, &files);
+            machine.block(&format!("ata/{disk}/{disk}1"), part, &[("partition", "1")]);
+            machine.slave("virtual/md0", &format!("{disk}1"));
+        }
+        machine.block("virtual/md0", "9:0", &[("md/level", "raid1")]);
+        machine.block("virtual/dm-0", "253:0", &[("dm/uuid", "CRYPT-LUKS2-0a-luks"), ("dm/name", "luks")]);
+        machine.block("virtual/dm-1", "253:1", &[("dm/uuid", "LVM-a0b1"), ("dm/name", "vg-root")]);
+        machine.slave("virtual/dm-0", "md0");
+        machine.slave("virtual/dm-1", "dm-0");
+        let stack = machine.below("253:1", "xfs", "/dev/mapper/vg-root", "rw", "");
+        assert_eq!(
+            stack.layers,
+            [
+                "LVM vg-root",
+                "encryption luks",
+                "RAID md0 (raid1, 2 members)",
+                "partition sda1",
+                "partition sdb1"
+            ]
+        );
+        assert_eq!(names(&stack), ["sda", "sdb"]);
+        let Bottom::Disks(disks) = &stack.bottom else { unreachable!() };
+        assert_eq!((disks[0].model.as_deref(), disks[0].queue_depth), (Some("ST4000DM004"), Some(30)));
+    }
+
+    #[test]
+    fn a_loop_is_followed_to_the_disk_of_its_file_and_never_for_ever() {
+        let machine = Machine::new();
+        let file = machine.put("images/disk.img", "");
+        machine.block("virtual/loop0", "7:0", &[("loop/backing_file", file.to_str().unwrap())]);
+        machine.block("pci0/vda", "254:0", &[("device/vendor", "0x554d4551")]);
+        let more = format!("31 1 254:0 / {} rw - ext4 /dev/vda rw", machine.root.path().display());
+        let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", &more);
+        assert_eq!((stack.layers.len(), names(&stack)), (1, vec!["vda"]));
+        // A file on the loop's own mount.
+        let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", "");
+        assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
+    }
+
+    #[test]
+    fn btrfs_tells_all_its_devices_though_its_own_number_is_none() {
+        let machine = Machine::new();
+        for (disk, number) in [("sda", "8:0"), ("sdb", "8:16"), ("sdc", "8:32")] {
+            machine.block(&format!("ata/{disk}"), number, &[]);
+            let pool = if disk == "sdc" { "other" } else { "pool" };
+            let target = machine.roots.sysfs.join("class/block").join(disk);
+            machine.link(&format!("sys/fs/btrfs/{pool}/devices/{disk}"), &target);
+        }
+        let stack = machine.below("0:40", "btrfs", "/dev/sdb", "rw,subvol=/@", "");
+        assert_eq!(
+            (stack.layers.as_slice(), names(&stack)),
+            (&["btrfs over 2 devices".to_owned()][..], vec!["sda", "sdb"])
+        );
+    }
+
+    #[test]
+    fn an_overlay_is_followed_on_its_host_and_guessed_in_a_container() {
+        let machine = Machine::new();
+        machine.block("pci0/vda", "254:0", &[]);
+        let upper = machine.put("upper/file", "");
+        let upper = upper.parent().unwrap().display().to_string();
+        let options = format!("rw,lowerdir=/l,upperdir={upper},workdir=/w");
+        let more = format!("31 1 254:0 / {upper} rw - ext4 /dev/vda rw");
+        let stack = machine.below("0:50", "overlay", "overlay", &options, &more);
+        assert_eq!((stack.layers.join(", ").as_str(), names(&stack)), ("overlay", vec!["vda"]));
+
+        let options = "rw,lowerdir=/l,upperdir=/nowhere/diff,workdir=/w";
+        let hosts = "31 1 254:0 /var/lib/docker/c/hosts /etc/hosts rw - ext4 /dev/vda rw";
+        let stack = machine.below("0:50", "overlay", "overlay", options, hosts);
+        assert_eq!(stack.layers, ["overlay", "beside /etc/hosts, presumably"]);
+        assert_eq!(names(&stack), ["vda"]);
+
+        let stack = machine.below("0:50", "overlay", "overlay", options, "");
+        let Bottom::Unknown(why) = &stack.bottom else { panic!("{stack:?}") };
+        assert!(why.contains("out of sight"), "{why}");
+    }
+
+    #[test]
+    fn memory_networks_and_the_unknown_are_called_so() {
+        let machine = Machine::new();
+        assert_eq!(machine.below("0:30", "tmpfs", "tmpfs", "rw", "").bottom, Bottom::Memory);
+        for (kind, source) in [("nfs4", "srv:/export"), ("cifs", "//srv/share"), ("9p", "hostshare")] {
+            let stack = machine.below("0:31", kind, source, "rw", "");
+            assert!(matches!(&stack.bottom, Bottom::Network(what) if what.starts_with(kind)), "{stack:?}");
+        }
+        for (kind, device) in [("zfs", "0:32"), ("fuse.mystery", "0:33"), ("ext4", "8:99")] {
+            let stack = machine.below(device, kind, "x", "rw", "");
+            assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
+        }
+    }
+
+    #[test]
+    fn an_edited_cache_mode_and_the_caps_of_both_kinds_of_groups_are_seen() {
+        let machine = Machine::new();
+        let files =
+            [("queue/write_cache", "write through"), ("device/scsi_disk/0:0:0:0/cache_type", "write back")];
+        machine.block("scsi/sda", "8:0", &files);
+        let stack = machine.below("8:0", "ext4", "/dev/sda", "rw", "");
+        let Bottom::Disks(disks) = stack.bottom else { unreachable!() };
+        let [disk] = &disks[..] else { unreachable!() };
+        assert_eq!(disk.write_cache.as_deref(), Some("write through"));
+        assert_eq!(disk.drive_cache.as_deref(), Some("write back"));
+        assert_eq!(disk.write_cap(&machine.roots), None);
+        machine.put("proc/self/cgroup", "4:blkio:/job\n0::/job");
+        machine.put("sys/fs/cgroup/job/io.max", "8:16 wiops=9\n8:0 rbps=max wbps=max riops=max wiops=1500");
+        assert_eq!(disk.write_cap(&machine.roots), Some(1500));
+        machine.put("sys/fs/cgroup/job/io.max", "8:0 rbps=max wbps=max riops=max wiops=max");
+        machine.put("sys/fs/cgroup/blkio/blkio.throttle.write_iops_device", "8:0 1000");
+        machine.put("sys/fs/cgroup/job/io.max", "");
+        assert_eq!(disk.write_cap(&machine.roots), Some(1000));
+    }
+
+    #[test]
+    fn pressure_and_unwritten_pages_are_read() {
+        let machine = Machine::new();
+        machine.put("proc/pressure/io", "some avg10=1.00 avg60=0.00 avg300=0.00 total=1500000\nfull total=9");
+        machine.put(
+            "proc/meminfo",
+            "MemTotal: 1 kB\nDirty:            30 kB\nWriteback:         2 kB\nWritebackTmp: 9 kB",
+        );
+        machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3");
+        machine.put("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4");
+        let gauges = Panel::of(&machine.roots, None).look();
+        assert_eq!((gauges.io_pressure, gauges.dirty), (Some(1.5), Some(32 * 1024)));
+        assert_eq!((gauges.throttles, gauges.temperature), (Some(7), None));
+    }
+}

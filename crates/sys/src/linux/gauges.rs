@@ -1,0 +1,100 @@
+//! What the machine shows of its own state while something is measured: heat, pressure, unwritten pages.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::disk::{Disk, children, text};
+use super::mount::Roots;
+
+/// One look at the state of the machine. `None` is what it does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Gauges {
+    /// Degrees Celsius: the hottest sensor of the disk.
+    pub temperature: Option<f64>,
+    /// Times that processors were slowed because of heat, since the boot.
+    pub throttles: Option<u64>,
+    /// Seconds since the boot during which at least one process waited for I/O.
+    pub io_pressure: Option<f64>,
+    /// Bytes of files that are written back some time, or are being so.
+    pub dirty: Option<u64>,
+}
+
+/// The gauges of one disk. Looking at them costs some 0.1 ms; more often than once a second disturbs what is measured.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    roots: Roots,
+    sensors: Vec<PathBuf>,
+    /// Degrees at which the disk slows itself, if it says so.
+    pub limit: Option<f64>,
+}
+
+impl Panel {
+    /// Finds the sensors of `disk`, if there is one.
+    #[must_use]
+    pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
+        let folders = disk.map(sensors_of).unwrap_or_default();
+        let inputs = folders.iter().flat_map(|folder| children(folder));
+        let sensors: Vec<PathBuf> = inputs
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("temp") && name.ends_with("_input")
+            })
+            .collect();
+        let limit = folders.iter().find_map(|folder| degrees(&folder.join("temp1_max")));
+        Self { roots: roots.clone(), sensors, limit }
+    }
+
+    /// Looks at all of them.
+    #[must_use]
+    pub fn look(&self) -> Gauges {
+        let procfs = &self.roots.procfs;
+        let pressure = fs::read_to_string(procfs.join("pressure/io")).unwrap_or_default();
+        let waited = pressure
+            .lines()
+            .find(|line| line.starts_with("some"))
+            .and_then(|line| line.split_once("total=")?.1.trim().parse::<f64>().ok());
+        let memory = fs::read_to_string(procfs.join("meminfo")).unwrap_or_default();
+        let kib = |name: &str| {
+            let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+        };
+        Gauges {
+            temperature: self.sensors.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max),
+            throttles: self.throttles(),
+            io_pressure: waited.map(|microseconds| microseconds / 1e6),
+            dirty: kib("Dirty").zip(kib("Writeback")).map(|(dirty, writeback)| (dirty + writeback) * 1024),
+        }
+    }
+
+    /// Source: Linux, drivers: `thermal_throttle` of x86 processors.
+    fn throttles(&self) -> Option<u64> {
+        let processors = children(&self.roots.sysfs.join("devices/system/cpu"));
+        let counts = processors.iter().filter_map(|processor| {
+            text(&processor.join("thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
+        });
+        counts.reduce(|sum, count| sum + count)
+    }
+}
+
+/// The folders of `disk`'s thermometers: its own, or its controller's. Source: Linux, Documentation/hwmon (`nvme`, 5.5;
+/// `drivetemp`, 5.6).
+fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
+    let device = disk.folder.join("device");
+    let beside = [device.clone(), device.join("hwmon"), device.join("device"), device.join("device/hwmon")];
+    let found = beside.iter().find_map(|folder| {
+        let sensors: Vec<PathBuf> = children(folder)
+            .into_iter()
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.strip_prefix("hwmon").is_some_and(|rest| rest.parse::<u32>().is_ok())
+            })
+            .collect();
+        (!sensors.is_empty()).then_some(sensors)
+    });
+    found.unwrap_or_default()
+}
+
+/// Millidegrees as degrees.
+fn degrees(path: &std::path::Path) -> Option<f64> {
+    Some(text(path)?.parse::<f64>().ok()? / 1000.0)
+}

@@ -1,0 +1,160 @@
+//! The mount that a path lies in, as the kernel lists it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+/// Where the kernel shows itself: `/sys` and `/proc`, or copies of them for tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    /// Usually `/sys`.
+    pub sysfs: PathBuf,
+    /// Usually `/proc`.
+    pub procfs: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { sysfs: "/sys".into(), procfs: "/proc".into() }
+    }
+}
+
+/// A line of mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    pub(crate) id: u64,
+    /// Major and minor number; a major of 0 is no device.
+    pub device: (u32, u32),
+    /// The folder of its file system that is mounted.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Options of the mount.
+    pub options: String,
+    /// Type of the file system, such as `ext4` or `fuse.sshfs`.
+    pub kind: String,
+    /// What was mounted: a device, a server's export, a name without meaning.
+    pub source: String,
+    /// Options of the file system.
+    pub super_options: String,
+}
+
+impl Mount {
+    /// The mount that `path` lies in, by its number: the device number of a file is none that btrfs would mount. A table
+    /// without that number (a kernel before 5.8, a copy of another machine's) is searched for the longest path above.
+    pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        let table = roots.procfs.join("self/mountinfo");
+        let mounts: Vec<Self> = fs::read_to_string(&table)?.lines().filter_map(Self::parse).collect();
+        let number = if roots.procfs == Path::new("/proc") { number(&path) } else { None };
+        let by_number = number.and_then(|number| mounts.iter().find(|mount| mount.id == number));
+        // Of several at one point the last hides the others.
+        let by_path = || {
+            let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+            above.max_by_key(|mount| mount.point.components().count())
+        };
+        by_number.or_else(by_path).cloned().ok_or_else(|| {
+            let message = format!("\"{}\" has no mount for it", table.display());
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (mount, source) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ');
+        let mut source = source.split(' ');
+        let id = mount.next()?.parse().ok()?;
+        let (major, minor) = mount.nth(1)?.split_once(':')?;
+        Some(Self {
+            id,
+            device: (major.parse().ok()?, minor.parse().ok()?),
+            root: unescape(mount.next()?).into(),
+            point: unescape(mount.next()?).into(),
+            options: mount.next()?.to_owned(),
+            kind: source.next()?.to_owned(),
+            source: unescape(source.next()?),
+            super_options: source.next().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// The value of an option of the file system: `upperdir` of an overlay, say.
+    #[must_use]
+    pub fn super_option(&self, name: &str) -> Option<String> {
+        let value =
+            self.super_options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
+        value.map(unescape)
+    }
+}
+
+/// The number of the mount of `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; before that proc(5), fdinfo.
+fn number(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
+        return Some(stat.stx_mnt_id);
+    }
+    let file = File::open(path).ok()?;
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+/// Undoes the octal escapes of blanks, tabs, line feeds and backslashes.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits =
+            tail.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        let code = digits.and_then(|digits| {
+            u8::try_from(digits.iter().fold(0_u32, |sum, digit| sum * 8 + u32::from(digit - b'0'))).ok()
+        });
+        bytes.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &tail[3..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_with_its_optional_fields_and_escapes() {
+        let line = r"36 35 98:0 /mnt\0401 /mnt/a\134b rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.id, mount.device, mount.root), (36, (98, 0), "/mnt 1".into()));
+        assert_eq!(mount.point, Path::new(r"/mnt/a\b"));
+        assert_eq!(
+            (&*mount.kind, &*mount.source, &*mount.super_options),
+            ("ext3", "/dev/root", "rw,errors=continue")
+        );
+    }
+
+    #[test]
+    fn an_overlay_tells_its_upper_folder() {
+        let line = r"1 0 0:50 / / rw - overlay overlay rw,lowerdir=/l\0542:/l1,upperdir=/var/lib/docker/x/diff,workdir=/w";
+        assert_eq!(Mount::parse(line).unwrap().super_option("upperdir").unwrap(), "/var/lib/docker/x/diff");
+        assert_eq!(Mount::parse(line).unwrap().super_option("upper"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_mount_for_its_own_paths() {
+        for path in ["/", "/proc", "/proc/self/status", "/dev"] {
+            let mount = Mount::of(&Roots::default(), Path::new(path)).unwrap();
+            assert!(Path::new(path).canonicalize().unwrap().starts_with(&mount.point), "{path}: {mount:?}");
+        }
+        assert_eq!(Mount::of(&Roots::default(), Path::new("/proc")).unwrap().kind, "proc");
+    }
+
+    #[test]
+    fn no_line_can_make_it_panic() {
+        for line in
+            ["", " - ", "1 2 3", "a b c d e f - g h i", r"1 1 0:1 \ \7 rw - x y", "1 1 9 / / rw - x y z"]
+        {
+            let _ = Mount::parse(line);
+        }
+        assert_eq!(unescape(r"a\777b\04"), r"a\777b\04");
+    }
+}

@@ -1,0 +1,76 @@
+//! Files whose writes wait for the disk.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// What a write to a file waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// The page cache alone.
+    Not,
+    /// The disk, for the data and what is needed to read them: `O_DSYNC`.
+    ForData,
+    /// The disk, for all: `O_SYNC`.
+    ForAll,
+}
+
+/// Opens an existing file for reading and writing. `direct`: past the page cache (`O_DIRECT`), which wants memory, offset
+/// and length in multiples of a sector. Source: open(2).
+pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
+    // The constants of rustix 1 take O_DSYNC for O_SYNC.
+    let waiting = match waiting {
+        Waiting::Not => 0,
+        Waiting::ForData => libc::O_DSYNC,
+        Waiting::ForAll => libc::O_SYNC,
+    };
+    let flags = if direct { waiting | libc::O_DIRECT } else { waiting };
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+}
+
+/// The part of `buffer` that begins at a multiple of 4096 bytes in memory.
+///
+/// # Panics
+/// If `buffer` is shorter than 4096 bytes.
+#[must_use]
+pub fn page_aligned(buffer: &[u8]) -> &[u8] {
+    let offset = buffer.as_ptr().align_offset(4096);
+    &buffer[offset..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_data_is_less_than_waiting_for_all() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let flags = |waiting| {
+            let file = open_for_writes(file.path(), waiting, false).unwrap();
+            let text = std::fs::read_to_string(format!(
+                "/proc/self/fdinfo/{}",
+                std::os::fd::AsRawFd::as_raw_fd(&file)
+            ));
+            let line = text
+                .unwrap()
+                .lines()
+                .find_map(|line| line.strip_prefix("flags:").map(str::to_owned))
+                .unwrap();
+            i32::from_str_radix(line.trim(), 8).unwrap() & libc::O_SYNC
+        };
+        assert_eq!(
+            [Waiting::Not, Waiting::ForData, Waiting::ForAll].map(flags),
+            [0, libc::O_DSYNC, libc::O_SYNC]
+        );
+    }
+
+    #[test]
+    fn memory_is_aligned_as_direct_writes_want_it() {
+        for shift in 0..3 {
+            let buffer = vec![0; 16384];
+            let aligned = page_aligned(&buffer[shift..]);
+            assert!(aligned.as_ptr().addr().is_multiple_of(4096) && aligned.len() > 8192);
+        }
+    }
+}
