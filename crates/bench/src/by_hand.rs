@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -61,16 +61,7 @@ pub(crate) fn floor(
     fs::write(&conf, settings.to_conf()).attempt("write", &conf)?;
     watch.lap("copy");
     let mut postmaster = postgres.spawn().attempt("run", Path::new("postgres"))?;
-    let pid_file = data.join("postmaster.pid");
-    while !fs::read_to_string(&pid_file).is_ok_and(|text| text.lines().nth(7) == Some("ready   ")) {
-        if let Some(status) = postmaster.try_wait().attempt("wait for", Path::new("postgres"))? {
-            BenchError::unless_success("postgres", status, &run.log())?;
-        }
-        if watch.since.elapsed() > PATIENCE {
-            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
-        }
-        std::thread::sleep(LOOK);
-    }
+    wait_until_ready(&mut postmaster, run)?;
     watch.lap("boot");
     answer(run)?;
     watch.lap("first answer");
@@ -80,6 +71,22 @@ pub(crate) fn floor(
     fs::remove_dir_all(&data).attempt("remove", &data)?;
     watch.lap("remove");
     Ok(watch.phases)
+}
+
+/// Waits until the server in `run` says that it is ready.
+pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    let pid_file = run.data().join("postmaster.pid");
+    while !fs::read_to_string(&pid_file).is_ok_and(|text| text.lines().nth(7) == Some("ready   ")) {
+        if let Some(status) = postmaster.try_wait().attempt("wait for", Path::new("postgres"))? {
+            BenchError::unless_success("postgres", status, &run.log())?;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// How somebody makes a server with the programs of the installation.
@@ -120,7 +127,8 @@ pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Resul
     Ok(watch.phases)
 }
 
-fn guarded(maker: &Maker, place: &Place) -> Result<Guard, BenchError> {
+/// A run directory of its own, with somebody to remove it.
+pub(crate) fn guarded(maker: &Maker, place: &Place) -> Result<Guard, BenchError> {
     let guard = Guard::over(place, &maker.account, &maker.program)?;
     std::thread::sleep(SETTLE);
     Ok(guard)

@@ -47,7 +47,7 @@ impl Client {
         parameters: &[(&str, &str)],
     ) -> Result<Self, SessionError> {
         let stream = Stream::open(address).map_err(io("connect"))?;
-        let mut client = Self { stream, buffer: vec![0; CHUNK], unread: 0..0 };
+        let mut client = Self { stream, buffer: Vec::new(), unread: 0..0 };
         let mut body = Vec::from(0x0003_0000_u32.to_be_bytes());
         for (name, value) in [("user", SUPERUSER), ("database", database)].iter().chain(parameters) {
             body.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
@@ -84,6 +84,32 @@ impl Client {
         }
     }
 
+    /// Holds no memory until the next query.
+    pub(crate) fn rest(&mut self) {
+        self.buffer = Vec::new();
+        self.unread = 0..0;
+    }
+
+    /// Runs `COPY … FROM STDIN` with as many times the same bytes, whole rows, which come in messages of 8 kB as
+    /// psql's do.
+    pub(crate) fn copy_in(&mut self, sql: &str, rows: &[u8], times: u32) -> Result<(), SessionError> {
+        self.say(b'Q', format!("{sql}\0").as_bytes())?;
+        while self.next()?.0 != b'G' {}
+        let message: Vec<u8> =
+            rows.chunks(8192).flat_map(|rows| [b"d", &length(rows.len())[..], rows].concat()).collect();
+        for _ in 0..times {
+            self.send(&message)?;
+        }
+        self.say(b'c', b"")?;
+        loop {
+            match self.next()? {
+                (b'Z', _) => return Ok(()),
+                (b'E', body) => return Err(server_error(&self.buffer[body])),
+                _ => {}
+            }
+        }
+    }
+
     /// Says Terminate and goes.
     pub(crate) fn close(mut self) -> Result<(), SessionError> {
         self.say(b'X', b"")
@@ -110,6 +136,9 @@ impl Client {
                 if next - start > self.buffer.len() {
                     self.buffer.resize(next - start, 0);
                 }
+            }
+            if self.buffer.is_empty() {
+                self.buffer = vec![0; CHUNK];
             }
             self.buffer.copy_within(start..end, 0);
             self.unread = 0..end - start;

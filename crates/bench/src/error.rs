@@ -31,6 +31,18 @@ pub enum BenchError {
         /// The last line that it wrote.
         last_words: Option<String>,
     },
+    /// A program that a workload is made of is not installed.
+    #[error("could not find \"{program}\"")]
+    NoProgram {
+        /// What was looked for.
+        program: &'static str,
+    },
+    /// A program said something else than it used to.
+    #[error("could not understand what \"{program}\" printed")]
+    Unclear {
+        /// What was run.
+        program: &'static str,
+    },
     /// A server that was started by hand did not come up.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
@@ -77,6 +89,9 @@ impl BenchError {
         match self {
             Self::Maker(error) => error.hint(),
             Self::File(error) => error.hint(),
+            Self::NoProgram { program } => {
+                Some(format!("It comes with PostgreSQL; put the directory of \"{program}\" on PATH."))
+            }
             Self::Database(error) => error.hint(),
             Self::Gateway(error) => error.hint(),
             _ => None,

@@ -1,11 +1,13 @@
 //! What the project promises, against what was measured.
 
+use std::borrow::Cow;
+
 use report::{Column, Quantity, Table};
 
 /// A promise about one quantity.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
-    pub(crate) what: &'static str,
+    pub(crate) what: Cow<'static, str>,
     pub(crate) limit: Limit,
     pub(crate) measured: Option<Quantity>,
 }
@@ -31,7 +33,7 @@ pub(crate) fn table(goals: impl IntoIterator<Item = Goal>) -> Table {
             }
         };
         let met = met.map_or("unknown", |met| if met { "yes" } else { "no" });
-        table.add_row([what.into(), words.into(), measured.into(), met.into()]);
+        table.add_row([what.into_owned().into(), words.into(), measured.into(), met.into()]);
     }
     table
 }

@@ -13,6 +13,7 @@ mod floor;
 mod fresh;
 mod goal;
 mod memory;
+mod passage;
 pub mod runner;
 mod stage;
 mod start;
@@ -20,6 +21,7 @@ mod start_report;
 
 pub use error::BenchError;
 pub use fresh::Fresh;
+pub use passage::Passage;
 pub use start::Start;
 
 /// What was measured, raw samples behind it, and with it the failure that ended it early, if one did.

@@ -43,9 +43,19 @@ fn look(child: &mut Child) -> Result<Peak, BenchError> {
     Ok(Peak { owner: peak_of(&pid.to_string())?, guard })
 }
 
+/// Bytes of memory that this process takes now. Source: proc(5), `VmRSS`.
+pub(crate) fn resident() -> Result<u64, BenchError> {
+    field("self", "VmRSS:")
+}
+
 fn peak_of(pid: &str) -> Result<u64, BenchError> {
+    field(pid, "VmHWM:")
+}
+
+/// Bytes by the name of their line in a process's status.
+fn field(pid: &str, name: &str) -> Result<u64, BenchError> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).attempt("read", Path::new(&path))?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let kib = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
     Ok(kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024)
 }

@@ -325,6 +325,16 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
+    #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
+    Gateway {
+        /// How often each contender has its turn
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn size(text: &str) -> Result<u64, String> {

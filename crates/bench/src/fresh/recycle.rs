@@ -176,7 +176,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     }
     report.add_table(table);
     let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
-    let goal = |what, limit, measured| Goal { what, limit, measured };
+    let goal = |what: &'static str, limit, measured| Goal { what: what.into(), limit, measured };
     let median = samples.0[0].borrow().median();
     let two_ms = Limit::AtMost(Quantity::new(0.002, Unit::Seconds));
     let rate_of_cycles = Limit::AtLeast(Quantity::new(500.0, Unit::PerSecond));

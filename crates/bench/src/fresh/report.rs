@@ -84,7 +84,7 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     let (warm, strange) = (samples.warm.borrow(), samples.strange.borrow());
     let ms = |ms: f64| Limit::AtMost(Quantity::new(ms / 1e3, Unit::Seconds));
     let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
-    let goal = |what, limit, measured| Goal { what, limit, measured };
+    let goal = |what: &'static str, limit, measured| Goal { what: what.into(), limit, measured };
     let by_hand = samples.by_hand.iter().map(|(strategy, _)| strategy.name());
     let quicker = by_hand.filter_map(|name| ratio(timed, name, paced::WARM));
     let quicker = quicker.min_by(|one, other| one.value.total_cmp(&other.value));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::runner::{Observer, Timed};
-use bench::{Fresh, Start};
+use bench::{Fresh, Passage, Start};
 use report::Report;
 use serde_json::{Value, json};
 use server::{Preset, Wanted};
@@ -30,6 +30,9 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
             let serve = || ourselves(options, &["serve"]);
             let start = Start { wishes, cache, program, run: &run, serve: &serve };
             (start.measure(rounds, &mut onlooker)?, json)
+        }
+        Bench::Gateway { rounds, json } => {
+            (Passage { wishes, cache, program }.measure(rounds, &mut onlooker)?, json)
         }
         Bench::Fresh { rounds, recycle, json } => {
             let fresh = Fresh { wishes, cache, program };

@@ -1,0 +1,52 @@
+//! Thousands of idle sessions, and a hundred busy ones among them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::ground::{DATABASE, Ground, Way};
+use super::pgbench::{self, BUSY};
+use crate::client::Client;
+use crate::{BenchError, memory};
+
+/// Sessions that do nothing.
+pub(super) const IDLE: usize = 2000;
+/// How long the busy ones go on, in seconds.
+const SECONDS: u32 = 5;
+
+/// What was seen.
+pub(super) struct Crowd {
+    /// Bytes of our memory for each idle session; the client's end of it is in there, which is little.
+    pub(super) memory: f64,
+    /// From one transaction to the next, over all busy sessions: by themselves, and among the idle ones.
+    pub(super) alone: Duration,
+    pub(super) among: Duration,
+    /// Among the idle ones, over a direct connection.
+    pub(super) direct: Duration,
+}
+
+pub(super) fn gather(program: &Path, ground: &Ground) -> Result<Crowd, BenchError> {
+    let address = ground.address(Way::Gateway);
+    let busy = |way| {
+        let phases = pgbench::time(program, ground.address(way), BUSY, SECONDS)?;
+        Ok::<_, BenchError>(phases.iter().map(|(_, time)| *time).sum())
+    };
+    let alone = busy(Way::Gateway)?;
+    let before = memory::resident()?;
+    let mut idle = Vec::with_capacity(IDLE);
+    for _ in 0..IDLE {
+        let mut client = Client::open(address, DATABASE, &[])?;
+        client.rest();
+        idle.push(client);
+    }
+    let after = memory::resident()?;
+    let (among, direct) = (busy(Way::Gateway)?, busy(Way::Direct)?);
+    for client in &mut idle {
+        client.query("SELECT 1")?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2⁵³ bytes of memory")]
+    let memory = after.saturating_sub(before) as f64 / IDLE as f64;
+    for client in idle {
+        client.close()?;
+    }
+    Ok(Crowd { memory, alone, among, direct })
+}

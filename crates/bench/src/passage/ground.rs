@@ -1,0 +1,214 @@
+//! One server, started by hand because it listens on a port, and all ways to it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use database::{Databases, Origin, TemplateDatabase};
+use gateway::Gateway;
+use rustix::process::{Pid, Signal, kill_process};
+use server::{SUPERUSER, Ward};
+use storage::{Attempt, Place};
+use template::Maker;
+
+use crate::BenchError;
+use crate::by_hand;
+use crate::client::{Address, Client};
+use crate::floor::Tree;
+use crate::stage::front;
+
+/// What the database takes, with its copies and its WAL.
+pub(super) const BYTES: u64 = 2 << 30;
+/// The database that is worked on, made by SQL.
+pub(super) const DATABASE: &str = "bench";
+/// Sessions that the server admits, and `PgBouncer` too.
+const SESSIONS: u32 = 2300;
+/// Another one is tried if a port was taken after all.
+const ATTEMPTS: u32 = 5;
+/// How long something may take to come up.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A way to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Direct,
+    Gateway,
+    PgBouncer,
+    Socket,
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct TCP",
+            Self::Gateway => "pgfresh",
+            Self::PgBouncer => "PgBouncer, session pooling",
+            Self::Socket => "unix socket, as socket_url gives it",
+        }
+    }
+}
+
+/// The server and what stands before it.
+pub(super) struct Ground {
+    /// Each way that there is, in this order.
+    pub(super) ways: Vec<(Way, Address)>,
+    /// Of `PgBouncer`, if it is installed.
+    pub(super) bouncer: Option<String>,
+}
+
+impl Ground {
+    /// Starts all of it, has `measure` use it, and ends it.
+    pub(super) fn on<T>(
+        maker: &Maker,
+        place: &Place,
+        measure: impl FnOnce(&Self) -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
+        let tree = Tree::list(&maker.base_image(&|_| ())?.entry.data())?;
+        let guard = by_hand::guarded(maker, place)?;
+        let ward = guard.ward()?;
+        let directory = ward.run().address().to_owned();
+        tree.copy(&ward.run().data(), &maker.account)?;
+        let conf = ward.run().data().join("postgresql.conf");
+        fs::write(&conf, maker.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
+        let (mut postmaster, server) = start_server(maker, &ward)?;
+        // Where the gateway looks for it.
+        let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
+        let socket = directory.join(".s.PGSQL.5432");
+        symlink(&theirs, &socket).attempt("link", &socket)?;
+        let databases = Databases::open(Origin {
+            directory: directory.clone(),
+            major: maker.installation.version().major,
+            budget: place.budget(),
+            templates: vec![TemplateDatabase {
+                name: "template1".to_owned(),
+                database: "template1".to_owned(),
+            }],
+            linger: Duration::from_secs(5),
+            paranoid: false,
+        })?;
+        let gateway = front(&databases, directory)?;
+        let mut bouncer = start_bouncer(maker, &ward, server)?;
+        let ground = Self {
+            ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),
+            bouncer: bouncer.as_ref().map(|bouncer| bouncer.version.clone()),
+        };
+        let result = measure(&ground);
+        gateway.close();
+        databases.close();
+        if let Some(Bouncer { child, .. }) = &mut bouncer {
+            end(child, Signal::KILL)?;
+        }
+        end(&mut postmaster, Signal::QUIT)?;
+        result
+    }
+
+    /// Where that way leads from.
+    pub(super) fn address(&self, way: Way) -> &Address {
+        let found = self.ways.iter().find(|(there, _)| *there == way);
+        &found.expect("asked for none but those that there are").1
+    }
+}
+
+fn ways(
+    server: SocketAddr,
+    gateway: &Gateway,
+    bouncer: Option<SocketAddr>,
+    socket: PathBuf,
+) -> Vec<(Way, Address)> {
+    let secret = gateway.access().secret().to_owned();
+    let mut ways = vec![
+        (Way::Direct, Address::Tcp(server, String::new())),
+        (Way::Gateway, Address::Tcp(gateway.address(), secret)),
+    ];
+    ways.extend(bouncer.map(|address| (Way::PgBouncer, Address::Tcp(address, String::new()))));
+    ways.push((Way::Socket, Address::Unix(socket)));
+    ways
+}
+
+/// Starts `postgres` with a port of the loopback interface beside the private socket.
+fn start_server(maker: &Maker, ward: &Ward<'_>) -> Result<(Child, SocketAddr), BenchError> {
+    let run = ward.run();
+    let mut attempt = 1;
+    loop {
+        let address = free_address()?;
+        let log = run.create_file("log", &maker.account)?;
+        let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
+        postgres.arg("-D").arg(run.data()).arg("-k").arg(run.address());
+        postgres.args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-N", &SESSIONS.to_string()]);
+        postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
+        let mut child = postgres.spawn().attempt("run", Path::new("postgres"))?;
+        match by_hand::wait_until_ready(&mut child, run) {
+            Ok(()) => return Ok((child, address)),
+            Err(BenchError::Program { .. }) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A port that nobody has at the moment.
+fn free_address() -> Result<SocketAddr, BenchError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
+}
+
+struct Bouncer {
+    child: Child,
+    address: SocketAddr,
+    version: String,
+}
+
+/// Starts `PgBouncer` before the server, if it is installed.
+fn start_bouncer(maker: &Maker, ward: &Ward<'_>, server: SocketAddr) -> Result<Option<Bouncer>, BenchError> {
+    let debian = Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file());
+    let Some(program) = maker.installation.client("pgbouncer").or(debian) else { return Ok(None) };
+    let run = ward.run();
+    let address = free_address()?;
+    let mut conf = String::new();
+    let _ = write!(
+        conf,
+        "[databases]\n* = host={} port={} user={SUPERUSER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+         listen_port = {}\nunix_socket_dir =\nauth_type = any\npool_mode = session\n\
+         max_client_conn = {SESSIONS}\ndefault_pool_size = {SESSIONS}\n",
+        run.address().display(),
+        server.port(),
+        address.port(),
+    );
+    let path = run.path().join("pgbouncer.ini");
+    let mut file = run.create_file("pgbouncer.ini", &maker.account)?;
+    file.write_all(conf.as_bytes()).attempt("write", &path)?;
+    let log = run.create_file("pgbouncer.log", &maker.account)?;
+    let program = program.display().to_string();
+    let mut command = ward.command(&maker.installation, &program, &maker.account)?;
+    command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
+    let mut child = command.spawn().attempt("run", Path::new(&program))?;
+    let begun = Instant::now();
+    // It has no other way of saying that it is there.
+    while Client::open(&Address::Tcp(address, String::new()), "postgres", &[]).is_err() {
+        if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
+            BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Some(Bouncer { child, address, version: version(&program) }))
+}
+
+/// What it says of itself in its first line.
+fn version(program: &str) -> String {
+    let output = Command::new(program).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or("PgBouncer").to_owned()
+}
+
+fn end(child: &mut Child, signal: Signal) -> Result<(), BenchError> {
+    kill_process(Pid::from_child(child), signal).attempt("stop", Path::new("a server"))?;
+    child.wait().attempt("wait for", Path::new("a server"))?;
+    Ok(())
+}

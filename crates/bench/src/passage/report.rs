@@ -1,0 +1,104 @@
+//! What `gateway` found, as tables.
+
+use report::{Column, Quantity, Report, Sample, Table, Unit};
+
+use storage::human_bytes;
+
+use super::copy::{IN, OUT, Rows};
+use super::crowd::{Crowd, IDLE};
+use super::ground::{Ground, Way};
+use super::pgbench::{BUSY, LOADS, contender};
+use crate::goal::{self, Goal, Limit};
+use crate::runner::Timed;
+
+pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, ground: &Ground) -> Report {
+    let mut report = Report::new("The way through the gateway");
+    for load in LOADS {
+        report.add_table(table(timed, ground, load.name, "transactions", |each| {
+            Quantity::new(1.0 / each, Unit::PerSecond)
+        }));
+    }
+    for what in [OUT, IN] {
+        report.add_table(table(timed, ground, what, "time", |each| Quantity::new(each, Unit::Seconds)));
+    }
+    if let Some(crowd) = crowd {
+        report.add_table(crowded(crowd));
+    }
+    report.add_table(goal::table(goals(timed, crowd)));
+    report.add_notes([
+        "One server, one database, in turn. pgbench speaks the simple protocol; its scale is 20. Its own time, the \
+         server's and that of what is between share the machine.",
+        "What a way is worth is the speed over it as a part of that over a direct TCP connection, the median over \
+         all rounds.",
+    ]);
+    let (copied_out, copied_in) = (human_bytes(rows.out), human_bytes(rows.bytes_in()));
+    report.add_notes([format!("COPY brings {copied_out} out, and {copied_in} in, into an unlogged table.")]);
+    match &ground.bouncer {
+        Some(version) => report.add_notes([format!("{version}, without a password; pgfresh asks for one.")]),
+        None => report.add_notes(["PgBouncer is not installed (Debian: pgbouncer), so it is not compared."]),
+    }
+    report
+}
+
+fn table(
+    timed: &[Timed],
+    ground: &Ground,
+    what: &str,
+    column: &str,
+    read: impl Fn(f64) -> Quantity,
+) -> Table {
+    let columns = [Column::left("way"), Column::right(column), Column::right("of direct")];
+    let mut table = Table::new(what, columns);
+    for (way, _) in &ground.ways {
+        let median = total(timed, what, *way).and_then(|sample| sample.median());
+        table.add_row([
+            way.name().into(),
+            median.map(|median| read(median.value)).into(),
+            worth(timed, what, *way, Way::Direct).into(),
+        ]);
+    }
+    table
+}
+
+fn crowded(crowd: &Crowd) -> Table {
+    let columns = [Column::left("what"), Column::right("transactions")];
+    let mut table = Table::new(format!("{} among {IDLE} idle sessions", BUSY.name), columns);
+    for (what, each) in [
+        ("pgfresh, without the idle ones", crowd.alone),
+        ("pgfresh", crowd.among),
+        ("direct TCP", crowd.direct),
+    ] {
+        table.add_row([what.into(), Quantity::new(1.0 / each.as_secs_f64(), Unit::PerSecond).into()]);
+    }
+    table
+}
+
+fn goals(timed: &[Timed], crowd: Option<&Crowd>) -> Vec<Goal> {
+    let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
+    let goal = |what: String, limit, measured| Goal { what: what.into(), limit, measured };
+    let mut goals = Vec::new();
+    for load in LOADS {
+        let of = |base| worth(timed, load.name, Way::Gateway, base);
+        goals.push(goal(format!("{}, of direct", load.name), fold(0.85), of(Way::Direct)));
+        goals.push(goal(format!("{}, of PgBouncer", load.name), fold(1.0), of(Way::PgBouncer)));
+    }
+    for what in [OUT, IN] {
+        let worth = worth(timed, what, Way::Gateway, Way::Direct);
+        goals.push(goal(format!("{what}, of direct"), fold(0.9), worth));
+    }
+    let memory = crowd.map(|crowd| Quantity::new(crowd.memory, Unit::Bytes));
+    let most = Limit::AtMost(Quantity::new(30_000.0, Unit::Bytes));
+    goals.push(goal("memory of an idle session".to_owned(), most, memory));
+    goals
+}
+
+fn total(timed: &[Timed], what: &str, way: Way) -> Option<Sample> {
+    let name = contender(what, way);
+    timed.iter().find(|timed| timed.name() == name).map(Timed::total)
+}
+
+/// How fast it goes over one way as a part of how fast it goes over another.
+fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
+    let (one, base) = (total(timed, what, way)?, total(timed, what, base)?);
+    base.ratio_to(&one).ok()?.median()
+}
