@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::Access;
 use crate::http::Control;
 use crate::listener::Listener;
+use crate::presence::Presence;
 use crate::session::Door;
 use crate::workers::{self, Threads};
 
@@ -75,6 +76,7 @@ impl GatewayError {
 pub struct Gateway {
     access: Arc<Access>,
     closing: watch::Sender<bool>,
+    presence: Presence,
     workers: Arc<workers::Workers>,
     threads: Option<Threads>,
 }
@@ -103,19 +105,21 @@ impl Gateway {
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
         let (access, workers) =
             (Arc::new(Access::new(secret, address, socket, directory)), Arc::new(workers));
+        let presence = Presence::new();
         let door = Arc::new(Door {
             control: Arc::new(Control::new(databases.clone(), Arc::clone(&access))),
             databases,
             access: Arc::clone(&access),
             keys: Arc::default(),
             workers: Arc::clone(&workers),
+            presence: presence.clone(),
             maintainers: AtomicUsize::new(0),
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {
             workers.first().spawn(listener.run(Arc::clone(&door), receiver.clone()));
         }
-        Ok(Self { access, closing, workers, threads: Some(threads) })
+        Ok(Self { access, closing, presence, workers, threads: Some(threads) })
     }
 
     /// Host and port that it listens on.
@@ -128,6 +132,12 @@ impl Gateway {
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// How long no connection has been open; `None` while one is.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        self.presence.idle()
     }
 
     /// Ends all sessions, each with an error that says so (57P01). Takes three seconds at most. Not to be called from

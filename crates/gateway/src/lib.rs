@@ -15,11 +15,14 @@ mod forward;
 mod gateway;
 mod http;
 mod listener;
+mod presence;
 mod session;
+mod span;
 mod stream;
 mod wire;
 mod workers;
 
 pub use access::Access;
 pub use gateway::{Gateway, GatewayError, Options};
+pub use span::parse_span;
 pub(crate) use stream::Stream;

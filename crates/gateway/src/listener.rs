@@ -54,7 +54,12 @@ impl Listener {
         loop {
             match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
                 Ok(Ok(socket)) => {
-                    tokio::spawn(serve(socket, Arc::clone(door), closing.clone()));
+                    let visit = door.presence.enter();
+                    let served = serve(socket, Arc::clone(door), closing.clone());
+                    tokio::spawn(async move {
+                        served.await;
+                        drop(visit);
+                    });
                 }
                 // The client is gone again already, or there are too many: either passes.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,

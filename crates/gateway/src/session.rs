@@ -16,6 +16,7 @@ use crate::Access;
 use crate::cancel::{Key, Keys};
 use crate::forward::{End, Forward};
 use crate::http::{self, Control};
+use crate::presence::Presence;
 use crate::stream::{Socket, Stream};
 use crate::wire::{
     Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, opening, password,
@@ -39,6 +40,7 @@ pub(crate) struct Door {
     pub(crate) control: Arc<Control>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) presence: Presence,
     /// Open sessions with a maintenance database.
     pub(crate) maintainers: AtomicUsize,
 }

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use server::{Preset, Wanted};
@@ -15,6 +16,9 @@ use storage::Wish;
 #[command(after_help = "Example: pgfresh run -- pytest\n\n\
     Settings come from the command line, then PGFRESH_* variables, then pgfresh.toml, found upwards from here.")]
 pub(crate) struct Cli {
+    /// The directory of the background server that this process is to be: pgfresh calls itself so
+    #[arg(long, hide = true, value_name = "PATH")]
+    pub(crate) background: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: Options,
     #[command(subcommand)]
@@ -72,6 +76,10 @@ pub(crate) struct Options {
     /// Where templates are kept [default: the user's cache directory]
     #[arg(long, global = true, value_name = "PATH", env = "PGFRESH_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
+    /// How long the background server outlives its last client [default: 5m]
+    #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_IDLE", hide_env_values = true)]
+    #[arg(value_parser = span)]
+    pub(crate) idle: Option<Duration>,
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
@@ -91,8 +99,10 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Open psql in a fresh database
     Psql(Psql),
-    /// Print the URL of a leased database on the server of this "pgfresh run"
-    #[command(after_help = "Example: pgfresh run -- sh -c 'psql $(pgfresh url scratch)'")]
+    /// Print the URL of a fresh database: on the server of this "pgfresh run", or else on the background server
+    #[command(after_help = "Example: psql $(pgfresh url scratch)\n\n\
+        The background server is started if need be, shared by all of this project, and gone 5 minutes after its \
+        last client. The database lasts as long as the server, or until \"pgfresh release\".")]
     Url {
         /// What to call it [default: a new name]
         name: Option<String>,
@@ -126,12 +136,19 @@ pub(crate) enum Command {
         /// The new template
         template: String,
     },
-    /// Show what the server of this "pgfresh run" has: templates, leases, sessions
+    /// Show what the server has, of this "pgfresh run" or in the background: templates, leases, sessions
     #[command(after_help = "Example: pgfresh status --json")]
     Status {
         /// As one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Stop the background server of this project
+    #[command(after_help = "Example: pgfresh stop --all")]
+    Stop {
+        /// Those of all projects
+        #[arg(long)]
+        all: bool,
     },
     /// Prepare, show, carry and remove templates: databases that are migrated once
     #[command(subcommand)]
@@ -182,6 +199,9 @@ pub(crate) struct Serve {
     /// Compare each recycled database with its template before somebody else gets it; slow
     #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
     pub(crate) paranoid: bool,
+    /// Join the background server instead, started if need be: a database on it, for as long as standard input is open
+    #[arg(long, conflicts_with_all = ["port", "paranoid"])]
+    pub(crate) shared: bool,
     /// Say where the server is as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -190,7 +210,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
-    /// A database by any name, made as a copy of the template [default: the one of DATABASE_URL]
+    /// A database by any name, made as a copy of the template [default: a new one, gone afterwards]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -335,6 +355,10 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    gateway::parse_span(text).ok_or_else(|| "expected a time such as 5m".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -1,9 +1,13 @@
-//! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started.
+//! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started, or from outside.
 
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use server::{Address, SUPERUSER};
 use ureq::Agent;
 use ureq::http::{Method, Request};
 
@@ -18,30 +22,58 @@ const PATIENCE: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(crate) struct Control {
     agent: Agent,
-    base: String,
-    authorization: String,
+    address: SocketAddr,
+    secret: String,
 }
 
 impl Control {
-    /// The one that has started us.
-    pub(crate) fn find() -> Result<Self, Failure> {
-        let Some(text) = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()) else {
-            let failure = Failure::new("no server of pgfresh to talk to");
-            return Err(failure
-                .detail(format!("{VARIABLE} is not set."))
-                .hint("Call it from within \"pgfresh run -- COMMAND\", which sets it.".to_owned()));
-        };
+    /// The one that has started us, if one has.
+    pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
+        let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+        text.map(|text| Self::at(&text)).transpose()
+    }
+
+    /// The one at `text`: `http://:SECRET@127.0.0.1:PORT`.
+    pub(crate) fn at(text: &str) -> Result<Self, Failure> {
+        let unreadable =
+            || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
         let parts = text.strip_prefix("http://:").and_then(|rest| rest.rsplit_once('@'));
-        let (secret, address) = parts.ok_or_else(|| {
-            Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"))
-        })?;
+        let (secret, address) = parts.ok_or_else(unreadable)?;
+        let address: SocketAddr = address.parse().map_err(|_| unreadable())?;
         let config =
             Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build();
-        Ok(Self {
-            agent: config.into(),
-            base: format!("http://{address}"),
-            authorization: format!("Bearer {secret}"),
-        })
+        Ok(Self { agent: config.into(), address, secret: secret.to_owned() })
+    }
+
+    /// How to reach `database` through it.
+    pub(crate) fn address(&self, database: &str) -> Address {
+        Address {
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            user: SUPERUSER,
+            password: Some(self.secret.clone()),
+            database: database.to_owned(),
+        }
+    }
+
+    /// Puts the variable that [`Control::of_this_run`] reads into the environment of `command`.
+    pub(crate) fn describe_to(&self, command: &mut Command) {
+        command.env(VARIABLE, format!("http://:{}@{}", self.secret, self.address));
+    }
+
+    /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
+    pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
+        let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
+        let config = Agent::config_builder().timeout_connect(Some(PATIENCE)).build();
+        let request = Agent::from(config).get(format!("http://{}/v1/hold", self.address));
+        let request = request.header("Authorization", format!("Bearer {}", self.secret));
+        let response = request.call().map_err(|error| failed(error.to_string()))?;
+        let mut reader = BufReader::new(response.into_body().into_reader());
+        let mut line = String::new();
+        reader.read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        let value: Value = serde_json::from_str(&line).map_err(|error| failed(error.to_string()))?;
+        let holder = value["holder"].as_str().ok_or_else(|| failed(line.clone()))?.to_owned();
+        Ok((holder, reader))
     }
 
     /// Sends a request and reads its answer; nothing is `Null`.
@@ -49,8 +81,8 @@ impl Control {
         let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header("Authorization", &self.authorization)
+            .uri(format!("http://{}{path}", self.address))
+            .header("Authorization", format!("Bearer {}", self.secret))
             .header("Content-Type", "application/json")
             .body(if body.is_null() { String::new() } else { body.to_string() })
             .map_err(|error| failed(error.to_string()))?;
@@ -66,7 +98,8 @@ impl Control {
         }
         let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
         let message = word("message").unwrap_or_else(|| response.status().to_string());
-        Err(Failure::new(message).detail(word("detail")).hint(word("hint")))
+        let failure = Failure::new(message).detail(word("detail")).hint(word("hint"));
+        Err(failure.sqlstate(word("code")))
     }
 }
 

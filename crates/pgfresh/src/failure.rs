@@ -15,12 +15,13 @@ pub(crate) struct Failure {
     detail: Option<String>,
     hint: Option<String>,
     code: Option<u8>,
+    sqlstate: Option<String>,
 }
 
 impl Failure {
     /// A failure with a message: lower case, one line, no full stop.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None, hint: None, code: None }
+        Self { message: message.into(), detail: None, hint: None, code: None, sqlstate: None }
     }
 
     /// Adds what came back, a full sentence.
@@ -39,6 +40,17 @@ impl Failure {
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// Notes which condition it is, where a server has said so.
+    pub(crate) fn sqlstate(mut self, sqlstate: Option<String>) -> Self {
+        self.sqlstate = sqlstate;
+        self
+    }
+
+    /// Whether it is that condition.
+    pub(crate) fn is(&self, sqlstate: &str) -> bool {
+        self.sqlstate.as_deref() == Some(sqlstate)
     }
 
     /// The exit code, if it is another than the command's usual one.

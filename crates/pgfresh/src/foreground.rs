@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use server::Server;
@@ -79,9 +80,23 @@ impl Events {
         });
     }
 
+    /// Tells of the end of what `reader` reads from a server, which is the server's own.
+    pub(crate) fn watch_end_of(&self, mut reader: impl io::Read + Send + 'static) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let _ = io::copy(&mut reader, &mut io::sink());
+            sender.send(Event::ServerGone)
+        });
+    }
+
     /// Waits for the next event.
     pub(crate) fn next(&self) -> Event {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
+    }
+
+    /// The same, for `patience` at most.
+    pub(crate) fn next_within(&self, patience: Duration) -> Option<Event> {
+        self.receiver.recv_timeout(patience).ok()
     }
 
     fn watch_child(&self, mut child: Child) {
@@ -90,11 +105,12 @@ impl Events {
     }
 }
 
-/// Runs `command` in our process group until it ends, and passes on the signals that are sent to us alone.
+/// Runs `command` in our process group until it ends, and passes on the signals that are sent to us alone. The end of
+/// `server` is told of.
 ///
 /// Returns the code for our own exit: the command's, or 128 and the number of the signal that ended it. Call it from
 /// the main thread: the command is ended when that ends.
-pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> {
+pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
@@ -102,12 +118,15 @@ pub(crate) fn run(server: &Server, mut command: Command) -> Result<u8, Failure> 
     // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.
     events.hear().iter().for_each(|origin| send(origin, pid));
     events.watch_child(child);
-    events.watch_server(server)?;
+    if let Some(server) = server {
+        events.watch_server(server)?;
+    }
     loop {
         match events.next() {
             Event::Signal(origin) => pass_on(&origin, pid),
             Event::ServerGone => {
-                let why = server.last_words().unwrap_or_else(|| "the log is empty".to_owned());
+                let why =
+                    server.and_then(Server::last_words).unwrap_or_else(|| "the log is empty".to_owned());
                 eprintln!("pgfresh: the server went away while the command was running: {why}");
             }
             Event::Ended(status) => {

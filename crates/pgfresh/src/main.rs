@@ -2,6 +2,7 @@
 //!
 //! `cli` (the words) → `config` (with file and environment) → one file per command → exit code.
 
+mod background;
 mod cli;
 mod commands;
 mod config;

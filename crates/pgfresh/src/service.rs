@@ -88,8 +88,17 @@ impl Service {
 
     /// What a command can steer it by: the variable that [`crate::control`] looks for.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        let (address, secret) = (self.gateway.address(), self.access().secret());
-        command.env(crate::control::VARIABLE, format!("http://:{secret}@{address}"));
+        command.env(crate::control::VARIABLE, self.control());
+    }
+
+    /// The address of the HTTP API, with its secret.
+    pub(crate) fn control(&self) -> String {
+        format!("http://:{}@{}", self.access().secret(), self.gateway.address())
+    }
+
+    /// How long no client has been connected; `None` while one is.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        self.gateway.idle()
     }
 
     /// What there is, and what happened.

@@ -158,6 +158,21 @@ impl Maker {
         self.template_of(self.wishes.template.as_ref(), say)
     }
 
+    /// The name of what is wished, whether or not it is there; also of what no cache can keep.
+    pub fn fingerprint(&self) -> Result<Fingerprint, MakerError> {
+        match &self.wishes.template {
+            Some(recipe) => Ok(self.ingredients(recipe)?.fingerprint()),
+            None => Ok(base::fingerprint(&self.installation)),
+        }
+    }
+
+    /// Whether the cache can keep what is wished: that no setup runs each time.
+    #[must_use]
+    pub fn can_be_kept(&self) -> bool {
+        let recipe = self.wishes.template.as_ref();
+        recipe.is_none_or(|recipe| !recipe.chain().into_iter().any(Recipe::runs_each_time))
+    }
+
     fn template_of(&self, recipe: Option<&Recipe>, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
         recipe.map_or_else(|| self.base_image(say), |recipe| self.look_up_or_build(recipe, say))
     }

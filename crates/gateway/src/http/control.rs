@@ -17,6 +17,8 @@ struct Wish {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
+    /// Who has it, if it shall end with them: see `GET /v1/hold`.
+    holder: Option<String>,
 }
 
 /// A leased database.
@@ -46,11 +48,19 @@ struct Snapshot {
 
 /// `POST /v1/databases`
 pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Body>, Problem> {
-    let Wish { template, name, isolation } = parse(body)?;
+    let Wish { template, name, isolation, holder } = parse(body)?;
     if let Some(isolation) = isolation.filter(|isolation| isolation != "clone") {
         return Err(no_isolation(&isolation));
     }
     let (name, template) = leased(&control.databases, name, template).await?;
+    if let Some(holder) = holder {
+        let noted = control.holders.note(&holder, &name);
+        if noted.is_err() {
+            let name = name.clone();
+            blocking(&control.databases, move |databases| databases.release(&name)).await?;
+        }
+        noted?;
+    }
     let access = &control.access;
     let leased = Leased {
         url: access.url(&name),

@@ -12,6 +12,7 @@
 mod answer;
 mod control;
 mod guard;
+mod holders;
 mod integresql;
 mod metrics;
 mod neighbour;
@@ -35,6 +36,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use self::answer::{Body, Problem};
 use self::guard::Ends;
+use self::holders::Holders;
 use self::route::Route;
 use self::shelf::Shelf;
 use crate::stream::Socket;
@@ -60,12 +62,19 @@ pub(crate) struct Control {
     access: Arc<Access>,
     /// What integresql's clients have made.
     shelf: Shelf,
+    holders: Holders,
     since: Instant,
 }
 
 impl Control {
     pub(crate) fn new(databases: Databases, access: Arc<Access>) -> Self {
-        Self { databases, access, shelf: Shelf::default(), since: Instant::now() }
+        Self {
+            databases,
+            access,
+            shelf: Shelf::default(),
+            holders: Holders::default(),
+            since: Instant::now(),
+        }
     }
 }
 
@@ -117,6 +126,7 @@ async fn answer(
         Route::Status => status::once(control).await,
         Route::Events => Ok(status::events(control)),
         Route::Metrics => metrics::metrics(control).await,
+        Route::Hold => Ok(holders::hold(control)),
         Route::Lease => control::lease(control, &request::read(body).await?).await,
         Route::Release(name) => control::release(control, name).await,
         Route::Reset(name) => control::reset(control, name, &request::read(body).await?).await,

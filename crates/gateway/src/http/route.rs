@@ -17,6 +17,8 @@ pub(super) enum Route {
     Events,
     /// The status, for Prometheus.
     Metrics,
+    /// Be a holder, for as long as the connection lasts.
+    Hold,
     /// Lease a database.
     Lease,
     /// End that lease.
@@ -75,6 +77,7 @@ fn control(segments: &[&str]) -> Vec<(Method, Route)> {
     match *segments {
         ["status"] => vec![(Method::GET, Route::Status)],
         ["events"] => vec![(Method::GET, Route::Events)],
+        ["hold"] => vec![(Method::GET, Route::Hold)],
         ["databases"] => vec![(Method::POST, Route::Lease)],
         ["databases", name] => vec![(Method::DELETE, Route::Release(name.to_owned()))],
         ["databases", name, "reset"] => vec![(Method::POST, Route::Reset(name.to_owned()))],
@@ -133,6 +136,7 @@ mod tests {
             (Method::GET, "/metrics", Route::Metrics),
             (Method::GET, "/v1/status", Route::Status),
             (Method::GET, "/v1/events", Route::Events),
+            (Method::GET, "/v1/hold", Route::Hold),
             (Method::POST, "/v1/databases", Route::Lease),
             (Method::DELETE, "/v1/databases/a%20b", Route::Release(name())),
             (Method::POST, "/v1/databases/a%20b/reset", Route::Reset(name())),

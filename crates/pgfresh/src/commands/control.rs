@@ -1,46 +1,90 @@
-//! `pgfresh url`, `reset`, `release`, `snapshot` and `status`: steering a server that runs.
+//! `pgfresh url`, `reset`, `release`, `snapshot`, `status` and `stop`: steering a server that runs.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use ureq::http::Method;
 
+use crate::background;
+use crate::cli::Options;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
 
-pub(crate) fn url(name: Option<&str>, template: Option<&str>) -> Result<ExitCode, Failure> {
-    let leased = Control::find()?.call(
-        &Method::POST,
-        "/v1/databases",
-        &json!({ "name": name, "template": template }),
-    )?;
-    println!("{}", text(&leased["url"]));
+/// The server of this run, or else the background server, started if need be.
+pub(super) fn join(options: &Options) -> Result<Control, Failure> {
+    match Control::of_this_run()? {
+        Some(control) => Ok(control),
+        None => Ok(background::join(options)?.control),
+    }
+}
+
+/// The same, if it is there.
+fn find(options: &Options) -> Result<Control, Failure> {
+    if let Some(control) = Control::of_this_run()? {
+        return Ok(control);
+    }
+    let found = background::running(options)?.into_iter().next();
+    found.map(|found| found.control).ok_or_else(|| {
+        Failure::new("no server of this project runs")
+            .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
+    })
+}
+
+pub(crate) fn url(
+    options: &Options,
+    name: Option<&str>,
+    template: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let control = join(options)?;
+    let wish = json!({ "name": name, "template": template });
+    match (control.call(&Method::POST, "/v1/databases", &wish), name) {
+        (Ok(leased), _) => println!("{}", text(&leased["url"])),
+        // It is leased already: that is where it is.
+        (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
+            println!("{}", control.address(name).url());
+        }
+        (Err(failure), _) => return Err(failure),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn reset(name: &str, close: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn reset(options: &Options, name: &str, close: bool) -> Result<ExitCode, Failure> {
     let body = json!({ "close_sessions": close });
-    Control::find()?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
+    find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn release(name: &str) -> Result<ExitCode, Failure> {
-    Control::find()?.call(&Method::DELETE, &path_of(name, ""), &Value::Null)?;
+pub(crate) fn release(options: &Options, name: &str) -> Result<ExitCode, Failure> {
+    find(options)?.call(&Method::DELETE, &path_of(name, ""), &Value::Null)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn snapshot(name: &str, template: &str) -> Result<ExitCode, Failure> {
+pub(crate) fn snapshot(options: &Options, name: &str, template: &str) -> Result<ExitCode, Failure> {
     let body = json!({ "template": template });
-    Control::find()?.call(&Method::POST, &path_of(name, "/snapshot"), &body)?;
+    find(options)?.call(&Method::POST, &path_of(name, "/snapshot"), &body)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn status(as_json: bool) -> Result<ExitCode, Failure> {
-    let status = Control::find()?.call(&Method::GET, "/v1/status", &Value::Null)?;
+pub(crate) fn stop(options: &Options, all: bool) -> Result<ExitCode, Failure> {
+    let count = background::stop(options, all)?;
+    if !options.quiet {
+        match count {
+            0 => println!("nothing to stop"),
+            1 => println!("stopped the background server"),
+            count => println!("stopped {count} background servers"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
+    let control = find(options)?;
+    let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     if as_json {
         println!("{status}");
         return Ok(ExitCode::SUCCESS);
     }
+    println!("server {}", control.address("").url());
     for template in list(&status["templates"]) {
         println!("template {}: {} ready", text(&template["name"]), template["ready"]);
     }
@@ -62,6 +106,6 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use ::template::{Maker, Started, Wishes};
 use storage::{Cache, Method, human_bytes};
 
+use crate::background;
 use crate::cli::{Cli, Command, Options};
 use crate::config;
 use crate::failure::Failure;
@@ -28,15 +29,19 @@ const OURSELVES: &str = "/proc/self/exe";
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     let options = &cli.options;
+    if let Some(directory) = cli.background {
+        return background::serve(options, directory);
+    }
     match cli.command {
         Command::Run(arguments) => run::execute(options, &arguments),
         Command::Serve(arguments) => serve::execute(options, &arguments),
         Command::Psql(arguments) => psql::execute(options, &arguments),
-        Command::Url { name, of } => control::url(name.as_deref(), of.as_deref()),
-        Command::Reset { name, close } => control::reset(&name, close),
-        Command::Release { name } => control::release(&name),
-        Command::Snapshot { name, template, .. } => control::snapshot(&name, &template),
-        Command::Status { json } => control::status(json),
+        Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
+        Command::Reset { name, close } => control::reset(options, &name, close),
+        Command::Release { name } => control::release(options, &name),
+        Command::Snapshot { name, template, .. } => control::snapshot(options, &name, &template),
+        Command::Status { json } => control::status(options, json),
+        Command::Stop { all } => control::stop(options, all),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
@@ -52,12 +57,12 @@ fn say(options: &Options, line: impl FnOnce() -> String) {
     }
 }
 
-fn cache(options: &Options) -> Result<Cache, Failure> {
+pub(crate) fn cache(options: &Options) -> Result<Cache, Failure> {
     Ok(Cache::locate(options.cache.as_deref())?)
 }
 
 /// Finds what servers are made with. `keep`: a server whose setup fails stays.
-fn maker(options: &Options, keep: bool) -> Result<Maker, Failure> {
+pub(crate) fn maker(options: &Options, keep: bool) -> Result<Maker, Failure> {
     let wishes = Wishes { keep, ..config::wishes(options)? };
     maker_for(options, wishes)
 }
@@ -106,13 +111,21 @@ fn describe(started: &Started) -> String {
     )
 }
 
+/// Builds what a server would start from, unless the cache has it, so that it starts at once.
+pub(crate) fn prepare(options: &Options, maker: &Maker) -> Result<(), Failure> {
+    if maker.can_be_kept() {
+        maker.template(&progress::announce(options))?;
+    }
+    Ok(())
+}
+
 /// Starts a server, and opens its front door.
-fn serve(options: &Options, maker: &Maker, wish: service::Wish) -> Result<Service, Failure> {
+pub(crate) fn serve(options: &Options, maker: &Maker, wish: service::Wish) -> Result<Service, Failure> {
     Service::open(maker, start(options, maker)?, wish)
 }
 
 /// Stops a service and removes all of it.
-fn stop(options: &Options, service: Service) -> Result<(), Failure> {
+pub(crate) fn stop(options: &Options, service: Service) -> Result<(), Failure> {
     warn(&service);
     let (stopped, removed) = service.close().stop()?;
     say(options, || {

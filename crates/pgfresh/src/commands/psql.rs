@@ -1,26 +1,34 @@
-//! `pgfresh psql`: psql in a database of a server that is there for nothing else.
+//! `pgfresh psql`: psql in a database of this run's server, or of the background server.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use serde_json::Value;
 use template::Maker;
+use ureq::http::Method;
 
 use crate::cli::{Options, Psql};
+use crate::control::path_of;
 use crate::failure::Failure;
 use crate::foreground;
-use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let maker = super::maker(options, false)?;
-    let program = find_psql(&maker)?;
-    let service = super::serve(options, &maker, Wish::default())?;
-    let name = arguments.name.as_deref().unwrap_or(&service.database);
-    let mut command = Command::new(program);
+    let mut command = Command::new(find_psql(&super::maker(options, false)?)?);
     command.args(&arguments.arguments);
-    service.address(name).describe_to(&mut command);
-    service.describe_to(&mut command);
-    let code = foreground::run(&service.server, command)?;
-    super::stop(options, service)?;
+    let control = super::control::join(options)?;
+    // A name that somebody gives comes to be with psql's session, and outlives it as any other does.
+    let leased = match &arguments.name {
+        Some(_) => None,
+        None => Some(control.call(&Method::POST, "/v1/databases", &Value::Null)?),
+    };
+    let leased = leased.as_ref().map(|leased| super::control::text(&leased["name"]));
+    let name = arguments.name.as_deref().or(leased).unwrap_or_default();
+    control.address(name).describe_to(&mut command);
+    control.describe_to(&mut command);
+    let code = foreground::run(None, command)?;
+    if let Some(leased) = leased {
+        control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null)?;
+    }
     Ok(ExitCode::from(code))
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
-    let code = foreground::run(&service.server, command)?;
+    let code = foreground::run(Some(&service.server), command)?;
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
         eprintln!(

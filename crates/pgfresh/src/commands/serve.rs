@@ -1,4 +1,4 @@
-//! `pgfresh serve`: a server in the foreground, for as long as somebody holds on to it.
+//! `pgfresh serve`: a server in the foreground, or a share in the background server, for as long as somebody holds on.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,8 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use serde_json::json;
 use template::Maker;
+use ureq::http::Method;
 
+use crate::background::{self, Found};
 use crate::cli::{Options, Serve};
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
@@ -30,19 +33,21 @@ struct Ready<'a> {
     version: String,
     log: String,
     pid: u32,
+    /// Where the server is shared: in whose name databases are to be leased that shall end with us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
 }
 
 pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
+    if arguments.shared {
+        return share(options, arguments.json);
+    }
     let maker = super::maker(options, false)?;
     let service = super::serve(options, &maker, Wish { port: arguments.port, paranoid: arguments.paranoid })?;
     let mut events = Events::listen()?;
     let line =
-        if arguments.json { json(&maker, &service)? } else { service.address(&service.database).url() };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(format!("could not write to standard output: {error}")))?;
-    drop(out);
+        if arguments.json { describe(&maker, &service)? } else { service.address(&service.database).url() };
+    say(&line)?;
     events.watch_server(&service.server)?;
     if is_lifeline() {
         events.watch_lifeline();
@@ -55,7 +60,52 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
 }
 
-fn json(maker: &Maker, service: &Service) -> Result<String, Failure> {
+fn say(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    written.map_err(|error| Failure::new(format!("could not write to standard output: {error}")))
+}
+
+/// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
+fn share(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut events = Events::listen()?;
+    let Found { about, control } = background::join(options)?;
+    let (holder, held) = control.hold()?;
+    let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
+    let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();
+    let (database, address) = (word("name"), control.address(&word("name")));
+    let line = if as_json {
+        let ready = Ready {
+            url: address.url(),
+            jdbc_url: word("jdbc_url"),
+            http_url: format!("http://{}:{}/", address.host, address.port),
+            host: address.host,
+            port: address.port,
+            user: address.user,
+            password: address.password,
+            database: &database,
+            version: about.version,
+            log: about.log.display().to_string(),
+            pid: about.pid,
+            holder: Some(holder),
+        };
+        serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))?
+    } else {
+        address.url()
+    };
+    say(&line)?;
+    events.watch_end_of(held);
+    if is_lifeline() {
+        events.watch_lifeline();
+    }
+    let early = events.hear().into_iter().next();
+    match early.map_or_else(|| events.next(), Event::Signal) {
+        Event::ServerGone => Err(Failure::new("the background server went away")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn describe(maker: &Maker, service: &Service) -> Result<String, Failure> {
     let address = service.address(&service.database);
     let access = service.access();
     let ready = Ready {
@@ -70,6 +120,7 @@ fn json(maker: &Maker, service: &Service) -> Result<String, Failure> {
         version: maker.installation.version().to_string(),
         log: service.server.run().log().display().to_string(),
         pid: service.server.pid(),
+        holder: None,
     };
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }

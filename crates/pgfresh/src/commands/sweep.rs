@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::background;
 use crate::cli::{Options, Sweep};
 use crate::config;
 use crate::failure::Failure;
@@ -10,6 +11,7 @@ pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, 
     let wishes = config::read(options)?.wishes;
     let cache = super::cache(options)?;
     let (mut removed, mut failures) = template::sweep(&cache, &wishes.place);
+    removed.extend(background::sweep(&cache));
     if arguments.kept {
         let (kept, more) = template::remove_kept(&cache, &wishes.place);
         removed.extend(kept);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use toml_edit::{Item, TableLike, Value};
 
@@ -46,6 +47,12 @@ impl File<'_> {
         text: &str,
     ) -> Result<T, Failure> {
         text.parse().map_err(|why: String| self.bad(item, key, &why))
+    }
+
+    /// A time with its unit.
+    pub(super) fn span(&self, item: &Item, key: &str) -> Result<Duration, Failure> {
+        let span = gateway::parse_span(self.text(item, key)?);
+        span.ok_or_else(|| self.bad(item, key, "expected a time such as \"5s\""))
     }
 
     /// Paths are meant from where the file is.

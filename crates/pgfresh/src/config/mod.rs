@@ -5,6 +5,7 @@ mod template;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ::template::{Recipe, Wishes};
 use server::{Preset, Wanted};
@@ -20,6 +21,10 @@ use crate::failure::Failure;
 const NAME: &str = "pgfresh.toml";
 /// The keys of `[postgres]`.
 const POSTGRES: [&str; 4] = ["version", "settings", "preset", "place"];
+/// The keys of `[server]`.
+const SERVER: [&str; 1] = ["idle"];
+/// How long the background server outlives its last client.
+const IDLE: Duration = Duration::from_mins(5);
 /// The keys of `[cache]`.
 const CACHE: [&str; 1] = ["size"];
 
@@ -30,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) wishes: Wishes,
     /// The templates that the file describes, in its order; the unnamed one is first and called [`template::UNNAMED`].
     pub(crate) recipes: Vec<Recipe>,
+    /// How long the background server outlives its last client.
+    idle: Option<Duration>,
     /// Where the file is, or else where we are: the project.
     pub(crate) folder: PathBuf,
 }
@@ -74,6 +81,11 @@ pub(crate) fn wishes(options: &Options) -> Result<Wishes, Failure> {
     Ok(Wishes { template, ..config.wishes })
 }
 
+/// How long the background server outlives its last client.
+pub(crate) fn idle(options: &Options) -> Result<Duration, Failure> {
+    Ok(options.idle.or(read(options)?.idle).unwrap_or(IDLE))
+}
+
 fn here() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     here.map_err(|error| Failure::new(format!("could not find the working directory: {error}")))
@@ -103,7 +115,11 @@ fn read_file(path: &Path) -> Result<Config, Failure> {
             "postgres" => read_postgres(&file, table()?, &mut config.wishes)?,
             "template" => config.recipes = template::read(&file, table()?, &config.folder)?,
             "cache" => config.wishes.cache_size = read_cache(&file, table()?)?,
-            _ => return Err(file.unknown(at, name, "table", ["postgres", "template", "cache"].into_iter())),
+            "server" => config.idle = read_server(&file, table()?)?,
+            _ => {
+                let known = ["postgres", "template", "server", "cache"];
+                return Err(file.unknown(at, name, "table", known.into_iter()));
+            }
         }
     }
     Ok(config)
@@ -117,6 +133,12 @@ fn read_cache(file: &File<'_>, table: &dyn TableLike) -> Result<Option<u64>, Fai
         None => item.as_str().and_then(storage::parse_bytes),
     };
     bytes.map(Some).ok_or_else(|| file.bad(item, "size", "expected a size such as \"10GB\""))
+}
+
+fn read_server(file: &File<'_>, table: &dyn TableLike) -> Result<Option<Duration>, Failure> {
+    file.check_keys(table, "server", &SERVER)?;
+    let Some(item) = table.get("idle") else { return Ok(None) };
+    file.span(item, "idle").map(Some)
 }
 
 fn read_postgres(file: &File<'_>, table: &dyn TableLike, wishes: &mut Wishes) -> Result<(), Failure> {

@@ -1,0 +1,62 @@
+//! Whether anybody is there: how many connections are open, and since when there are none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The connections of one gateway; clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    open: usize,
+    last_left: Instant,
+}
+
+/// An open connection. Dropped when it ends.
+#[derive(Debug)]
+pub(crate) struct Visit(Presence);
+
+impl Presence {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(State { open: 0, last_left: Instant::now() })))
+    }
+
+    pub(crate) fn enter(&self) -> Visit {
+        self.lock().open += 1;
+        Visit(self.clone())
+    }
+
+    /// How long nobody has been there; `None` while somebody is.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        let state = self.lock();
+        (state.open == 0).then(|| state.last_left.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.open -= 1;
+        state.last_left = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_there_once_the_last_has_left() {
+        let presence = Presence::new();
+        let (one, other) = (presence.enter(), presence.enter());
+        drop(one);
+        assert_eq!(presence.idle(), None);
+        drop(other);
+        assert!(presence.idle().is_some());
+    }
+}

@@ -1,0 +1,297 @@
+//! The background server: one for each project and template, shared by all who ask for it, until nobody has been there
+//! for a while.
+//!
+//! ```text
+//! CACHE/servers/KEY/start.lock   held by whoever looks for it in vain, and starts it
+//! CACHE/servers/KEY/owner.lock   held by the server's process: the proof that it is there
+//! CACHE/servers/KEY/about        where it is, as long as it may be joined
+//! CACHE/servers/KEY/log          what its process says
+//! ```
+//! The key stands for all that shapes it: project, template, wishes and this binary. Whoever starts one takes `about`
+//! away from the others of the project: they are not joined any more, and go as soon as nobody is there.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use storage::{Attempt, Cache};
+use sys::Lock;
+use template::Maker;
+
+use crate::cli::Options;
+use crate::commands;
+use crate::config;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::foreground::{Event, Events};
+use crate::service::{self, Service};
+
+/// How often a server looks whether it is still wanted.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a server that is to stop may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// For those who have read `about` and are on their way.
+const LAST_CALL: Duration = Duration::from_millis(100);
+
+/// A background server's place in the cache.
+#[derive(Debug)]
+struct Spot(PathBuf);
+
+/// Where a server is, as it says itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Its address and secret; see [`Control`].
+    pub(crate) control: String,
+    /// The project.
+    pub(crate) folder: PathBuf,
+    /// Of the process that owns it.
+    pub(crate) pid: u32,
+    /// Of PostgreSQL.
+    pub(crate) version: String,
+    /// What PostgreSQL writes.
+    pub(crate) log: PathBuf,
+}
+
+/// A background server that runs.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) about: About,
+    pub(crate) control: Control,
+}
+
+impl Spot {
+    fn about(&self) -> PathBuf {
+        self.0.join("about")
+    }
+
+    fn owner(&self) -> PathBuf {
+        self.0.join("owner.lock")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    /// The server, if it is there and may be joined.
+    fn look(&self) -> Result<Option<Found>, Failure> {
+        if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(self.about()).unwrap_or_default();
+        let Ok(about) = serde_json::from_str::<About>(&text) else { return Ok(None) };
+        let control = Control::at(&about.control)?;
+        Ok(Some(Found { about, control }))
+    }
+
+    /// The right to start it, for which others have to wait.
+    fn begin(&self) -> Result<Lock, Failure> {
+        let path = self.0.join("start.lock");
+        loop {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+            made.attempt("create", &self.0)?;
+            match Lock::take(&path) {
+                // A server took the directory with it as it went.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                lock => return Ok(lock.attempt("lock", &path)?),
+            }
+        }
+    }
+
+    /// Starts it: this program once more, with the same words, in a session of its own.
+    fn start(&self) -> Result<Found, Failure> {
+        let log = self.log();
+        let mut open = fs::OpenOptions::new();
+        let output =
+            open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("--background").arg(&self.0).args(std::env::args_os().skip(1));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output);
+        sys::new_session(&mut command);
+        let failed =
+            |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
+        let mut child = command.spawn().map_err(failed)?;
+        let mut line = String::new();
+        let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
+        if said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
+            // It outlives us; whoever ends first, nobody waits for the other.
+            if let Some(found) = self.look()? {
+                return Ok(found);
+            }
+        }
+        let _ = child.wait();
+        eprint!("{}", fs::read_to_string(&log).unwrap_or_default());
+        let _ = fs::remove_dir_all(&self.0);
+        Err(Failure::new("the background server did not start"))
+    }
+}
+
+fn folder(cache: &Cache) -> PathBuf {
+    cache.root().join("servers")
+}
+
+/// All spots in `cache`.
+fn spots(cache: &Cache) -> impl Iterator<Item = Spot> {
+    fs::read_dir(folder(cache)).into_iter().flatten().flatten().map(|entry| Spot(entry.path()))
+}
+
+/// The server of this project and template, started if need be.
+pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
+    let maker = commands::maker(options, false)?;
+    let project = config::read(options)?.folder;
+    let spot = Spot(folder(&maker.cache).join(key(&maker, &project, options)?));
+    if let Some(found) = spot.look()? {
+        return Ok(found);
+    }
+    let starting = spot.begin()?;
+    if let Some(found) = spot.look()? {
+        return Ok(found);
+    }
+    commands::prepare(options, &maker)?;
+    let found = spot.start()?;
+    drop(starting);
+    for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
+        let theirs = other.look()?.map(|found| found.about.folder);
+        if theirs.is_some_and(|theirs| theirs == project) {
+            let _ = fs::remove_file(other.about());
+        }
+    }
+    Ok(found)
+}
+
+/// What tells one server from another: change any of it, and it is another one.
+fn key(maker: &Maker, project: &Path, options: &Options) -> Result<String, Failure> {
+    let binary = fs::metadata("/proc/self/exe").attempt("examine", Path::new("/proc/self/exe"))?;
+    let mut hasher = DefaultHasher::new();
+    project.hash(&mut hasher);
+    maker.fingerprint()?.as_str().hash(&mut hasher);
+    format!("{:?}", config::wishes(options)?).hash(&mut hasher);
+    (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// The servers of this project that run and may be joined.
+pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
+    let cache = commands::cache(options)?;
+    let project = config::read(options)?.folder;
+    let found = spots(&cache).map(|spot| spot.look()).collect::<Result<Vec<_>, _>>()?;
+    Ok(found.into_iter().flatten().filter(|found| found.about.folder == project).collect())
+}
+
+/// Ends the servers of this project, or of all, and returns how many there were.
+pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
+    let cache = commands::cache(options)?;
+    let project = config::read(options)?.folder;
+    let mut count = 0;
+    for spot in spots(&cache) {
+        let Some(found) = spot.look()? else { continue };
+        if !all && found.about.folder != project {
+            continue;
+        }
+        let number = i32::try_from(found.about.pid).ok().and_then(Pid::from_raw);
+        let Some(handle) = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { continue };
+        // The number is still that of the holder of the lock.
+        if Lock::is_held(&spot.owner()).unwrap_or(false) {
+            let _ = pidfd_send_signal(&handle, Signal::TERM);
+            if !sys::wait_readable(&handle, PATIENCE).unwrap_or(false) {
+                let failure =
+                    Failure::new(format!("the background server {} does not stop", found.about.pid));
+                return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// Removes what servers left whose process was killed.
+pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
+    let mut removed = Vec::new();
+    for spot in spots(cache) {
+        let start = Lock::try_take(&spot.0.join("start.lock"));
+        let free = Lock::is_held(&spot.owner()).is_ok_and(|held| !held);
+        if free && matches!(start, Ok(Some(_))) && fs::remove_dir_all(&spot.0).is_ok() {
+            removed.push(spot.0);
+        }
+    }
+    removed
+}
+
+/// Is the background server at `directory`, until nobody wants it.
+pub(crate) fn serve(options: &Options, directory: PathBuf) -> Result<ExitCode, Failure> {
+    let spot = Spot(directory);
+    let Some(_owner) = Lock::try_take(&spot.owner()).attempt("lock", &spot.owner())? else {
+        return Err(Failure::new("another process is the background server"));
+    };
+    let (idle, project) = (config::idle(options)?, config::read(options)?.folder);
+    let maker = commands::maker(options, false)?;
+    let service = commands::serve(options, &maker, service::Wish::default())?;
+    let mut events = Events::listen()?;
+    let about = About {
+        control: service.control(),
+        folder: project,
+        pid: std::process::id(),
+        version: maker.installation.version().to_string(),
+        log: service.server.run().log().clone(),
+    };
+    announce(&spot, &about)?;
+    events.watch_server(&service.server)?;
+    let early = events.hear();
+    // No directory of the user's is kept busy.
+    let _ = std::env::set_current_dir("/");
+    while early.is_empty() && events.next_within(TICK).is_none_or(|event| !ends(&event)) {
+        if leave(&spot, &service, idle) {
+            break;
+        }
+    }
+    let _ = fs::remove_file(spot.about());
+    commands::stop(options, service)?;
+    let _ = fs::remove_dir_all(&spot.0);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ends(event: &Event) -> bool {
+    matches!(event, Event::Signal(_) | Event::ServerGone)
+}
+
+/// Writes `about` in one step, and tells whoever started us.
+fn announce(spot: &Spot, about: &About) -> Result<(), Failure> {
+    let (path, staging) = (spot.about(), spot.0.join("about.new"));
+    let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
+    let mut file = fs::OpenOptions::new();
+    let mut file: File =
+        file.write(true).create(true).truncate(true).mode(0o600).open(&staging).attempt("write", &staging)?;
+    file.write_all(text.as_bytes()).attempt("write", &staging)?;
+    fs::rename(&staging, &path).attempt("write", &path)?;
+    let mut out = io::stdout().lock();
+    // If it is gone, somebody else will come.
+    let _ = writeln!(out, "ready").and_then(|()| out.flush());
+    Ok(())
+}
+
+/// Whether nobody has been there for long enough, so that we go. Those who come at the last moment are waited for.
+fn leave(spot: &Spot, service: &Service, idle: Duration) -> bool {
+    let retired = !spot.about().exists();
+    let bound = if retired { Duration::ZERO } else { idle };
+    let unused = || service.idle().is_some_and(|since| since >= bound);
+    if !unused() {
+        return false;
+    }
+    let Ok(Some(_starting)) = Lock::try_take(&spot.0.join("start.lock")) else { return retired };
+    let away = spot.0.join("about.away");
+    let hidden = fs::rename(spot.about(), &away).is_ok();
+    let until = Instant::now() + LAST_CALL;
+    while Instant::now() < until && unused() {
+        std::thread::sleep(LAST_CALL / 10);
+    }
+    let go = unused();
+    if hidden && !go {
+        let _ = fs::rename(&away, spot.about());
+    }
+    go
+}

@@ -1,0 +1,183 @@
+//! The background server: one for all who ask, as long as it is wanted, and nothing of it afterwards.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::BufReader;
+use std::process::{Child, Stdio};
+
+use common::{Outcome, Scene, User, collect, end_of, ground, line_of, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// `pgfresh url` with `options`, which must succeed.
+fn url(scene: &Scene, options: &[&str]) -> String {
+    let outcome = scene.run([&["url"], options].concat());
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome.stdout.trim().to_owned()
+}
+
+/// Where the server is, without the database.
+fn server_of(url: &str) -> String {
+    url.rsplit_once('/').expect("a URL").0.to_owned()
+}
+
+fn stop(scene: &Scene) -> Outcome {
+    let outcome = scene.run(["stop"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome
+}
+
+fn status(scene: &Scene) -> Option<Value> {
+    let outcome = scene.run(["status", "--json"]);
+    (outcome.code == Some(0)).then(|| serde_json::from_str(&outcome.stdout).unwrap())
+}
+
+/// A project of its own, so that no other test's server is joined.
+fn project(user: User) -> Scene {
+    let scene = Scene::new(user);
+    scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
+    scene.write("schema.sql", "CREATE TABLE one (id int);");
+    scene
+}
+
+/// What lies in the cache of the servers of this project.
+fn spots(scene: &Scene) -> usize {
+    let about = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("about")).unwrap_or_default();
+    let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.path().join("log").exists())
+        .map(about)
+        .filter(|about| about.contains(&format!("\"{}\"", scene.directory.display())))
+        .count()
+}
+
+#[test]
+fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
+    for &user in User::all() {
+        let scene = project(user);
+        let children: Vec<Child> = (0..20)
+            .map(|_| scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+            .collect();
+        let outcomes: Vec<_> = children.into_iter().map(collect).collect();
+        let urls: BTreeSet<_> = outcomes.iter().map(|outcome| outcome.stdout.trim().to_owned()).collect();
+        assert_eq!(urls.len(), 20, "{outcomes:#?}");
+        assert_eq!(urls.iter().map(|url| server_of(url)).collect::<BTreeSet<_>>().len(), 1, "{urls:#?}");
+        let psql = [ground::psql(), "-XAtqc", "SELECT count(*) FROM one", urls.first().unwrap()];
+        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "0\n");
+        assert_eq!(stop(&scene).stdout, "stopped the background server\n");
+        assert_eq!(spots(&scene), 0);
+        assert_eq!(stop(&scene).stdout, "nothing to stop\n");
+    }
+}
+
+#[test]
+fn a_name_stands_for_the_same_database_until_it_is_released() {
+    let scene = project(User::Ourselves);
+    let first = url(&scene, &["orders"]);
+    assert!(first.ends_with("/orders"), "{first}");
+    assert_eq!(url(&scene, &["orders"]), first);
+    assert_eq!(scene.run(["psql", "orders", "--", "-qc", "INSERT INTO one VALUES (1)"]).code, Some(0));
+    let count = || scene.run(["psql", "orders", "--", "-XAtc", "SELECT count(*) FROM one"]).stdout;
+    assert_eq!(count(), "1\n");
+    assert_eq!(scene.run(["reset", "orders"]).code, Some(0));
+    assert_eq!(count(), "0\n");
+    assert_eq!(scene.run(["release", "orders"]).code, Some(0));
+    assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 0);
+    stop(&scene);
+}
+
+#[test]
+fn psql_without_a_name_has_a_database_that_is_gone_afterwards() {
+    let scene = project(User::Ourselves);
+    let outcome =
+        scene.run(["psql", "--", "-XAtc", "SELECT current_database() ~ '^fresh_', count(*) FROM one"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "t|0\n"), "{outcome}");
+    assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 0);
+    assert_eq!(scene.run(["psql", "--", "-qc", "no sql"]).code, Some(1));
+    stop(&scene);
+}
+
+#[test]
+fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
+    let scene = project(User::Ourselves);
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        let mut command = scene.pgfresh(["serve", "--shared", "--json"]);
+        let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let line = line_of(BufReader::new(holder.stdout.take().unwrap()));
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        assert!(ready["url"].as_str().unwrap().ends_with(ready["database"].as_str().unwrap()), "{line}");
+        assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 1, "{line}");
+        match signal {
+            None => drop(holder.stdin.take()),
+            Some(signal) => kill_process(Pid::from_child(&holder), signal).unwrap(),
+        }
+        end_of(&mut holder, "a holder");
+        wait_until("the end of its leases", || {
+            status(&scene).unwrap()["leases"].as_array().unwrap().is_empty()
+        });
+    }
+    stop(&scene);
+}
+
+#[test]
+fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
+    let scene = project(User::Ourselves);
+    url(&scene, &["--idle", "1s"]);
+    assert_eq!(spots(&scene), 1);
+    wait_until("the end of an idle server", || spots(&scene) == 0);
+    scene.assert_nothing_left("after it was idle");
+}
+
+#[test]
+fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused() {
+    let scene = project(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let former = line_of(holder.stdout.take().unwrap());
+    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    let latter = url(&scene, &[]);
+    assert_ne!(server_of(&latter), server_of(&former));
+    let psql = |url: &str, sql: &str| {
+        std::process::Command::new(ground::psql())
+            .args(["-XAtqc", sql, url.trim()])
+            .status()
+            .unwrap()
+            .success()
+    };
+    assert!(psql(&former, "TABLE one") && psql(&latter, "TABLE two"));
+    drop(holder.stdin.take());
+    end_of(&mut holder, "the former's holder");
+    wait_until("the end of the former", || !psql(&former, "TABLE one"));
+    assert!(psql(&latter, "TABLE two"));
+    stop(&scene);
+}
+
+#[test]
+fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
+    let scene = project(User::Ourselves);
+    let first = url(&scene, &[]);
+    let about = fs::read_dir(scene.cache.join("servers")).unwrap().flatten().find_map(|entry| {
+        let about: Value =
+            serde_json::from_str(&fs::read_to_string(entry.path().join("about")).ok()?).ok()?;
+        (about["folder"] == scene.directory.display().to_string()).then_some(about)
+    });
+    let pid = i32::try_from(about.unwrap()["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    scene.assert_nothing_left("after a kill");
+    assert!(status(&scene).is_none());
+    assert_ne!(server_of(&url(&scene, &[])), server_of(&first));
+    stop(&scene);
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_said() {
+    let scene = project(User::Ourselves);
+    let outcome = scene.run(["url", "--template", "none", "--set", "shared_buffers=none"]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("shared_buffers"), "{outcome}");
+    assert!(outcome.stderr.ends_with("the background server did not start\n"), "{outcome}");
+    assert_eq!(spots(&scene), 0);
+}
