@@ -1,0 +1,112 @@
+package pgfreshtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// patience is how long an answer may take. What pgfresh itself waits for has shorter bounds.
+const patience = 2 * time.Minute
+
+// An api speaks with pgfresh over HTTP.
+type api struct {
+	address string // HOST:PORT
+	secret  string
+	client  *http.Client
+}
+
+func newAPI(address, secret string) api {
+	// No proxy of the environment has a part in this. Connections are not kept, for the server closes those that are idle,
+	// and a request that meets that cannot know whether it was heard.
+	transport := &http.Transport{DisableKeepAlives: true}
+	return api{address: address, secret: secret, client: &http.Client{Transport: transport, Timeout: patience}}
+}
+
+// wishes are the body of a request for a database.
+type wishes struct {
+	Template  string `json:"template,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Isolation string `json:"isolation,omitempty"`
+	Holder    string `json:"holder,omitempty"`
+}
+
+func (a api) lease(w wishes) (*Database, error) {
+	database := new(Database)
+	if err := a.call("POST", "/v1/databases", w, database); err != nil {
+		return nil, err
+	}
+	return database, nil
+}
+
+// release ends a lease. If the database was kept, because its test has failed, it returns the URL.
+func (a api) release(name string, failed bool) (string, error) {
+	path := "/v1/databases/" + url.PathEscape(name)
+	if failed {
+		path += "?failed=true"
+	}
+	var kept struct{ URL string }
+	err := a.call("DELETE", path, nil, &kept)
+	return kept.URL, err
+}
+
+// resetWishes are the body of a request for a reset.
+type resetWishes struct {
+	CloseSessions bool `json:"close_sessions,omitempty"`
+}
+
+func (a api) reset(name string, w resetWishes) error {
+	return a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", w, nil)
+}
+
+// call sends a request, with a body unless that is nil, and reads the answer, if it has content, into what answer points to.
+func (a api) call(method, path string, body, answer any) error {
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequest(method, "http://"+a.address+path, &content)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.secret)
+	response, err := a.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("could not talk to pgfresh at %s: %w", a.address, errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode >= 300:
+		return refused(response)
+	case response.StatusCode == http.StatusNoContent:
+		return nil
+	}
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("could not read the answer of pgfresh at %s: %w", a.address, err)
+	}
+	return nil
+}
+
+// refused returns the error in pgfresh's own words, in PostgreSQL's form.
+func refused(response *http.Response) error {
+	var said struct {
+		Error struct{ Message, Detail, Hint string }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&said); err != nil || said.Error.Message == "" {
+		return fmt.Errorf("pgfresh answered with status %d", response.StatusCode)
+	}
+	text := said.Error.Message
+	if said.Error.Detail != "" {
+		text += "\nDETAIL:  " + said.Error.Detail
+	}
+	if said.Error.Hint != "" {
+		text += "\nHINT:  " + said.Error.Hint
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,3 @@
+module pgfresh/pgfreshtest
+
+go 1.21

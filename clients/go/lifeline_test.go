@@ -1,0 +1,109 @@
+package pgfreshtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// joinOnly makes this program join the server, say so, and wait to be killed.
+const joinOnly = "PGFRESHTEST_JOIN_ONLY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(joinOnly) == "" {
+		os.Exit(m.Run())
+	}
+	if _, err := join(); err != nil {
+		panic(err)
+	}
+	fmt.Println("joined")
+	time.Sleep(time.Hour)
+}
+
+func TestPgfreshEndsWithTheProcessThatStartedItHoweverThatEnds(t *testing.T) {
+	binary := newStandIn(t, map[string]any{"http_url": "http://127.0.0.1:1/", "password": "x"}, 0)
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), joinOnly+"=1")
+	process.Stderr = os.Stderr
+	output, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "joined\n" {
+		t.Errorf("it said %q: %v", line, err)
+	}
+	if log := binary.read(); strings.Contains(log, "ended") {
+		t.Errorf("it did not wait for the end of the process: %s", log)
+	}
+	process.Process.Kill()
+	process.Wait()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(binary.read(), "ended\n"); {
+		if time.Now().After(deadline) {
+			t.Fatal("it is still there 10 s after the process was killed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A standIn is the script that the client takes for pgfresh.
+type standIn struct {
+	*testing.T
+	log string
+}
+
+// newStandIn makes the script the binary of this process, and sets what it prints or its exit code.
+func newStandIn(t *testing.T, line map[string]any, code int) *standIn {
+	script, err := filepath.Abs(filepath.Join(transcripts, "pgfresh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &standIn{T: t, log: filepath.Join(t.TempDir(), "log")}
+	t.Setenv("PGFRESH_BIN", script)
+	t.Setenv("FAKE_LOG", s.log)
+	t.Setenv("FAKE_LINE", string(text))
+	if code != 0 {
+		t.Setenv("FAKE_EXIT", fmt.Sprint(code))
+	}
+	for _, name := range []string{"PGFRESH_CONTROL", "PGFRESH_HOLDER"} {
+		t.Setenv(name, "")
+	}
+	return s
+}
+
+func (s *standIn) read() string {
+	text, err := os.ReadFile(s.log)
+	if err != nil && !os.IsNotExist(err) {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// wasStarted checks how often and with which arguments, unless these are nil, the binary was started.
+func (s *standIn) wasStarted(times int, arguments []string) {
+	s.Helper()
+	var starts []string
+	for _, line := range strings.Split(s.read(), "\n") {
+		if words, started := strings.CutPrefix(line, "started "); started {
+			starts = append(starts, words)
+		}
+	}
+	if len(starts) != times {
+		s.Errorf("started %d times, want %d", len(starts), times)
+	}
+	if want := strings.Join(arguments, " "); arguments != nil && (len(starts) == 0 || starts[0] != want) {
+		s.Errorf("started with %q, want %q", starts, want)
+	}
+}

@@ -1,0 +1,111 @@
+// Package pgfreshtest gives each test a PostgreSQL database of its own: a fresh copy of the migrated template that
+// pgfresh.toml describes.
+//
+//	func TestOrders(t *testing.T) {
+//		t.Parallel()
+//		db := pgfreshtest.New(t)
+//		pool, err := pgxpool.New(t.Context(), db.URL)
+//		...
+//	}
+//
+// The database ends with the test; there is nothing to close. No driver is chosen here: URL is for pgx, for database/sql
+// with any driver, and for whatever else reads PostgreSQL's URLs.
+//
+// Within "pgfresh run -- go test ./..." all packages share the server of that run. Otherwise each test binary starts
+// pgfresh (that of PGFRESH_BIN, or else the one on PATH) when the first test asks for a database, and pgfresh notices when
+// the test binary ends, however it does.
+package pgfreshtest
+
+import "testing"
+
+// A Database is fresh, and belongs to one test until that has ended.
+type Database struct {
+	// Name is the database's name in its server.
+	Name string `json:"name"`
+
+	// URL is postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME. There is no TLS behind it: a driver that would insist on
+	// that, as lib/pq does, wants "?sslmode=disable" after it.
+	URL string `json:"url"`
+
+	// JDBCURL is the same for programs in Java that a test starts.
+	JDBCURL string `json:"jdbc_url"`
+
+	// SocketURL leads straight to the server's unix socket, past the gateway and the backends that it keeps ready.
+	SocketURL string `json:"socket_url"`
+
+	// Template is the name of what the database is a copy of.
+	Template string `json:"template"`
+
+	server *server
+}
+
+// An Option says what New shall lease.
+type Option func(*wishes)
+
+// Template asks for a copy of that template of the server. Without it, it is the server's default one.
+func Template(name string) Option {
+	return func(w *wishes) { w.Template = name }
+}
+
+// Name asks for a database of that name, of at most 63 bytes. Without it, pgfresh makes one up.
+func Name(name string) Option {
+	return func(w *wishes) { w.Name = name }
+}
+
+// Isolation asks for that kind of isolation, in the words of pgfresh's HTTP API. Without it, it is the default one.
+func Isolation(kind string) Option {
+	return func(w *wishes) { w.Isolation = kind }
+}
+
+// New leases a fresh database until tb ends, after the cleanups that are registered later. Without a database, tb fails at
+// once. It may be called more than once, and by parallel tests.
+//
+// If tb has failed by then, pgfresh is told so. Where it keeps the databases of failed tests, tb's log says how to get there.
+func New(tb testing.TB, options ...Option) *Database {
+	tb.Helper()
+	server, err := join()
+	if err != nil {
+		tb.Fatalf("pgfresh: %v", err)
+	}
+	wanted := wishes{Holder: server.holder}
+	for _, option := range options {
+		option(&wanted)
+	}
+	database, err := server.lease(wanted)
+	if err != nil {
+		tb.Fatalf("pgfresh: %v", err)
+	}
+	database.server = server
+	tb.Cleanup(func() { database.release(tb) })
+	return database
+}
+
+// release ends the lease.
+func (d *Database) release(tb testing.TB) {
+	kept, err := d.server.release(d.Name, tb.Failed())
+	if err != nil {
+		tb.Errorf("pgfresh: %v", err)
+	} else if kept != "" {
+		tb.Logf("pgfresh: kept the database of the failed test: %s", kept)
+	}
+}
+
+// A ResetOption says what Reset may do.
+type ResetOption func(*resetWishes)
+
+// CloseSessions lets Reset end sessions that are still open. Without it, they are an error.
+func CloseSessions() ResetOption {
+	return func(w *resetWishes) { w.CloseSessions = true }
+}
+
+// Reset returns the database to the state of its template, in about a millisecond. If that cannot be, tb fails at once.
+func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
+	tb.Helper()
+	var wanted resetWishes
+	for _, option := range options {
+		option(&wanted)
+	}
+	if err := d.server.reset(d.Name, wanted); err != nil {
+		tb.Fatalf("pgfresh: %v", err)
+	}
+}

@@ -1,0 +1,91 @@
+package pgfreshtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// serve is what pgfresh is asked for.
+var serve = []string{"serve", "--json"}
+
+// A server hands out databases.
+type server struct {
+	api
+	holder string // whom its databases belong to; may be empty
+
+	// pgfresh goes when this is closed, which the kernel does when this process ends. It must stay reachable: what is not,
+	// the garbage collector closes.
+	lifeline io.Closer
+}
+
+// join returns the server of this process. All calls share one, or the error that there is none.
+var join = sync.OnceValues(connect)
+
+func connect() (*server, error) {
+	if control := os.Getenv("PGFRESH_CONTROL"); control != "" {
+		return existing(control, os.Getenv("PGFRESH_HOLDER"))
+	}
+	binary := os.Getenv("PGFRESH_BIN")
+	if binary == "" {
+		binary = "pgfresh"
+	}
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find %q\nHINT:  Put pgfresh on PATH, or set PGFRESH_BIN to where it is.", binary)
+	}
+	return start(exec.Command(path, serve...))
+}
+
+// existing is the server that somebody else started.
+func existing(control, holder string) (*server, error) {
+	if address, err := url.Parse(control); err == nil {
+		if secret, given := address.User.Password(); given {
+			return &server{api: newAPI(address.Host, secret), holder: holder}, nil
+		}
+	}
+	return nil, errors.New("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT")
+}
+
+// start runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
+// takes as long as the migrations do; what it does and what goes wrong, it says itself.
+func start(command *exec.Cmd) (*server, error) {
+	command.Stderr = os.Stderr
+	lifeline, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("could not start pgfresh: %w", err)
+	}
+	line, err := bufio.NewReader(output).ReadBytes('\n')
+	if err != nil {
+		command.Wait() // It tells in ProcessState what its error would say.
+		return nil, fmt.Errorf("pgfresh ended with %s before it was ready\nHINT:  Its own message is on standard error.",
+			strings.Replace(command.ProcessState.String(), "exit status", "exit code", 1))
+	}
+	var place struct {
+		HTTPURL  string `json:"http_url"`
+		Password string `json:"password"`
+		Holder   string `json:"holder"`
+	}
+	if err := json.Unmarshal(line, &place); err != nil {
+		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
+	}
+	address, err := url.Parse(place.HTTPURL)
+	if err != nil {
+		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
+	}
+	return &server{api: newAPI(address.Host, place.Password), holder: place.Holder, lifeline: lifeline}, nil
+}

@@ -1,0 +1,21 @@
+// Package librarytest opens the library that each test has to itself.
+package librarytest
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"pgfresh/pgfreshtest"
+)
+
+// Open returns connections to a fresh database with the tables of the library, until the test ends.
+func Open(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), pgfreshtest.New(tb).URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
