@@ -1,0 +1,169 @@
+"""The server of pgfresh that this process uses: found or started once, asked over HTTP.
+
+Under `pgfresh run` the environment says where it is. Otherwise the binary is started, which joins
+or makes a server; its standard input is a pipe that we hold. When this process ends, however, the
+pipe is closed, and what was held for us goes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+ARGUMENTS = ("serve", "--json")
+"""What the binary is started with."""
+
+PATIENCE = 600
+"""Seconds that an answer may take: a copy of a large template is the longest."""
+
+STOP = 10
+"""Seconds that the binary may take to end after its standard input has been closed."""
+
+
+class Error(Exception):
+    """What pgfresh refuses or could not do, in its words; `code` is an SQLSTATE."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code, detail, hint)
+        self.message = message
+        self.code = code
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        detail = f"\nDETAIL:  {self.detail}" if self.detail else ""
+        hint = f"\nHINT:  {self.hint}" if self.hint else ""
+        return f"{self.message}{detail}{hint}"
+
+
+class Server:
+    """Where it is, what it wants to hear, and for whom it holds our databases."""
+
+    def __init__(self, host: str, port: int, secret: str, holder: str | None) -> None:
+        self._host = host
+        self._port = port
+        self._secret = secret
+        self.holder = holder
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which another process finds it and holds databases for us."""
+        control = f"http://:{quote(self._secret, safe='')}@{self._host}:{self._port}"
+        holder = {"PGFRESH_HOLDER": self.holder} if self.holder else {}
+        return {"PGFRESH_CONTROL": control} | holder
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The answer's body, empty if it has none."""
+        headers = {"Authorization": f"Bearer {self._secret}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection = HTTPConnection(self._host, self._port, timeout=PATIENCE)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, HTTPException) as error:
+            where = f"{self._host}:{self._port}"
+            raise Error(f"could not talk to pgfresh at {where}: {error}") from error
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise _refusal(response.status, answer)
+        return json.loads(answer) if answer else {}
+
+
+def _refusal(status: int, answer: bytes) -> Error:
+    try:
+        told = json.loads(answer)["error"]
+        return Error(
+            told["message"],
+            code=told.get("code"),
+            detail=told.get("detail"),
+            hint=told.get("hint"),
+        )
+    except (ValueError, KeyError, TypeError):
+        return Error(f"pgfresh answered with status {status}")
+
+
+_found: Server | None = None
+_finding = threading.Lock()
+
+
+def server() -> Server:
+    """The server of this process, which is started if it is needed for the first time."""
+    global _found
+    with _finding:
+        if _found is None:
+            control = os.environ.get("PGFRESH_CONTROL")
+            _found = _handed_on(control) if control else _started()
+        return _found
+
+
+def _handed_on(control: str) -> Server:
+    url = urlsplit(control)
+    try:
+        host, port, secret = url.hostname, url.port, url.password
+    except ValueError:
+        host = port = secret = None
+    if url.scheme != "http" or not (host and port and secret):
+        raise Error("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT")
+    return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"))
+
+
+def _started() -> Server:
+    binary = os.environ.get("PGFRESH_BIN") or "pgfresh"
+    path = shutil.which(binary)
+    if path is None:
+        raise Error(
+            f'cannot find "{binary}"',
+            hint="Put pgfresh on PATH, or set PGFRESH_BIN to where it is.",
+        )
+    # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
+    process = subprocess.Popen(
+        [path, *ARGUMENTS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    line = process.stdout.readline()
+    if not line.endswith(b"\n"):
+        process.stdin.close()
+        process.stdout.close()
+        raise _ended(process.wait(STOP))
+    atexit.register(_stop, process, os.getpid())
+    told = json.loads(line)
+    url = urlsplit(told["http_url"])
+    assert url.hostname is not None and url.port is not None
+    return Server(url.hostname, url.port, told["password"], told.get("holder"))
+
+
+def _ended(code: int) -> Error:
+    how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    return Error(f"pgfresh {how} before it was ready", hint="Its own message is on standard error.")
+
+
+def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
+    """Closes the lifeline. A forked child has a copy of it, and no child to wait for."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    if os.getpid() == owner:
+        process.wait(STOP)
+    else:
+        process.returncode = 0

@@ -1,0 +1,119 @@
+"""The engine, in the module where Django looks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.db.backends.postgresql import base, creation, operations
+from django.db.migrations.recorder import MigrationRecorder
+
+from .._database import Database, fresh_database, reset
+from .._server import server
+
+FRESH = "PGFRESH"
+"""In a connection's settings: the test database and its clones are what their template is."""
+
+
+class DatabaseCreation(creation.DatabaseCreation):
+    """Leases test databases.
+
+    Django migrates them nevertheless. If that changes anything, the template is not what the tests
+    want, and Django makes clones and empties tables by its own means.
+    """
+
+    def __init__(self, connection: base.DatabaseWrapper) -> None:
+        super().__init__(connection)
+        self._leased: dict[str, Database] = {}
+        self._replaced: dict[str, Any] = {}
+
+    def create_test_db(self, *arguments: Any, **options: Any) -> str:
+        place = self.connection.settings_dict
+        database = self._lease()
+        url = urlsplit(database.url)
+        leased = {
+            "HOST": url.hostname,
+            "PORT": url.port,
+            "USER": url.username,
+            "PASSWORD": unquote(url.password or ""),
+            "NAME": database.name,
+        }
+        self.connection.close()
+        self.connection.close_pool()
+        self._replaced = {key: place[key] for key in leased}
+        place.update(leased)
+        before = self._made()
+        name = super().create_test_db(*arguments, **options)
+        place[FRESH] = before == self._made()
+        return name
+
+    def destroy_test_db(
+        self,
+        old_database_name: str | None = None,
+        verbosity: int = 1,
+        keepdb: bool = False,
+        suffix: str | None = None,
+    ) -> None:
+        super().destroy_test_db(old_database_name, verbosity, keepdb, suffix)
+        if suffix is None:
+            self.connection.settings_dict.update(self._replaced, **{FRESH: False})
+
+    def _lease(self, name: str | None = None) -> Database:
+        template = self.connection.settings_dict["TEST"].get("TEMPLATE")
+        database = fresh_database(template=template, name=name)
+        self._leased[database.name] = database
+        return database
+
+    def _made(self) -> tuple[set[tuple[str, str]], set[str]]:
+        """Which migrations were applied, and which tables are there."""
+        applied = MigrationRecorder(self.connection).applied_migrations()
+        return set(applied), set(self.connection.introspection.table_names())
+
+    def _get_test_db_name(self) -> str:
+        main = next(iter(self._leased), None)
+        return main if main is not None else super()._get_test_db_name()  # type: ignore[misc]
+
+    def _create_test_db(self, verbosity: int, autoclobber: bool, keepdb: bool = False) -> str:
+        return self._get_test_db_name()
+
+    def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
+        if self.connection.settings_dict[FRESH]:
+            # Processes that are spawned and not forked ask the same server.
+            os.environ.update(server().environment())
+            self._lease(self.get_test_db_clone_settings(suffix)["NAME"])
+        else:
+            super()._clone_test_db(suffix, verbosity, keepdb)  # type: ignore[misc]
+
+    def _destroy_test_db(self, test_database_name: str, verbosity: int) -> None:
+        leased = self._leased.pop(test_database_name, None)
+        if leased is None:
+            super()._destroy_test_db(test_database_name, verbosity)  # type: ignore[misc]
+        else:
+            self.connection.close_pool()
+            leased.release()
+
+
+class DatabaseOperations(operations.DatabaseOperations):
+    """Empties a test database by a reset."""
+
+    def sql_flush(self, *arguments: Any, **options: Any) -> list[str]:
+        # Nothing to execute tells Django that its content types need not be made anew.
+        return [] if self._is_fresh() else super().sql_flush(*arguments, **options)
+
+    def execute_sql_flush(self, sql_list: Iterable[str]) -> None:
+        if self._is_fresh():
+            self.connection.close()
+            self.connection.close_pool()
+            reset(self.connection.settings_dict["NAME"], close_sessions=True)
+        else:
+            super().execute_sql_flush(sql_list)
+
+    def _is_fresh(self) -> bool:
+        return bool(self.connection.settings_dict.get(FRESH))
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    creation_class = DatabaseCreation
+    ops_class = DatabaseOperations

@@ -1,0 +1,89 @@
+"""What all clients have in common: ../../transcripts, played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpart import counterpart
+from pgfresh import Database, Error, _server, fresh_database
+
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
+
+
+def do(step: dict[str, Any], database: Database | None) -> Database:
+    options = step.get("with", {})
+    if step["do"] == "lease":
+        return fresh_database(**options)
+    assert database is not None
+    if step["do"] == "reset":
+        database.reset(**options)
+    elif options.get("failed"):
+        with pytest.raises(AssertionError, match="the test fails"), database:
+            raise AssertionError("the test fails")
+    else:
+        with database:
+            pass
+    return database
+
+
+def check_error(raised: Error, expected: dict[str, Any]) -> None:
+    if "begins" in expected:
+        assert str(raised).startswith(expected["begins"])
+    else:
+        assert str(raised) == expected["says"]
+    for part in ("code", "message", "detail", "hint"):
+        if "message" in expected:
+            assert getattr(raised, part) == expected.get(part)
+
+
+@pytest.mark.parametrize("path", sorted(TRANSCRIPTS.glob("*.json")), ids=lambda path: path.stem)
+def test_transcript(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answers: list[dict[str, Any] | None] = []
+    with counterpart(lambda asked: answers.pop(0)) as server:
+        text = path.read_text().replace("{port}", str(server.server_port))
+        transcript = json.loads(text)
+        start = transcript.get("start", {})
+        log = tmp_path / "log"
+        log.touch()
+        environment = {
+            "PGFRESH_BIN": str(TRANSCRIPTS / "pgfresh"),
+            "FAKE_LOG": str(log),
+            "FAKE_LINE": json.dumps(start.get("line")),
+            "FAKE_EXIT": str(start.get("exit", "")),
+        }
+        for name in ("PGFRESH_CONTROL", "PGFRESH_HOLDER"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (environment | transcript.get("environment", {})).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(_server, "_found", None)
+
+        database = None
+        for step in transcript["steps"]:
+            server.asked.clear()
+            answers[:] = [step.get("answer")]
+            try:
+                database = do(step, database)
+                assert "raises" not in step
+            except Error as error:
+                check_error(error, step["raises"])
+            assert server.asked == ([step["request"]] if "request" in step else [])
+            told = capfd.readouterr().err
+            if "exit" not in start:
+                assert told == (step["prints"] + "\n" if "prints" in step else "")
+            if step["do"] == "lease" and "raises" not in step:
+                for name, value in step["answer"]["body"].items():
+                    assert getattr(database, name) == value
+
+        started = log.read_text().splitlines()
+        assert len(started) == transcript["spawned"]
+        if "arguments" in start:
+            assert started == [" ".join(["started", *start["arguments"]])]

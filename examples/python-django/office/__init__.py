@@ -1,0 +1,1 @@
+"""A ticket office: sells the seats of events, each of them once."""
