@@ -1,8 +1,8 @@
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from tickets.models import Event, Seat, Venue
 
-EVENING = datetime(2030, 5, 17, 18, 30, tzinfo=UTC)
+EVENING = datetime(2030, 5, 17, 18, 30, tzinfo=timezone.utc)
 
 
 def make_event(seats: int = 10, price: int = 2000, days: int = 0) -> Event:
