@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use database::{Databases, Origin, TemplateDatabase};
-use gateway::{Access, Gateway, Options};
+use gateway::{Access, Failed, Gateway, Options};
 use report::Report;
 use server::{SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
@@ -103,7 +103,13 @@ impl Stage {
 /// Opens a gateway before the server whose socket is in `directory`, on any port that is free.
 pub(crate) fn front(databases: &Databases, directory: PathBuf) -> Result<Gateway, BenchError> {
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
-    let options = Options { listen: ([127, 0, 0, 1], 0).into(), socket: None, secret, directory };
+    let options = Options {
+        listen: ([127, 0, 0, 1], 0).into(),
+        socket: None,
+        secret,
+        directory,
+        failed: Failed::Release,
+    };
     Ok(Gateway::open(databases.clone(), options)?)
 }
 

@@ -72,6 +72,26 @@ impl Databases {
         keeper::end(inner, name)
     }
 
+    /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed.
+    pub fn keep(&self, name: &str) -> Result<(), DatabaseError> {
+        let inner = &self.0;
+        let name = cut(name);
+        let (mut state, oid) = inner.begin_change(name)?;
+        let mut sessions = 0;
+        if let Some(lease) = state.leases.get_mut(name) {
+            lease.lasting = true;
+            lease.ends = None;
+            lease.left.clear();
+            sessions = lease.sessions;
+        }
+        drop(state);
+        if sessions > 0 {
+            inner.close_sessions(name, oid);
+        }
+        inner.end_change(inner.lock(), name);
+        Ok(())
+    }
+
     /// Returns a leased database to the state of its template: by recycling, or by another copy under its name. Its
     /// sessions are closed if `close`, else they are an error.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {

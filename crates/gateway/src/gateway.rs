@@ -34,6 +34,20 @@ pub struct Options {
     pub secret: String,
     /// The directory of the server's own socket, for clients that want nothing in their way.
     pub directory: PathBuf,
+    /// What becomes of a database whose holder says that its test failed.
+    pub failed: Failed,
+}
+
+/// What becomes of the databases of failed tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Failed {
+    /// The same as of all others.
+    #[default]
+    Release,
+    /// They stay leased, and [`Gateway::failed`] names them.
+    Keep,
+    /// The same, and whoever said so hears where they are: this server is going to last.
+    KeepAndTell,
 }
 
 /// There is no gateway.
@@ -76,6 +90,7 @@ impl GatewayError {
 pub struct Gateway {
     access: Arc<Access>,
     closing: watch::Sender<bool>,
+    control: Arc<Control>,
     presence: Presence,
     workers: Arc<workers::Workers>,
     threads: Option<Threads>,
@@ -89,7 +104,7 @@ impl Gateway {
     /// # Errors
     /// Nothing is left of the attempt.
     pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
-        let Options { listen, socket, secret, directory } = options;
+        let Options { listen, socket, secret, directory, failed } = options;
         if !listen.ip().is_loopback() {
             return Err(GatewayError::Exposed(listen));
         }
@@ -106,8 +121,9 @@ impl Gateway {
         let (access, workers) =
             (Arc::new(Access::new(secret, address, socket, directory)), Arc::new(workers));
         let presence = Presence::new();
+        let control = Arc::new(Control::new(databases.clone(), Arc::clone(&access), failed));
         let door = Arc::new(Door {
-            control: Arc::new(Control::new(databases.clone(), Arc::clone(&access))),
+            control: Arc::clone(&control),
             databases,
             access: Arc::clone(&access),
             keys: Arc::default(),
@@ -119,7 +135,7 @@ impl Gateway {
         for listener in listeners {
             workers.first().spawn(listener.run(Arc::clone(&door), receiver.clone()));
         }
-        Ok(Self { access, closing, presence, workers, threads: Some(threads) })
+        Ok(Self { access, closing, control, presence, workers, threads: Some(threads) })
     }
 
     /// Host and port that it listens on.
@@ -132,6 +148,12 @@ impl Gateway {
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// The databases of failed tests that were kept.
+    #[must_use]
+    pub fn failed(&self) -> Vec<String> {
+        self.control.failed()
     }
 
     /// How long no connection has been open; `None` while one is.

@@ -23,6 +23,6 @@ mod wire;
 mod workers;
 
 pub use access::Access;
-pub use gateway::{Gateway, GatewayError, Options};
+pub use gateway::{Failed, Gateway, GatewayError, Options};
 pub use span::parse_span;
 pub(crate) use stream::Stream;

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use gateway::Failed;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
@@ -34,6 +35,8 @@ use crate::service::{self, Service};
 
 /// How often a server looks whether it is still wanted.
 const TICK: Duration = Duration::from_secs(1);
+/// How long a server with nothing but databases of failed tests outlives its last client.
+const DAY: Duration = Duration::from_hours(24);
 /// How long a server that is to stop may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// For those who have read `about` and are on their way.
@@ -50,6 +53,8 @@ pub(crate) struct About {
     pub(crate) control: String,
     /// The project.
     pub(crate) folder: PathBuf,
+    /// Whether it only has what a run left behind.
+    pub(crate) kept: bool,
     /// Of the process that owns it.
     pub(crate) pid: u32,
     /// Of PostgreSQL.
@@ -104,13 +109,17 @@ impl Spot {
     }
 
     /// Starts it: this program once more, with the same words, in a session of its own.
-    fn start(&self) -> Result<Found, Failure> {
+    fn start(&self, kept: Option<&Path>) -> Result<Found, Failure> {
         let log = self.log();
         let mut open = fs::OpenOptions::new();
         let output =
             open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg("--background").arg(&self.0).args(std::env::args_os().skip(1));
+        command.arg("--background").arg(&self.0);
+        if let Some(kept) = kept {
+            command.arg("--kept").arg(kept);
+        }
+        command.args(std::env::args_os().skip(1));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
         let failed =
@@ -153,15 +162,23 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
         return Ok(found);
     }
     commands::prepare(options, &maker)?;
-    let found = spot.start()?;
+    let found = spot.start(None)?;
     drop(starting);
     for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
-        let theirs = other.look()?.map(|found| found.about.folder);
-        if theirs.is_some_and(|theirs| theirs == project) {
+        let theirs = other.look()?.map(|found| found.about);
+        if theirs.is_some_and(|theirs| theirs.folder == project && !theirs.kept) {
             let _ = fs::remove_file(other.about());
         }
     }
     Ok(found)
+}
+
+/// Goes on in the background with what another server left in the run directory `kept`.
+pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
+    let cache = commands::cache(options)?;
+    let spot = Spot(folder(&cache).join(kept.file_name().unwrap_or_default()));
+    let _starting = spot.begin()?;
+    spot.start(Some(kept))
 }
 
 /// What tells one server from another: change any of it, and it is another one.
@@ -180,7 +197,8 @@ pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
     let cache = commands::cache(options)?;
     let project = config::read(options)?.folder;
     let found = spots(&cache).map(|spot| spot.look()).collect::<Result<Vec<_>, _>>()?;
-    Ok(found.into_iter().flatten().filter(|found| found.about.folder == project).collect())
+    let ours = |found: &Found| found.about.folder == project && !found.about.kept;
+    Ok(found.into_iter().flatten().filter(ours).collect())
 }
 
 /// Ends the servers of this project, or of all, and returns how many there were.
@@ -223,18 +241,23 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 }
 
 /// Is the background server at `directory`, until nobody wants it.
-pub(crate) fn serve(options: &Options, directory: PathBuf) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) -> Result<ExitCode, Failure> {
     let spot = Spot(directory);
     let Some(_owner) = Lock::try_take(&spot.owner()).attempt("lock", &spot.owner())? else {
         return Err(Failure::new("another process is the background server"));
     };
-    let (idle, project) = (config::idle(options)?, config::read(options)?.folder);
+    let project = config::read(options)?.folder;
     let maker = commands::maker(options, false)?;
-    let service = commands::serve(options, &maker, service::Wish::default())?;
+    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::default() };
+    let (service, idle) = match kept {
+        Some(kept) => (Service::open(&maker, maker.reopen(kept)?, wish)?, DAY),
+        None => (commands::serve(options, &maker, wish)?, config::idle(options)?),
+    };
     let mut events = Events::listen()?;
     let about = About {
         control: service.control(),
         folder: project,
+        kept: kept.is_some(),
         pid: std::process::id(),
         version: maker.installation.version().to_string(),
         log: service.server.run().log().clone(),

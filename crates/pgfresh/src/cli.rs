@@ -19,6 +19,9 @@ pub(crate) struct Cli {
     /// The directory of the background server that this process is to be: pgfresh calls itself so
     #[arg(long, hide = true, value_name = "PATH")]
     pub(crate) background: Option<PathBuf>,
+    /// The kept run directory that this server goes on with
+    #[arg(long, hide = true, value_name = "PATH", requires = "background")]
+    pub(crate) kept: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: Options,
     #[command(subcommand)]
@@ -124,6 +127,9 @@ pub(crate) enum Command {
     Release {
         /// The database
         name: String,
+        /// Its test has failed: with --keep-failed the database stays
+        #[arg(long)]
+        failed: bool,
     },
     /// Make a template of a leased database as it is now
     #[command(after_help = "Example: pgfresh snapshot scratch as with_orders")]
@@ -177,15 +183,25 @@ pub(crate) struct Run {
     /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
-    /// Compare each recycled database with its template before somebody else gets it; slow
-    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
-    pub(crate) paranoid: bool,
+    #[command(flatten)]
+    pub(crate) care: Care,
     /// If the command or the setup of its template fails, keep data and log, and say where they are
     #[arg(long)]
     pub(crate) keep: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What is done with databases after use.
+#[derive(Debug, Args)]
+pub(crate) struct Care {
+    /// Compare each recycled database with its template before somebody else gets it; slow
+    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
+    pub(crate) paranoid: bool,
+    /// Keep the databases of tests that fail (clients say so), and print their URLs at the end
+    #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true)]
+    pub(crate) keep_failed: bool,
 }
 
 #[derive(Debug, Args)]
@@ -196,11 +212,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
     #[arg(hide_default_value = true)]
     pub(crate) port: u16,
-    /// Compare each recycled database with its template before somebody else gets it; slow
-    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
-    pub(crate) paranoid: bool,
+    #[command(flatten)]
+    pub(crate) care: Care,
     /// Join the background server instead, started if need be: a database on it, for as long as standard input is open
-    #[arg(long, conflicts_with_all = ["port", "paranoid"])]
+    #[arg(long, conflicts_with_all = ["port", "paranoid", "keep_failed"])]
     pub(crate) shared: bool,
     /// Say where the server is as one line of JSON
     #[arg(long)]

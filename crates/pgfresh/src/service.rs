@@ -5,10 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use database::{Databases, Origin, Status, TemplateDatabase};
-use gateway::{Access, Gateway};
+use gateway::{Access, Failed, Gateway};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 
+use crate::cli::Care;
 use crate::failure::Failure;
 
 /// How long a database outlives its last session.
@@ -23,6 +24,16 @@ pub(crate) struct Wish {
     pub(crate) port: u16,
     /// Whether recycled databases are compared with their template.
     pub(crate) paranoid: bool,
+    /// What becomes of the databases of failed tests.
+    pub(crate) failed: Failed,
+}
+
+impl Wish {
+    /// With what the command line says.
+    pub(crate) fn new(port: u16, care: &Care) -> Self {
+        let failed = if care.keep_failed { Failed::Keep } else { Failed::Release };
+        Self { port, paranoid: care.paranoid, failed }
+    }
 }
 
 /// What serves clients.
@@ -64,6 +75,7 @@ impl Service {
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
+            failed: wish.failed,
         };
         let gateway = Gateway::open(databases.clone(), options)?;
         Ok(Self { gateway, databases, server, database })
@@ -99,6 +111,11 @@ impl Service {
     /// How long no client has been connected; `None` while one is.
     pub(crate) fn idle(&self) -> Option<Duration> {
         self.gateway.idle()
+    }
+
+    /// The databases of failed tests that were kept.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        self.gateway.failed()
     }
 
     /// What there is, and what happened.

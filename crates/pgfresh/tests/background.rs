@@ -173,6 +173,34 @@ fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
 }
 
 #[test]
+fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
+    for &user in User::all() {
+        let scene = project(user);
+        let fill =
+            "\"$0\" \"$(\"$1\" url broken)\" -qc 'INSERT INTO one VALUES (42)'; \"$1\" url other >/dev/null";
+        let script = format!("{fill}; \"$1\" release broken --failed; \"$1\" release other; exit 3");
+        let program = ground::program().to_str().unwrap();
+        let command = ["sh", "-euc", &script, ground::psql(), program];
+        let outcome = scene.run([&["run", "--"], &command[..]].concat());
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(3), ""), "not asked for: {outcome}");
+        scene.assert_nothing_left("without --keep-failed");
+        let outcome = scene.run([&["run", "--keep-failed", "--"], &command[..]].concat());
+        assert_eq!(outcome.code, Some(3), "{outcome}");
+        let kept = outcome
+            .stderr
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("pgfresh: kept the database of a failed test: ");
+        let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.expect("its URL")];
+        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}");
+        assert!(status(&scene).is_none(), "it is not the server of the project");
+        assert_eq!(stop(&scene).stdout, "stopped the background server\n");
+    }
+}
+
+#[test]
 fn what_keeps_it_from_starting_is_said() {
     let scene = project(User::Ourselves);
     let outcome = scene.run(["url", "--template", "none", "--set", "shared_buffers=none"]);

@@ -1,10 +1,11 @@
 //! What it takes to make a template, and to start a server from one.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use server::{Data, Installation, Order, Preset, Server, Settings, StartError, Version, Wanted};
-use storage::{Account, Cache, Entry, FileError, Place, Wish};
+use server::{Data, Guard, Installation, Order, Preset, Server, Settings, StartError, Version, Wanted};
+use storage::{Account, Attempt, Cache, Entry, FileError, Place, Wish};
 
 use crate::error::MakerError;
 use crate::{Fingerprint, Recipe, Shelved, base, shelf};
@@ -202,6 +203,22 @@ impl Maker {
         Ok(started)
     }
 
+    /// Starts a server on the data that another one left in the run directory `kept`, which is no more afterwards. The
+    /// place must be the same.
+    pub fn reopen(&self, kept: &Path) -> Result<Started, MakerError> {
+        let begun = Instant::now();
+        let place = self.place(0)?;
+        let settings = self.settings(place.budget())?;
+        let guard = Guard::over(&place, &self.account, &self.program)?;
+        let (from, to) = (kept.join("data"), guard.run().data());
+        fs::rename(&from, &to).attempt("rename", &from)?;
+        fs::remove_dir_all(kept).attempt("remove", kept)?;
+        let order = self.order(&place, &settings);
+        let look_up = begun.elapsed();
+        let server = Server::start(&order, Data::Made(guard))?;
+        Ok(Started { server, place, database: "postgres".to_owned(), look_up })
+    }
+
     /// Gives the template of `recipe`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
     pub(crate) fn on_template<T>(
         &self,
@@ -227,15 +244,14 @@ impl Maker {
         settings: &Settings,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Server, StartError> {
-        let order = Order {
-            installation: &self.installation,
-            account: &self.account,
-            place,
-            settings,
-            program: &self.program,
-        };
+        let order = self.order(place, settings);
         let watch = |done, total| say(Step::Copying { done, total });
         Server::start_watched(&order, Data::Copy(&template.entry), &watch)
+    }
+
+    fn order<'a>(&'a self, place: &'a Place, settings: &'a Settings) -> Order<'a> {
+        let Self { installation, account, program, .. } = self;
+        Order { installation, account, place, settings, program }
     }
 
     /// Where a server on a template of `bytes` bytes would live.

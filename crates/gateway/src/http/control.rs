@@ -1,6 +1,9 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
+use std::sync::PoisonError;
+
 use database::{DatabaseError, Databases};
+use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -9,6 +12,7 @@ use tokio::task::spawn_blocking;
 use super::Control;
 use super::answer::{Body, Problem, json, no_content};
 use super::request::parse;
+use crate::Failed;
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
@@ -110,8 +114,37 @@ async fn leased(
     Ok(answered.await.map_err(|_| Problem::defect())??)
 }
 
+/// Whether the holder says that its test failed: `?failed=true`.
+pub(super) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
+    let mut pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    match pairs.find(|(name, _)| *name == "failed").map(|(_, value)| value) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => {
+            let what = format!("invalid value for \"failed\": \"{other}\"");
+            Err(Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("It is true or false."))
+        }
+    }
+}
+
 /// `DELETE /v1/databases/NAME`
-pub(super) async fn release(control: &Control, name: String) -> Result<Response<Body>, Problem> {
+pub(super) async fn release(
+    control: &Control,
+    name: String,
+    failed: bool,
+) -> Result<Response<Body>, Problem> {
+    if failed && control.failing != Failed::Release {
+        let kept = name.clone();
+        blocking(&control.databases, move |databases| databases.keep(&kept)).await?;
+        control.holders.forget(&name);
+        control.failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
+        return Ok(match control.failing {
+            Failed::KeepAndTell => {
+                json(StatusCode::OK, &serde_json::json!({ "url": control.access.url(&name) }))
+            }
+            Failed::Keep | Failed::Release => no_content(),
+        });
+    }
     blocking(&control.databases, move |databases| databases.release(&name)).await?;
     Ok(no_content())
 }

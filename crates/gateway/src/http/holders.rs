@@ -39,6 +39,13 @@ impl Holders {
         self.lock().leases.remove(holder).unwrap_or_default()
     }
 
+    /// Whoever has leased `database`, it no longer ends with them.
+    pub(super) fn forget(&self, database: &str) {
+        for leases in self.lock().leases.values_mut() {
+            leases.retain(|leased| leased != database);
+        }
+    }
+
     /// Notes that `holder` has leased `database`.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ mod shelf;
 mod status;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use database::Databases;
@@ -40,7 +40,7 @@ use self::holders::Holders;
 use self::route::Route;
 use self::shelf::Shelf;
 use crate::stream::Socket;
-use crate::{Access, Stream};
+use crate::{Access, Failed, Stream};
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,18 +63,30 @@ pub(crate) struct Control {
     /// What integresql's clients have made.
     shelf: Shelf,
     holders: Holders,
+    /// What becomes of the databases of failed tests, and which ones were kept.
+    failing: Failed,
+    failed: Mutex<Vec<String>>,
     since: Instant,
 }
 
 impl Control {
-    pub(crate) fn new(databases: Databases, access: Arc<Access>) -> Self {
+    pub(crate) fn new(databases: Databases, access: Arc<Access>, failing: Failed) -> Self {
         Self {
             databases,
+            failing,
+            failed: Mutex::default(),
             access,
             shelf: Shelf::default(),
             holders: Holders::default(),
             since: Instant::now(),
         }
+    }
+}
+
+impl Control {
+    /// The databases of failed tests that were kept.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -128,7 +140,7 @@ async fn answer(
         Route::Metrics => metrics::metrics(control).await,
         Route::Hold => Ok(holders::hold(control)),
         Route::Lease => control::lease(control, &request::read(body).await?).await,
-        Route::Release(name) => control::release(control, name).await,
+        Route::Release(name) => control::release(control, name, control::has_failed(&parts)?).await,
         Route::Reset(name) => control::reset(control, name, &request::read(body).await?).await,
         Route::Snapshot(name) => control::snapshot(control, name, &request::read(body).await?).await,
         Route::Integresql(call) => integresql::answer(control, call, &request::read(body).await?, ends).await,

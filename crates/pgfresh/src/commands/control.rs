@@ -54,8 +54,12 @@ pub(crate) fn reset(options: &Options, name: &str, close: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn release(options: &Options, name: &str) -> Result<ExitCode, Failure> {
-    find(options)?.call(&Method::DELETE, &path_of(name, ""), &Value::Null)?;
+pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<ExitCode, Failure> {
+    let path = path_of(name, if failed { "?failed=true" } else { "" });
+    let kept = find(options)?.call(&Method::DELETE, &path, &Value::Null)?;
+    if let Some(url) = kept["url"].as_str() {
+        eprintln!("pgfresh: kept the database of a failed test: {url}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

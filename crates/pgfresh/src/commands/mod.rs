@@ -30,7 +30,7 @@ const OURSELVES: &str = "/proc/self/exe";
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     let options = &cli.options;
     if let Some(directory) = cli.background {
-        return background::serve(options, directory);
+        return background::serve(options, directory, cli.kept.as_deref());
     }
     match cli.command {
         Command::Run(arguments) => run::execute(options, &arguments),
@@ -38,7 +38,7 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Psql(arguments) => psql::execute(options, &arguments),
         Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
         Command::Reset { name, close } => control::reset(options, &name, close),
-        Command::Release { name } => control::release(options, &name),
+        Command::Release { name, failed } => control::release(options, &name, failed),
         Command::Snapshot { name, template, .. } => control::snapshot(options, &name, &template),
         Command::Status { json } => control::status(options, json),
         Command::Stop { all } => control::stop(options, all),
@@ -132,6 +132,22 @@ pub(crate) fn stop(options: &Options, service: Service) -> Result<(), Failure> {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
     });
+    Ok(())
+}
+
+/// Stops a service; the databases of failed tests live on in the background, and their URLs are said.
+fn stop_or_keep(options: &Options, service: Service) -> Result<(), Failure> {
+    let failed = service.failed();
+    if failed.is_empty() {
+        return stop(options, service);
+    }
+    warn(&service);
+    let kept = service.close().keep()?;
+    let control = background::go_on(options, &kept)?.control;
+    for name in failed {
+        eprintln!("pgfresh: kept the database of a failed test: {}", control.address(&name).url());
+    }
+    eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let service = super::serve(options, &maker, Wish { port: 0, paranoid: arguments.paranoid })?;
+    let service = super::serve(options, &maker, Wish::new(0, &arguments.care))?;
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
@@ -29,7 +29,7 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
             kept.display()
         );
     } else {
-        super::stop(options, service)?;
+        super::stop_or_keep(options, service)?;
     }
     Ok(ExitCode::from(code))
 }

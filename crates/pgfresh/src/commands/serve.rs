@@ -43,7 +43,7 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
         return share(options, arguments.json);
     }
     let maker = super::maker(options, false)?;
-    let service = super::serve(options, &maker, Wish { port: arguments.port, paranoid: arguments.paranoid })?;
+    let service = super::serve(options, &maker, Wish::new(arguments.port, &arguments.care))?;
     let mut events = Events::listen()?;
     let line =
         if arguments.json { describe(&maker, &service)? } else { service.address(&service.database).url() };
@@ -55,8 +55,11 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     let early = events.hear().into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
+    let Some(words) = gone else {
+        super::stop_or_keep(options, service)?;
+        return Ok(ExitCode::SUCCESS);
+    };
     super::stop(options, service)?;
-    let Some(words) = gone else { return Ok(ExitCode::SUCCESS) };
     Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
 }
 
