@@ -11,6 +11,8 @@ use crate::{DatabaseError, Databases, Kind, Request, TemplateDatabase, keeper};
 
 /// How long sessions may take to end that were told to.
 const CLOSING: Duration = Duration::from_secs(10);
+/// How long sessions may take to end whose client is gone: it may know so before we do.
+const LEAVING: Duration = Duration::from_millis(500);
 
 impl Databases {
     /// Leases a database without a session; a name is made up where none is given. Returns the name. The lease lasts
@@ -61,14 +63,10 @@ impl Databases {
         let inner = &self.0;
         let name = cut(name);
         let (mut state, oid) = inner.begin_change(name)?;
-        let sessions = state.leases.get(name).map_or(0, |lease| lease.sessions);
         if let Some(lease) = state.leases.get_mut(name) {
             lease.ends = None;
         }
-        drop(state);
-        if sessions > 0 {
-            inner.close_sessions(name, oid);
-        }
+        drop(inner.empty(state, name, oid, true)?);
         keeper::end(inner, name)
     }
 
@@ -77,18 +75,15 @@ impl Databases {
         let inner = &self.0;
         let name = cut(name);
         let (mut state, oid) = inner.begin_change(name)?;
-        let mut sessions = 0;
         if let Some(lease) = state.leases.get_mut(name) {
             lease.lasting = true;
             lease.ends = None;
+        }
+        let mut state = inner.empty(state, name, oid, true)?;
+        if let Some(lease) = state.leases.get_mut(name) {
             lease.left.clear();
-            sessions = lease.sessions;
         }
-        drop(state);
-        if sessions > 0 {
-            inner.close_sessions(name, oid);
-        }
-        inner.end_change(inner.lock(), name);
+        inner.end_change(state, name);
         Ok(())
     }
 
@@ -97,12 +92,8 @@ impl Databases {
     pub fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
         let inner = &self.0;
         let name = cut(name);
-        let (mut state, oid) = inner.begin_change(name)?;
-        let sessions = state.leases.get(name).map_or(0, |lease| lease.sessions);
-        if sessions > 0 && !close {
-            inner.end_change(state, name);
-            return Err(DatabaseError::InUse { name: name.to_owned(), sessions });
-        }
+        let (state, oid) = inner.begin_change(name)?;
+        let mut state = inner.empty(state, name, oid, close)?;
         let mut used = Ready { template: String::new(), oid, database: name.to_owned(), ..Ready::default() };
         if let Some(lease) = state.leases.get_mut(name) {
             used.template.clone_from(&lease.template);
@@ -110,9 +101,6 @@ impl Databases {
             used.baseline = std::mem::take(&mut lease.baseline);
         }
         drop(state);
-        if sessions > 0 {
-            inner.close_sessions(name, oid);
-        }
         let result = inner.renew_or_replace(&mut used);
         let mut state = inner.lock();
         if result.is_err() {
@@ -143,19 +131,12 @@ impl Databases {
                 why: "there is such a template already",
             });
         }
-        let (mut state, oid) = inner.begin_change(name)?;
-        let sessions = state.leases.get(name).map_or(0, |lease| lease.sessions);
-        if sessions > 0 && !close {
-            inner.end_change(state, name);
-            return Err(DatabaseError::InUse { name: name.to_owned(), sessions });
-        }
+        let (state, oid) = inner.begin_change(name)?;
+        let mut state = inner.empty(state, name, oid, close)?;
         if let Some(lease) = state.leases.get_mut(name) {
             lease.left.clear();
         }
         drop(state);
-        if close {
-            inner.close_sessions(name, oid);
-        }
         let result = inner.copy_to_template(name, template);
         inner.end_change(inner.lock(), name);
         result
@@ -199,15 +180,34 @@ impl Inner {
         self.notify();
     }
 
-    /// Ends the sessions of a leased database and waits, with a bound, until they have left.
-    fn close_sessions(&self, name: &str, oid: u32) {
-        let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
-        // Whoever does not go is a straggler to the recycling, which then makes another copy.
-        let _ = self.clerks.run("close the sessions of a database", &sql);
-        let begun = Instant::now();
-        let mut state = self.lock();
-        while state.leases.get(name).is_some_and(|lease| lease.sessions > 0) && begun.elapsed() < CLOSING {
-            state = self.wait(state, Some(CLOSING.saturating_sub(begun.elapsed())));
+    /// Waits, with a bound, until the sessions of a lease that is being changed have left. Those that do not leave by
+    /// themselves are ended if `close`, else they are an error, and the change is over.
+    fn empty<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        name: &str,
+        oid: u32,
+        close: bool,
+    ) -> Result<MutexGuard<'a, State>, DatabaseError> {
+        let sessions = |state: &State| state.leases.get(name).map_or(0, |lease| lease.sessions);
+        let mut state = state;
+        if close && sessions(&state) > 0 {
+            drop(state);
+            let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
+            // Whoever does not go is a straggler to the recycling, which then makes another copy.
+            let _ = self.clerks.run("close the sessions of a database", &sql);
+            state = self.lock();
+        }
+        let (begun, patience) = (Instant::now(), if close { CLOSING } else { LEAVING });
+        while sessions(&state) > 0 && begun.elapsed() < patience {
+            state = self.wait(state, Some(patience.saturating_sub(begun.elapsed())));
+        }
+        match sessions(&state) {
+            left if left > 0 && !close => {
+                self.end_change(state, name);
+                Err(DatabaseError::InUse { name: name.to_owned(), sessions: left })
+            }
+            _ => Ok(state),
         }
     }
 
