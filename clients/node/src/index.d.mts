@@ -1,0 +1,1 @@
+export { Database, PgfreshError, Wish, freshDatabase, withFreshDatabase } from "./index.js";

@@ -1,0 +1,1 @@
+export { Database, PgfreshError, freshDatabase, withFreshDatabase } from "./index.js";

@@ -1,0 +1,5 @@
+import type { TestContext } from "node:test";
+import type { Database, Wish } from "./index.js";
+
+/** Leases a database for this test; it is released after it. */
+export function freshDatabase(t: TestContext, wish?: Wish): Promise<Database>;

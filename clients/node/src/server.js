@@ -1,0 +1,146 @@
+// The server of pgfresh that this process uses: found or started once, asked over HTTP.
+//
+// Under `pgfresh run` the environment says where it is. Otherwise the binary is started, which joins or makes a server; its
+// standard input is a pipe that we hold. When this process ends, however, the pipe is closed, and what was held for us goes.
+
+"use strict";
+
+const { spawn } = require("node:child_process");
+const http = require("node:http");
+
+// What the binary is started with.
+const ARGUMENTS = ["serve", "--json"];
+
+// Milliseconds that an answer may take: a copy of a large template is the longest.
+const PATIENCE = 600_000;
+
+class PgfreshError extends Error {
+  name = "PgfreshError";
+
+  constructor(primary, { code, detail, hint, cause } = {}) {
+    const more = (detail ? `\nDETAIL:  ${detail}` : "") + (hint ? `\nHINT:  ${hint}` : "");
+    super(primary + more, { cause });
+    Object.assign(this, { primary, code, detail, hint });
+  }
+}
+
+class Server {
+  #host;
+  #port;
+  #secret;
+
+  constructor(url, secret, holder) {
+    this.#host = url.hostname;
+    this.#port = url.port;
+    this.#secret = secret;
+    this.holder = holder;
+  }
+
+  // The variables with which another process finds it and holds databases for us.
+  get environment() {
+    const control = `http://:${encodeURIComponent(this.#secret)}@${this.#host}:${this.#port}`;
+    return { PGFRESH_CONTROL: control, ...(this.holder && { PGFRESH_HOLDER: this.holder }) };
+  }
+
+  // The answer's body, {} if it has none.
+  async ask(method, path, body) {
+    let status, text;
+    try {
+      [status, text] = await this.#exchange(method, path, body && JSON.stringify(body));
+    } catch (cause) {
+      const where = `${this.#host}:${this.#port}`;
+      throw new PgfreshError(`could not talk to pgfresh at ${where}: ${cause.message}`, { cause });
+    }
+    if (status >= 300) throw refusal(status, text);
+    return text ? JSON.parse(text) : {};
+  }
+
+  #exchange(method, path, text) {
+    const headers = { authorization: `Bearer ${this.#secret}` };
+    if (text !== undefined) {
+      headers["content-type"] = "application/json";
+      headers["content-length"] = Buffer.byteLength(text);
+    }
+    return new Promise((resolve, reject) => {
+      const to = { host: this.#host, port: this.#port, method, path, headers, agent: false };
+      const request = http.request({ ...to, timeout: PATIENCE }, async (response) => {
+        try {
+          let answer = "";
+          for await (const part of response.setEncoding("utf8")) answer += part;
+          resolve([response.statusCode, answer]);
+        } catch (error) {
+          reject(error);
+        }
+      });
+      request.on("timeout", () => request.destroy(new Error("it does not answer")));
+      request.on("error", reject);
+      request.end(text);
+    });
+  }
+}
+
+function refusal(status, text) {
+  try {
+    const { message, code, detail, hint } = JSON.parse(text).error;
+    return new PgfreshError(message, { code, detail, hint });
+  } catch {
+    return new PgfreshError(`pgfresh answered with status ${status}`);
+  }
+}
+
+let found;
+
+// The server of this process, which is started if it is needed for the first time.
+function server() {
+  found ??= find().catch((error) => {
+    found = undefined;
+    throw error;
+  });
+  return found;
+}
+
+async function find() {
+  const control = process.env.PGFRESH_CONTROL;
+  return control ? handedOn(control) : started();
+}
+
+function handedOn(control) {
+  const url = URL.canParse(control) ? new URL(control) : undefined;
+  if (url?.protocol !== "http:" || !url.port || !url.password) {
+    throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT");
+  }
+  return new Server(url, decodeURIComponent(url.password), process.env.PGFRESH_HOLDER);
+}
+
+async function started() {
+  const binary = process.env.PGFRESH_BIN || "pgfresh";
+  // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
+  const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
+  const told = JSON.parse(await firstLine(child, binary));
+  // None of it keeps this process from ending.
+  for (const handle of [child, child.stdin, child.stdout]) handle.unref();
+  return new Server(new URL(told.http_url), told.password, told.holder);
+}
+
+function firstLine(child, binary) {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    child.stdout.setEncoding("utf8").on("data", (part) => {
+      text += part;
+      if (text.includes("\n")) resolve(text);
+    });
+    child.on("error", (cause) => {
+      const missing = cause.code === "ENOENT";
+      const primary = missing ? `cannot find "${binary}"` : `cannot run "${binary}": ${cause.message}`;
+      const hint = missing ? "Put pgfresh on PATH, or set PGFRESH_BIN to where it is." : undefined;
+      reject(new PgfreshError(primary, { hint, cause }));
+    });
+    child.on("close", (code, signal) => {
+      const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
+      const hint = "Its own message is on standard error.";
+      reject(new PgfreshError(`pgfresh ${how} before it was ready`, { hint }));
+    });
+  });
+}
+
+module.exports = { PgfreshError, server };

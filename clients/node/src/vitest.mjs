@@ -1,0 +1,18 @@
+// For vitest: `test` with the fixtures `freshDatabase` and `freshUrl`.
+
+import { test as base } from "vitest";
+import { freshDatabase as lease, tell } from "./index.js";
+
+export const test = base.extend({
+  freshWish: [{}, { injected: true }],
+
+  freshDatabase: async ({ freshWish, task }, use) => {
+    const database = await lease(freshWish);
+    await use(database);
+    tell(await database.release({ failed: task.result?.state === "fail" }));
+  },
+
+  freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),
+});
+
+export const it = test;

@@ -1,0 +1,4 @@
+module.exports = {
+  testEnvironment: "../../src/jest-environment.js",
+  globalSetup: "../../src/global-setup.js",
+};

@@ -1,0 +1,37 @@
+// Checked by tsc, never run: what the declarations promise to users of ES modules.
+
+import { test as nodeTest } from "node:test";
+
+import { type Database, PgfreshError, freshDatabase, withFreshDatabase } from "pgfresh";
+import { freshDatabase as forTest } from "pgfresh/node-test";
+import { test } from "pgfresh/vitest";
+
+const database: Database = await freshDatabase({ template: "shop", isolation: "clone" });
+const kept: string | undefined = await database.release({ failed: true });
+await database.reset({ closeSessions: true });
+
+const count: number = await withFreshDatabase(async ({ url }) => url.length);
+const name: string = await withFreshDatabase({ name: "orders" }, (database) => database.name);
+
+// @ts-expect-error: there is no such isolation
+await freshDatabase({ isolation: "none" });
+// @ts-expect-error: what a database is called does not change
+database.name = "another";
+
+nodeTest("a test", async (t) => {
+  const { jdbcUrl }: Database = await forTest(t, { template: "shop" });
+});
+
+test("a test", async ({ freshDatabase, freshUrl }) => {
+  await freshDatabase.reset();
+  const url: string = freshUrl;
+});
+test.scoped({ freshWish: { template: "shop" } });
+
+try {
+  await database.reset();
+} catch (error) {
+  if (error instanceof PgfreshError) {
+    const parts: (string | undefined)[] = [error.primary, error.code, error.detail, error.hint];
+  }
+}

@@ -1,0 +1,1 @@
+export default { test: { globalSetup: "../../src/global-setup.js" } };
