@@ -77,7 +77,7 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
         warm: Vec::new(),
         baseline: Baseline::default(),
     };
-    warm_up(inner, &mut ready);
+    warm_up(inner, &source, &mut ready);
     let mut state = inner.lock();
     state.created.0 += 1;
     state.created.1 += begun.elapsed();
@@ -86,13 +86,15 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
 
 /// Opens sessions of the kinds that clients came with last, where there is none yet. One that does not succeed (a role
 /// that may not connect) is the client's to hear of.
-fn warm_up(inner: &Inner, ready: &mut Ready) {
+fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready) {
     let kinds = inner.lock().kinds.clone();
+    let tables = template.shape.get().map_or_else(Vec::new, Shape::names);
     for kind in kinds {
         if ready.warm.iter().any(|(warm, _)| *warm == kind) {
             continue;
         }
-        if let Ok(backend) = Backend::connect(&inner.origin.directory, &kind, &ready.database) {
+        let backend = Backend::connect(&inner.origin.directory, &kind, &ready.database);
+        if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
             ready.warm.push((kind, backend));
         }
     }

@@ -119,6 +119,13 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The tables, as SQL wants them.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.tables.values().map(|table| table.name.as_str()).collect()
+    }
+}
+
 /// The rows of a table that is not empty on disk.
 fn seed(session: &mut Session, name: &str, size: u64) -> Result<Seed, SessionError> {
     if session.query(&format!("SELECT FROM ONLY {name} LIMIT 1"))?.is_empty() {

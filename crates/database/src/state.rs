@@ -11,6 +11,9 @@ use crate::{Backend, DatabaseError, Difference, Kind};
 const MOST_READY: usize = 32;
 /// How many are kept ready before anybody has asked for one.
 const FIRST_READY: usize = 2;
+/// How long whoever has just been given a database has the machine to himself before the next is made: that long a
+/// session takes to start and to have its first answer.
+const GRACE: Duration = Duration::from_millis(3);
 
 /// A copy that nobody has yet.
 #[derive(Debug, Default)]
@@ -62,6 +65,8 @@ pub(crate) struct State {
     pub(crate) to_drop: VecDeque<String>,
     /// By template: how many copies shall be ready, and how many are being made.
     depth: HashMap<String, Depth>,
+    /// Until when nothing is made unless it is urgent.
+    calm: Option<Instant>,
     /// Names whose leases last.
     pub(crate) retained: HashSet<String>,
     /// Kinds of session that clients came with, the latest last.
@@ -122,6 +127,7 @@ impl State {
         {
             depth.wanted = (depth.wanted * 2).clamp(FIRST_READY, MOST_READY);
         }
+        self.calm = Some(Instant::now() + GRACE);
         at.map(|at| self.ready.remove(at))
     }
 
@@ -163,25 +169,30 @@ impl State {
             }
             return Ok(Job::End(name));
         }
+        let calm = self.calm.filter(|calm| *calm > now);
         if room > 0
-            && let Some(template) = self.shortest()
+            && let Some(template) = self.shortest(calm.is_none())
         {
             return Ok(Job::Fill(template));
         }
         if let Some(name) = self.to_drop.pop_front() {
             return Ok(Job::Drop(name));
         }
-        let next = self.leases.values().filter_map(|lease| lease.ends).min();
+        let next = self.leases.values().filter_map(|lease| lease.ends).chain(calm).min();
         Err(next.map(|ends| ends.saturating_duration_since(now)))
     }
 
-    /// A template that lacks ready copies; one more counts as being made from now on.
-    fn shortest(&mut self) -> Option<String> {
+    /// A template that lacks ready copies, or, unless there is `time`, more than half of them; one more counts as being
+    /// made from now on.
+    fn shortest(&mut self, time: bool) -> Option<String> {
         let ready = |name: &str| self.ready.iter().filter(|ready| ready.template == name).count();
+        let enough = |wanted: usize| if time { wanted } else { wanted / 2 };
         let (name, _) = self
             .depth
             .iter()
-            .map(|(name, depth)| (name.clone(), depth.wanted.saturating_sub(ready(name) + depth.making)))
+            .map(|(name, depth)| {
+                (name.clone(), enough(depth.wanted).saturating_sub(ready(name) + depth.making))
+            })
             .filter(|(_, lacking)| *lacking > 0)
             .max_by_key(|(_, lacking)| *lacking)?;
         self.depth.get_mut(&name)?.making += 1;
