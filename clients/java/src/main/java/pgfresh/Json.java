@@ -1,0 +1,176 @@
+package pgfresh;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/** An object in JSON (RFC 8259), of which we read the strings, and the objects within it. */
+final class Json {
+
+    static final Json EMPTY = new Json(Map.of());
+
+    private final Map<String, Object> members;
+
+    private Json(Map<String, Object> members) {
+        this.members = members;
+    }
+
+    /** @throws IllegalArgumentException if the text is not one object */
+    static Json read(String text) {
+        return new Reader(text).document();
+    }
+
+    /** Returns the string of that name, or "" if there is none. */
+    String text(String name) {
+        return members.get(name) instanceof String text ? text : "";
+    }
+
+    /** @throws IllegalArgumentException if there is no object of that name */
+    Json object(String name) {
+        if (members.get(name) instanceof Json object) {
+            return object;
+        }
+        throw new IllegalArgumentException("there is no object \"" + name + "\"");
+    }
+
+    /** Writes an object whose values are strings and booleans. */
+    static String write(Map<String, Object> members) {
+        return members.entrySet().stream()
+                .map(member -> quote(member.getKey()) + ":"
+                        + (member.getValue() instanceof String text ? quote(text) : member.getValue()))
+                .collect(Collectors.joining(",", "{", "}"));
+    }
+
+    private static String quote(String text) {
+        StringBuilder quoted = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c < ' ') {
+                quoted.append(String.format("\\u%04x", (int) c));
+            } else {
+                quoted.append(c == '"' || c == '\\' ? "\\" : "").append(c);
+            }
+        }
+        return quoted.append('"').toString();
+    }
+
+    /** Reads from left to right, each method one thing. */
+    private static final class Reader {
+        private static final char END = '\0';
+
+        private final String text;
+        private int at;
+
+        Reader(String text) {
+            this.text = text;
+        }
+
+        Json document() {
+            Json object = object();
+            if (peek() != END) {
+                throw unexpected();
+            }
+            return object;
+        }
+
+        /** The next character that is no white space, which stays where it is. */
+        private char peek() {
+            while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) {
+                at++;
+            }
+            return at < text.length() ? text.charAt(at) : END;
+        }
+
+        private boolean skip(char wanted) {
+            boolean there = peek() == wanted;
+            at += there ? 1 : 0;
+            return there;
+        }
+
+        private void expect(char wanted) {
+            if (!skip(wanted)) {
+                throw unexpected();
+            }
+        }
+
+        private IllegalArgumentException unexpected() {
+            return new IllegalArgumentException("not the JSON that was expected, from character " + at + " on");
+        }
+
+        private Json object() {
+            Map<String, Object> members = new LinkedHashMap<>();
+            expect('{');
+            if (!skip('}')) {
+                do {
+                    String name = string();
+                    expect(':');
+                    members.put(name, value());
+                } while (skip(','));
+                expect('}');
+            }
+            return new Json(members);
+        }
+
+        /** A string or an object; what is neither is passed over, and null. */
+        private Object value() {
+            switch (peek()) {
+                case '"':
+                    return string();
+                case '{':
+                    return object();
+                case '[':
+                    array();
+                    return null;
+                default:
+                    word();
+                    return null;
+            }
+        }
+
+        private void array() {
+            expect('[');
+            if (!skip(']')) {
+                do {
+                    value();
+                } while (skip(','));
+                expect(']');
+            }
+        }
+
+        /** A number, true, false or null. */
+        private void word() {
+            int start = at;
+            while (at < text.length() && ",]} \t\r\n".indexOf(text.charAt(at)) < 0) {
+                at++;
+            }
+            if (at == start) {
+                throw unexpected();
+            }
+        }
+
+        private String string() {
+            expect('"');
+            StringBuilder read = new StringBuilder();
+            while (at < text.length() && text.charAt(at) != '"') {
+                read.append(text.charAt(at) == '\\' ? escaped() : text.charAt(at++));
+            }
+            at++;
+            if (at > text.length()) {
+                throw unexpected();
+            }
+            return read.toString();
+        }
+
+        private char escaped() {
+            String rest = text.substring(at + 1, Math.min(text.length(), at + 6));
+            int known = rest.isEmpty() ? -1 : "\"\\/bfnrt".indexOf(rest.charAt(0));
+            if (known >= 0) {
+                at += 2;
+                return "\"\\/\b\f\n\r\t".charAt(known);
+            } else if (rest.matches("u[0-9a-fA-F]{4}")) {
+                at += 6;
+                return (char) Integer.parseInt(rest.substring(1), 16);
+            }
+            throw unexpected();
+        }
+    }
+}

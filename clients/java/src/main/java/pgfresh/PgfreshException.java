@@ -1,0 +1,56 @@
+package pgfresh;
+
+import java.util.Optional;
+
+/** What pgfresh could not do, in its own words. The message has all of them, in PostgreSQL's form. */
+public final class PgfreshException extends RuntimeException {
+
+    private static final long serialVersionUID = 1;
+
+    private final String code;
+    private final String primary;
+    private final String detail;
+    private final String hint;
+
+    PgfreshException(String primary, String hint) {
+        this("", primary, "", hint, null);
+    }
+
+    PgfreshException(String primary, Throwable cause) {
+        this("", primary, "", "", cause);
+    }
+
+    PgfreshException(String code, String primary, String detail, String hint) {
+        this(code, primary, detail, hint, null);
+    }
+
+    private PgfreshException(String code, String primary, String detail, String hint, Throwable cause) {
+        super(primary + part("DETAIL", detail) + part("HINT", hint), cause);
+        this.code = code;
+        this.primary = primary;
+        this.detail = detail;
+        this.hint = hint;
+    }
+
+    private static String part(String label, String text) {
+        return text.isEmpty() ? "" : "\n" + label + ":  " + text;
+    }
+
+    /** The SQLSTATE, if the server said so. */
+    public Optional<String> code() {
+        return Optional.of(code).filter(text -> !text.isEmpty());
+    }
+
+    /** What went wrong, in one line. */
+    public String primary() {
+        return primary;
+    }
+
+    public Optional<String> detail() {
+        return Optional.of(detail).filter(text -> !text.isEmpty());
+    }
+
+    public Optional<String> hint() {
+        return Optional.of(hint).filter(text -> !text.isEmpty());
+    }
+}

@@ -1,0 +1,150 @@
+package pgfresh;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+
+/** Where databases come from: the server of "pgfresh run", or else one that this process starts. */
+final class Server {
+
+    /** What pgfresh is asked for. */
+    private static final List<String> SERVE = List.of("serve", "--json");
+
+    /** The server of this process, or why there is none, once somebody has asked. */
+    private static Supplier<Server> joined;
+
+    private final Api api;
+
+    /** Whom its databases belong to; may be empty. */
+    private final String holder;
+
+    /**
+     * pgfresh ends when its standard input does, which the kernel closes at the end of this process. Until then it is
+     * reachable from here, or else the garbage collector would close it. Null if somebody else started the server.
+     */
+    final Process process;
+
+    private Server(Api api, String holder, Process process) {
+        this.api = api;
+        this.holder = holder;
+        this.process = process;
+    }
+
+    /** All calls return the same server, or throw what the first one did. */
+    static synchronized Server ofThisProcess() {
+        if (joined == null) {
+            try {
+                Server server = join(System.getenv());
+                joined = () -> server;
+            } catch (PgfreshException failure) {
+                joined = () -> {
+                    throw failure;
+                };
+            }
+        }
+        return joined.get();
+    }
+
+    /** Finds or starts a server, as these variables say. */
+    static Server join(Map<String, String> environment) {
+        String control = environment.getOrDefault("PGFRESH_CONTROL", "");
+        if (control.isEmpty()) {
+            return start(binary(environment), environment);
+        }
+        return existing(control, environment.getOrDefault("PGFRESH_HOLDER", ""));
+    }
+
+    private static Server existing(String control, String holder) {
+        try {
+            URI address = new URI(control);
+            String user = address.getUserInfo();
+            if (user != null && user.startsWith(":")) {
+                return new Server(new Api(address.getHost(), address.getPort(), user.substring(1)), holder, null);
+            }
+        } catch (URISyntaxException unreadable) {
+            // Said below, without its text: the secret may be in it.
+        }
+        throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT", "");
+    }
+
+    private static String binary(Map<String, String> environment) {
+        String set = environment.getOrDefault("PGFRESH_BIN", "");
+        String wanted = set.isEmpty() ? "pgfresh" : set;
+        Stream<Path> places = wanted.contains("/")
+                ? Stream.of(Path.of(wanted))
+                : Stream.of(environment.getOrDefault("PATH", "").split(File.pathSeparator))
+                        .map(folder -> Path.of(folder, wanted));
+        return places.filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
+                .findFirst()
+                .orElseThrow(() -> new PgfreshException(
+                        "cannot find \"" + wanted + "\"", "Put pgfresh on PATH, or set PGFRESH_BIN to where it is."))
+                .toString();
+    }
+
+    /**
+     * Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which takes
+     * as long as the migrations do. What it does and what goes wrong, it says itself.
+     */
+    private static Server start(String binary, Map<String, String> environment) {
+        List<String> command = new ArrayList<>(SERVE);
+        command.add(0, binary);
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+        builder.environment().putAll(environment);
+        try {
+            Process process = builder.start();
+            String line = process.inputReader().readLine();
+            if (line == null) {
+                throw new PgfreshException(
+                        "pgfresh ended with exit code " + process.waitFor() + " before it was ready",
+                        "Its own message is on standard error.");
+            }
+            Json place = Json.read(line);
+            URI address = URI.create(place.text("http_url"));
+            return new Server(
+                    new Api(address.getHost(), address.getPort(), place.text("password")), place.text("holder"), process);
+        } catch (IOException | IllegalArgumentException error) {
+            throw new PgfreshException("could not start pgfresh: " + error.getMessage(), error);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            throw new PgfreshException("could not wait for pgfresh", stopped);
+        }
+    }
+
+    Database lease(Options options) {
+        Map<String, Object> body = new LinkedHashMap<>();
+        body.put("template", options.template());
+        body.put("name", options.name());
+        body.put("isolation", options.isolation());
+        body.put("holder", holder);
+        body.values().removeIf(""::equals);
+        return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
+    }
+
+    void reset(String name, boolean closeSessions) {
+        Map<String, Object> body = closeSessions ? Map.of("close_sessions", true) : Map.of();
+        api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
+    }
+
+    /** Ends a lease. Returns the URL of the database if that was kept. */
+    Optional<String> release(String name, boolean failed) {
+        String url = api.send("DELETE", path(name) + (failed ? "?failed=true" : ""), Optional.empty()).text("url");
+        return Optional.of(url).filter(text -> !text.isEmpty());
+    }
+
+    private static String path(String name) {
+        // This encodes for forms, where a space is a plus; a plus itself is %2B.
+        return "/v1/databases/" + URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
+    }
+}

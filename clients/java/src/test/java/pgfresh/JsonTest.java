@@ -1,0 +1,54 @@
+package pgfresh;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class JsonTest {
+
+    private static final String DIFFICULT = "\u0000 \n\t\b\f\r \" \\ / é € \ud83d\ude00 \u001f";
+
+    @Test
+    void whatOthersWriteIsRead() throws Exception {
+        Map<String, Object> object = Map.of(
+                "text", DIFFICULT, "list", new Object[] {1, "]", new int[0], Map.of("a", "}")}, "flag", true, "n", -1.5e3);
+        String text = new ObjectMapper().writerWithDefaultPrettyPrinter().writeValueAsString(Map.of("inner", object));
+        assertEquals(DIFFICULT, Json.read(text).object("inner").text("text"));
+    }
+
+    @Test
+    void escapesAreRead() {
+        assertEquals("\"\\/\b\f\n\r\té", Json.read("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\"}").text("a"));
+    }
+
+    @Test
+    void whatIsWrittenOthersRead() throws Exception {
+        String text = Json.write(Map.of("na\"me", DIFFICULT, "flag", true));
+        Map<?, ?> read = new ObjectMapper().readValue(text, Map.class);
+        assertEquals(Map.of("na\"me", DIFFICULT, "flag", true), read);
+    }
+
+    @Test
+    void whatIsNoTextIsNone() {
+        Json json = Json.read(" {\"a\": 1, \"b\": null, \"c\": [], \"d\": {}} ");
+        for (String name : new String[] {"a", "b", "c", "d", "e"}) {
+            assertEquals("", json.text(name));
+        }
+        assertThrows(IllegalArgumentException.class, () -> json.object("a"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "", "[]", "{", "{}{}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":\"", "{\"a\":\"\\", "{\"a\":\"\\x\"}",
+                "{\"a\":\"\\u12\"}", "{\"a\":[1}", "{a:1}"
+            })
+    void whatIsNoObjectIsRefused(String text) {
+        assertThrows(IllegalArgumentException.class, () -> Json.read(text));
+    }
+}

@@ -1,0 +1,207 @@
+package pgfresh;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** The client does what the transcripts say that all clients do. Their README.md explains the keys. */
+class TranscriptsTest {
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    static Stream<String> transcripts() throws IOException {
+        try (Stream<Path> files = Files.list(StandIn.TRANSCRIPTS)) {
+            return files.map(file -> file.getFileName().toString())
+                    .filter(name -> name.endsWith(".json"))
+                    .sorted()
+                    .toList()
+                    .stream();
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("transcripts")
+    void isPlayed(String name, @TempDir Path directory) throws Exception {
+        try (Stage stage = new Stage(name, new StandIn(directory.resolve("log")))) {
+            stage.play();
+        }
+    }
+
+    /** The real client, between a server and a binary that only do what the transcript says. */
+    private static final class Stage implements AutoCloseable {
+
+        final HttpServer http = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        final JsonNode script;
+        final StandIn binary;
+
+        /** The step whose request has not come yet, if it has one. */
+        final AtomicReference<JsonNode> expected = new AtomicReference<>();
+
+        /** What was wrong with a request. The client sees a connection that ends. */
+        final AtomicReference<Throwable> wrong = new AtomicReference<>();
+
+        Server server;
+        Database database;
+
+        Stage(String name, StandIn binary) throws IOException {
+            String text = Files.readString(StandIn.TRANSCRIPTS.resolve(name));
+            script = JSON.readTree(text.replace("{port}", String.valueOf(http.getAddress().getPort())));
+            this.binary = binary;
+            http.createContext("/", this::answer);
+            http.start();
+        }
+
+        /** Ends the binary, which writes into a directory that is removed next. */
+        @Override
+        public void close() throws IOException {
+            http.stop(0);
+            if (server != null && server.process != null) {
+                server.process.getOutputStream().close();
+                server.process.onExit().join();
+            }
+        }
+
+        void play() throws Exception {
+            for (JsonNode step : script.path("steps")) {
+                expected.set(step.has("request") ? step : null);
+                AtomicReference<PgfreshException> raised = new AtomicReference<>();
+                String printed = printedBy(() -> {
+                    try {
+                        take(step);
+                    } catch (PgfreshException error) {
+                        raised.set(error);
+                    }
+                });
+                assertNull(wrong.get(), () -> "a wrong request: " + wrong.get());
+                assertNull(expected.get(), () -> "no request has come: " + raised.get());
+                compare(step.path("raises"), raised.get());
+                String prints = step.path("prints").asText();
+                assertEquals(prints.isEmpty() ? "" : prints + System.lineSeparator(), printed);
+            }
+            binary.assertStarted(script.path("spawned").asInt());
+            JsonNode arguments = script.path("start").path("arguments");
+            if (!arguments.isMissingNode()) {
+                Stream<String> words = arguments.valueStream().map(JsonNode::asText);
+                assertEquals("started " + String.join(" ", words.toList()), binary.noted().get(0));
+            }
+        }
+
+        void take(JsonNode step) {
+            JsonNode with = step.path("with");
+            switch (step.path("do").asText()) {
+                case "lease" -> {
+                    server = server == null ? Server.join(environment()) : server;
+                    Options options = new Options(
+                            with.path("template").asText(), with.path("name").asText(), with.path("isolation").asText());
+                    database = server.lease(options);
+                    compare(step.path("answer").path("body"), database);
+                }
+                case "reset" -> {
+                    if (with.path("close_sessions").asBoolean()) {
+                        database.resetClosingSessions();
+                    } else {
+                        database.reset();
+                    }
+                }
+                case "release" -> database.release(with.path("failed").asBoolean());
+                default -> throw new AssertionError("what is to be done at " + step + "?");
+            }
+        }
+
+        Map<String, String> environment() {
+            JsonNode start = script.path("start");
+            Map<String, String> environment = binary.environment(start.path("line").toString());
+            if (start.has("exit")) {
+                environment.put("FAKE_EXIT", start.path("exit").asText());
+            }
+            script.path("environment").properties().forEach(e -> environment.put(e.getKey(), e.getValue().asText()));
+            return environment;
+        }
+
+        static void compare(JsonNode answer, Database database) {
+            Map<String, String> found = Map.of(
+                    "name", database.name(),
+                    "url", database.url(),
+                    "jdbc_url", database.jdbcUrl(),
+                    "socket_url", database.socketUrl(),
+                    "template", database.template());
+            assertEquals(answer, JSON.valueToTree(found));
+        }
+
+        static void compare(JsonNode raises, PgfreshException error) {
+            if (raises.isMissingNode() || error == null) {
+                assertEquals(raises.isMissingNode(), error == null, () -> raises + " is expected, and was " + error);
+                return;
+            }
+            if (raises.has("says")) {
+                assertEquals(raises.path("says").asText(), error.getMessage());
+            } else {
+                String begins = raises.path("begins").asText();
+                assertTrue(error.getMessage().startsWith(begins), error.getMessage());
+            }
+            if (raises.has("message")) {
+                assertEquals(raises.path("message").asText(), error.primary());
+                assertEquals(raises.path("code").asText(), error.code().orElse(""));
+                assertEquals(raises.path("detail").asText(), error.detail().orElse(""));
+                assertEquals(raises.path("hint").asText(), error.hint().orElse(""));
+            }
+        }
+
+        void answer(HttpExchange exchange) {
+            JsonNode step = expected.getAndSet(null);
+            try {
+                JsonNode request = step.path("request");
+                assertEquals(request.path("method").asText(), exchange.getRequestMethod());
+                assertEquals(request.path("path").asText(), exchange.getRequestURI().toString());
+                assertEquals(
+                        "Bearer 5ec7e700000000000000000000000000",
+                        exchange.getRequestHeaders().getFirst("Authorization"));
+                assertEquals(request.path("body"), JSON.readTree(exchange.getRequestBody()));
+                JsonNode answer = step.path("answer");
+                exchange.getResponseHeaders().set("Connection", "close");
+                if (answer.has("body")) {
+                    byte[] body = JSON.writeValueAsBytes(answer.path("body"));
+                    exchange.sendResponseHeaders(answer.path("status").asInt(), body.length);
+                    exchange.getResponseBody().write(body);
+                } else if (answer.has("status")) {
+                    exchange.sendResponseHeaders(answer.path("status").asInt(), -1);
+                }
+                exchange.close();
+            } catch (Throwable thrown) {
+                wrong.set(thrown);
+            }
+        }
+
+        /** What it writes to standard error. */
+        static String printedBy(Runnable something) {
+            PrintStream usual = System.err;
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            System.setErr(new PrintStream(printed, true, StandardCharsets.UTF_8));
+            try {
+                something.run();
+            } finally {
+                System.setErr(usual);
+            }
+            return printed.toString(StandardCharsets.UTF_8);
+        }
+    }
+}
