@@ -1,23 +1,32 @@
 //! From a path to a diagnosis: the order in which the layers are looked at.
 
-use std::path::PathBuf;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Report, Sample};
+use report::{Finding, Layer, Report, Sample};
 use server::Guard;
 use storage::{Account, Attempt, Place, Wish};
 use sys::{Mount, Roots, Stack};
+use template::{Maker, MakerError};
 
+use crate::commit::Commits;
 use crate::device::Device;
 use crate::filesystem::Files;
+use crate::remedies::Remedies;
+use crate::stage::Stage;
+use crate::suite::Suite;
 use crate::sync::{Syncs, Target};
 use crate::{DoctorError, findings, machine};
 
 /// What the test files take, and a little more, in bytes.
 const NEED: u64 = 64 << 20;
 
+/// The share of the time that syncs are measured; the rest is for commits.
+const SYNC_SHARE: f64 = 0.4;
+
 /// What is to be examined, and how long that may take.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Examination {
     /// A directory on the disk in question.
     pub path: PathBuf,
@@ -25,8 +34,16 @@ pub struct Examination {
     pub roots: Roots,
     /// For all that is measured; some seconds. Start and end of servers come on top.
     pub length: Duration,
+    /// A command for the shell that runs the user's tests; they find the server by `DATABASE_URL`.
+    pub suite: Option<String>,
+    /// Whether remedies are tried: on the suite, or on a test that stands for one.
+    pub tries: bool,
+    /// Whether tables have every line, and not only those that most people want.
+    pub all: bool,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
     pub program: PathBuf,
+    /// What servers are made with. Without it, or without any installation, no commits are measured.
+    pub maker: Result<Maker, MakerError>,
 }
 
 /// Who looks on while it is measured.
@@ -64,15 +81,87 @@ impl Examination {
         let files = Files::examine(folder, mount)?;
         report.add_layer(device.layer());
         report.add_layer(files.layer());
+        let found = findings::of_place(&device, &files);
+        let mut chart = Chart { report, found, samples: Vec::new() };
 
         onlooker.begins("syncs");
         let target = Target::create(folder)?;
         let goes_on = || !onlooker.wants_to_stop();
-        let syncs = Syncs::measure(&target, &device, &self.roots, self.length, &goes_on);
-        report.add_layer(syncs.layer(&device));
-        report.add_table(syncs.table());
-        report.add_findings(findings::of_place(&device, &files));
-        let samples = syncs.samples().map(|latencies| latencies.sample().clone()).collect();
-        Ok(Diagnosis { report, samples })
+        let length = self.length.mul_f64(SYNC_SHARE);
+        let syncs = Syncs::measure(&target, &device, &self.roots, length, &goes_on);
+        chart.report.add_layer(syncs.layer(&device));
+        chart.samples.extend(syncs.samples().map(|latencies| latencies.sample().clone()));
+        let served = match &self.maker {
+            Ok(maker) => {
+                self.examine_servers(maker, place.root(), onlooker, &mut chart).map_err(|error| chain(&error))
+            }
+            Err(error) => Err(chain(error)),
+        };
+        if let Err(why) = served {
+            chart.report.add_layer(Layer::new("Server", format!("not examined any further: {why}.")));
+        }
+        chart.report.add_table(syncs.table(self.all));
+        Finding::rank(&mut chart.found);
+        chart.report.add_findings(chart.found);
+        Ok(Diagnosis { report: chart.report, samples: chart.samples })
     }
+
+    /// Commits, the suite, and the remedies.
+    fn examine_servers(
+        &self,
+        maker: &Maker,
+        path: &Path,
+        onlooker: &dyn Onlooker,
+        chart: &mut Chart,
+    ) -> Result<(), MakerError> {
+        let goes_on = || !onlooker.wants_to_stop();
+        chart.report.add_environment("PostgreSQL", maker.installation.version().to_string());
+        let bare = Stage::new(maker, maker.base_image(&|_| ())?, path)?;
+        onlooker.begins("commits");
+        let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &goes_on)?;
+        chart.report.add_layer(commits.layer());
+        chart.samples.extend(commits.samples().cloned());
+        let mut tried = None;
+        if let Some(command) = self.suite.as_deref().filter(|_| goes_on()) {
+            let stage = Stage::new(maker, maker.template(&|_| ())?, path)?;
+            let suite = Suite { command, stage: &stage, roots: &self.roots };
+            onlooker.begins("the suite");
+            let watched = suite.watch()?;
+            if goes_on() {
+                chart.report.add_layer(watched.layer());
+                let ram = commits.finding_on_ram();
+                chart.found.extend(watched.findings(ram.is_some()).into_iter().chain(ram));
+            }
+            if self.tries && goes_on() {
+                onlooker.begins("the suite with each remedy");
+                tried = Some(Remedies::of_suite(&suite, &goes_on)?);
+            }
+        } else {
+            chart.found.extend(commits.findings());
+            if self.tries && goes_on() {
+                onlooker.begins("tests with each remedy");
+                tried = Some(Remedies::of_tests(&bare, &goes_on)?);
+            }
+        }
+        if let Some(remedies) = tried {
+            chart.found.extend(remedies.finding());
+            chart.samples.extend(remedies.samples().cloned());
+            chart.report.add_table(remedies.table());
+        }
+        chart.report.add_table(commits.table());
+        Ok(())
+    }
+}
+
+/// What is being written.
+struct Chart {
+    report: Report,
+    found: Vec<Finding>,
+    samples: Vec<Sample>,
+}
+
+/// What failed, and why, and why that.
+fn chain(error: &dyn Error) -> String {
+    let cause = error.source().map(chain);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

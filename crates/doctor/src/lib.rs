@@ -4,14 +4,19 @@
 //! there under each kind of settings, and what follows. One file for each probe. It prints nothing, knows nothing of the
 //! command line, and writes only into run directories of its own, which go away whatever ends us.
 
+mod commit;
 mod device;
 mod error;
 mod examination;
 mod filesystem;
 mod findings;
 mod machine;
+mod remedies;
+mod stage;
+mod suite;
 mod sync;
 mod trial;
+mod waits;
 
 pub use error::DoctorError;
 pub use examination::{Diagnosis, Examination, Onlooker};

@@ -10,9 +10,21 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let read = |file: &str| fs::read_to_string(roots.procfs.join(file)).unwrap_or_default();
     let text = read("cpuinfo");
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
     let model = model.map_or("unknown", |(_, name)| name.trim());
-    report.add_environment("processor", format!("{cores} cores, {model}"));
+    report.add_environment("processor", format!("{} cores, {model}", cores()));
     report.add_environment("kernel", read("sys/kernel/osrelease").trim());
-    report.add_environment("load before", read("loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "));
+    let load = read("loadavg");
+    report.add_environment("load before", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    let running = load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).unwrap_or(0.0);
+    if running > crate::device::as_f64(cores() as u64) {
+        report.add_notes([format!(
+            "{running} processes wanted a processor before we began: what is said here of time is uncertain. Measure again \
+             when the machine is quiet."
+        )]);
+    }
+}
+
+/// Processors that we may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

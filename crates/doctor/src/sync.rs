@@ -252,13 +252,16 @@ impl Syncs {
         layer
     }
 
-    /// Every method, one to a line; a refusal is a line too.
-    pub(crate) fn table(&self) -> Table {
+    /// Every method, one to a line; a refusal is a line too. Without `all`, the methods for one page and what was refused.
+    pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
         let mut table =
             Table::new("Sync methods", columns.into_iter().chain(numbers).chain([Column::left("refusal")]));
-        for Trial { group, name, latencies, refusal, .. } in &self.trials {
+        let shown = |trial: &&Trial| {
+            all || (trial.action != Action::Absent && (trial.group == ONE || trial.refusal.is_some()))
+        };
+        for Trial { group, name, latencies, refusal, .. } in self.trials.iter().filter(shown) {
             let max = latencies.sample().max();
             let numbers = [latencies.rate(), latencies.p50(), latencies.p99(), max].map(Cell::from);
             let names = [Cell::from(*group), Cell::from(*name)];
@@ -358,7 +361,7 @@ mod tests {
         let measured = |name: &str| syncs.trials.iter().find(|trial| trial.name == name).unwrap();
         assert_eq!(measured("fdatasync").latencies.sample().len(), 3);
         assert_eq!(measured("fsync_writethrough").refusal.as_deref(), Some("not on this system"));
-        let table = syncs.table().to_json();
+        let table = syncs.table(true).to_json();
         assert_eq!(table["rows"].as_array().unwrap().len(), 18);
         assert!(table["rows"][3]["rate"].is_null(), "{table}");
         assert!(

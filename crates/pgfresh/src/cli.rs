@@ -316,11 +316,19 @@ pub(crate) struct Sweep {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n\n\
-    All layers are examined: device, file system, syncs. Takes 10 s; Ctrl-C shows what was measured so far.")]
+#[command(
+    after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n\n\
+    Device, file system, syncs, commits, and what would help. Ctrl-C shows what was measured so far."
+)]
 pub(crate) struct Doctor {
     /// A directory on the disk in question [default: where a server's data would live on disk]
     pub(crate) path: Option<PathBuf>,
+    /// A shell command that runs your tests: it is run once on a durable server there, and its time without waiting predicted
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) suite: Option<String>,
+    /// Measure what each remedy gains: six runs with each, of the suite or of a test that stands for one
+    #[arg(long)]
+    pub(crate) r#try: bool,
     /// Take 3 s instead of 10
     #[arg(long)]
     pub(crate) quick: bool,

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::{Outcome, Scene, User};
+use common::{MAJORS, Outcome, Scene, User, postgres};
 use serde_json::Value;
 
 fn json(outcome: &Outcome) -> Value {
@@ -56,9 +56,11 @@ fn every_layer_is_told_with_its_evidence() {
         let outcome = scene.run(["doctor", "--quick", "--json", scene.directory.to_str().unwrap()]);
         let diagnosis = json(&outcome);
         assert!(outcome.stderr.is_empty(), "{outcome}");
-        for name in ["Device", "File system", "Sync"] {
+        for name in ["Device", "File system", "Sync", "Commit"] {
             assert!(verdict(&diagnosis, name).ends_with('.'), "{diagnosis}");
         }
+        assert_eq!(rows(&diagnosis, "Commits of one row").len(), 6);
+        assert!(!diagnosis["findings"].as_array().unwrap().is_empty(), "{diagnosis}");
         assert!(layer(&diagnosis, "File system")["facts"]["free"]["value"].as_f64().unwrap() > 0.0);
         let methods = rows(&diagnosis, "Sync methods");
         assert_eq!(methods.len(), 18);
@@ -106,6 +108,51 @@ fn a_drive_that_gets_no_flush_lies_and_one_that_is_too_quick_is_not_believed() {
 
     fs::remove_file(procfs.join("diskstats")).unwrap();
     assert!(verdict(&examine(), "Sync").contains("virtual or unproven"));
+}
+
+#[test]
+fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = common::ground::psql();
+    let statements = "CREATE TABLE t (a integer); SELECT pg_sleep(0.2) FROM generate_series(1, 3)";
+    let suite = format!("test \"$PGHOST\" && {psql} -Xqc '{statements}' && {psql} -XqAtc 'SELECT 1 / 0'");
+    for major in MAJORS {
+        let (place, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
+        let words = ["doctor", "--quick", "--json", "--postgres", &postgres, "--suite", &suite, place];
+        let diagnosis = json(&scene.run(words));
+        assert!(verdict(&diagnosis, "Suite").contains("it failed with exit code 1"), "{diagnosis}");
+        let facts = &layer(&diagnosis, "Suite")["facts"];
+        assert_eq!(facts["last line"], "ERROR:  division by zero", "{facts}");
+        assert_eq!(facts["clients at once"]["value"], 1.0, "{facts}");
+        assert!(facts["looks"]["value"].as_f64().unwrap() > 10.0, "{facts}");
+        // Three naps of 0.2 s are most of it, and they are no sync.
+        let findings = diagnosis["findings"].as_array().unwrap();
+        assert!(
+            findings.iter().any(|one| one["name"] == "The suite does not wait for the disk"),
+            "{findings:?}"
+        );
+        assert!(diagnosis["environment"]["PostgreSQL"].as_str().unwrap().starts_with(&major.to_string()));
+    }
+}
+
+#[test]
+fn remedies_are_tried_in_turn() {
+    let scene = Scene::new(User::Ourselves);
+    let place = scene.directory.to_str().unwrap();
+    let diagnosis = json(&scene.run(["doctor", "--quick", "--json", "--try", "--suite", "true", place]));
+    let tried = rows(&diagnosis, "Remedies tried on the suite");
+    let names: Vec<_> = tried.iter().map(|row| row["remedy"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["as it is", "synchronous_commit=off", "nothing flushed"]);
+    assert!(tried.iter().all(|row| row["rounds"] == "6"), "{tried:?}");
+}
+
+#[test]
+fn without_an_installation_the_disk_is_still_examined() {
+    let scene = Scene::new(User::Ourselves);
+    let place = scene.directory.to_str().unwrap();
+    let diagnosis = json(&scene.run(["doctor", "--quick", "--json", "--postgres", "/nowhere", place]));
+    assert!(verdict(&diagnosis, "Sync").ends_with('.'));
+    assert!(verdict(&diagnosis, "Server").contains("could not"), "{diagnosis}");
 }
 
 #[test]

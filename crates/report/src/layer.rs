@@ -38,7 +38,12 @@ impl Layer {
 
     fn known(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
-        known.map(|(name, value)| format!("{name}: {}", value.read())).collect::<Vec<_>>().join("; ")
+        // A number stays on the line of its unit.
+        let read = |value: &Cell| match value {
+            Cell::Quantity(_) => value.read().replace(' ', text::NO_BREAK),
+            _ => value.read(),
+        };
+        known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
 
     /// For a terminal: the name beside the sentence, and the facts below, on lines of at most `width` columns. Names
@@ -54,8 +59,8 @@ impl Layer {
     }
 
     pub(crate) fn to_markdown(&self) -> String {
-        let [name, verdict, known] =
-            [&self.name, &self.verdict, &self.known()].map(|part| text::markdown(part));
+        let [name, verdict, known] = [&self.name, &self.verdict, &self.known()]
+            .map(|part| text::markdown(&part.replace(text::NO_BREAK, " ")));
         let known = if known.is_empty() { known } else { format!(" ({known})") };
         format!("- **{name}**: {verdict}{known}\n")
     }

@@ -65,6 +65,9 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
+/// A blank at which no line ends in [`hang`], where it becomes a usual one.
+pub(crate) const NO_BREAK: &str = "\u{a0}";
+
 /// `text` behind `lead`, on lines of at most `columns` where words allow; further lines begin below its first word.
 pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     let margin = " ".repeat(width(lead));
@@ -82,7 +85,7 @@ pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
         line += word;
         empty = false;
     }
-    lines + line.trim_end() + "\n"
+    (lines + line.trim_end() + "\n").replace(NO_BREAK, " ")
 }
 
 /// `text` as one line that does nothing to a terminal: every control character becomes a blank.
@@ -161,6 +164,7 @@ pub(crate) mod tests {
         assert_eq!(hang("1. ", "one two three four", 10), "1. one two\n   three\n   four\n");
         assert_eq!(hang("1. ", "incomprehensibilities", 10), "1. incomprehensibilities\n");
         assert_eq!(hang("Disk  ", "", 10), "Disk\n");
+        assert_eq!(hang("1. ", "one 2\u{a0}ms", 9), "1. one\n   2 ms\n");
     }
 
     #[test]

@@ -268,7 +268,8 @@ impl Maker {
         self.settings_of(self.wishes.preset, budget)
     }
 
-    pub(crate) fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, MakerError> {
+    /// The same for another preset than the one that is wished.
+    pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, MakerError> {
         let mut settings = Settings::preset(preset, &self.installation, budget);
         for (name, value) in &self.wishes.settings {
             settings.set(name, value)?;

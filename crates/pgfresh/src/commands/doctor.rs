@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 use storage::{Account, Place, Wish};
 use sys::Roots;
+use template::{Maker, MakerError};
 
 use crate::cli::{Doctor, Options};
 use crate::config;
@@ -33,7 +34,11 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         path: path(options, arguments)?,
         roots,
         length: LENGTH[usize::from(arguments.quick)],
+        suite: arguments.suite.clone(),
+        tries: arguments.r#try,
+        all: options.verbose || arguments.json,
         program: PathBuf::from(super::OURSELVES),
+        maker: maker(options)?,
     };
     let onlooker = Onlooker::listen(options)?;
     let diagnosis = examination.diagnose(&onlooker)?;
@@ -41,6 +46,17 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     show(&diagnosis, arguments.json);
     let stopped = doctor::Onlooker::wants_to_stop(&onlooker);
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// What servers are made with. That there is no installation is no reason to say nothing of the disk.
+fn maker(options: &Options) -> Result<Result<Maker, MakerError>, Failure> {
+    let wishes = config::wishes(options)?;
+    let maker = Maker::find(wishes, super::cache(options)?, PathBuf::from(super::OURSELVES));
+    if let Ok(maker) = &maker {
+        // As every start does.
+        let _ = maker.sweep();
+    }
+    Ok(maker)
 }
 
 /// The directory that was named, or where a server's data would live on disk.
@@ -54,7 +70,7 @@ fn path(options: &Options, arguments: &Doctor) -> Result<PathBuf, Failure> {
     };
     let cache = super::cache(options)?;
     let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
-    Ok(place.map_err(template::MakerError::from)?.root().to_owned())
+    Ok(place.map_err(MakerError::from)?.root().to_owned())
 }
 
 fn show(diagnosis: &Diagnosis, json: bool) {

@@ -1,0 +1,363 @@
+//! What a commit costs: single rows inserted on servers of ours, under each kind of settings and by several clients.
+//!
+//! All take turns, forwards and backwards, so that what disturbs one disturbs its neighbours: gains are medians of the
+//! ratios within a round.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Sample, Table, Unit};
+use server::{Server, Session, SessionError};
+use template::MakerError;
+
+use crate::stage::{Setup, Stage};
+use crate::trial::Latencies;
+
+/// Rounds that count: of 12, the interval of a median leaves out the two extremes on either side.
+const ROUNDS: u32 = 12;
+/// Below this, a gain is not worth a change. Source: what is left of it in a suite that does more than commit.
+pub(crate) const NOTICEABLE: f64 = 1.15;
+/// RAM that gains less than this over the same settings on disk adds little.
+const LITTLE: f64 = 1.1;
+
+/// The kinds of commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Durable,
+    Asynchronous,
+    Fast,
+    FastInRam,
+    /// Durable, by so many clients at once.
+    Clients(usize),
+}
+
+impl Kind {
+    fn setup(self) -> Setup {
+        match self {
+            Self::Durable | Self::Asynchronous | Self::Clients(_) => Setup::Durable,
+            Self::Fast => Setup::Fast,
+            Self::FastInRam => Setup::FastInRam,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Durable => "durable".to_owned(),
+            Self::Asynchronous => "synchronous_commit=off".to_owned(),
+            Self::Fast => "fast".to_owned(),
+            Self::FastInRam => "fast, in RAM".to_owned(),
+            Self::Clients(count) => format!("durable, {count} clients"),
+        }
+    }
+}
+
+/// One kind and its sessions, and what was measured.
+struct Contender {
+    kind: Kind,
+    sessions: Vec<Session>,
+    rates: Sample,
+    latencies: Latencies,
+}
+
+/// What was measured of commits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Commits {
+    measured: Vec<(Kind, Sample, Latencies)>,
+    /// Why there are none in RAM, where that is so.
+    why_no_ram: Option<String>,
+}
+
+impl Commits {
+    /// Measures within `length`, and as long as `goes_on` says so; servers are started before and stopped afterwards.
+    ///
+    /// # Errors
+    /// A server does not start, or goes away.
+    pub(crate) fn measure(
+        stage: &Stage<'_>,
+        length: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self, MakerError> {
+        let mut kinds = vec![Kind::Durable, Kind::Asynchronous, Kind::Fast];
+        let why_no_ram = stage.why_no_ram();
+        if why_no_ram.is_none() && !stage.is_ram() {
+            kinds.push(Kind::FastInRam);
+        }
+        kinds.extend([Kind::Clients(2), Kind::Clients(4)]);
+        let mut servers: Vec<(Setup, Server)> = Vec::new();
+        for kind in &kinds {
+            if goes_on() && servers.iter().all(|(setup, _)| *setup != kind.setup()) {
+                let server = stage.start(kind.setup())?;
+                prepare(&server)?;
+                servers.push((kind.setup(), server));
+            }
+        }
+        let mut contenders = Vec::new();
+        for kind in kinds {
+            if let Some((_, server)) = servers.iter().find(|(setup, _)| *setup == kind.setup()) {
+                contenders.push(Contender::connect(kind, server)?);
+            }
+        }
+        let turns = u32::try_from(contenders.len()).unwrap_or(1) * (ROUNDS + 1);
+        for round in 0..=ROUNDS {
+            // The first round warms up.
+            if !one_round(&mut contenders, round, length / turns, goes_on).map_err(broken)? {
+                break;
+            }
+        }
+        let measured = contenders.into_iter().map(|one| (one.kind, one.rates, one.latencies)).collect();
+        Ok(Self { measured, why_no_ram })
+    }
+
+    fn of(&self, kind: Kind) -> Option<&(Kind, Sample, Latencies)> {
+        self.measured.iter().find(|(other, rates, _)| *other == kind && !rates.is_empty())
+    }
+
+    /// How many times as often `kind` commits as `base`, if that is `least` times at least and no chance.
+    fn proven(&self, kind: Kind, base: Kind, least: f64) -> Option<Factor> {
+        let no_chance = |factor: &Factor| match factor {
+            Factor::Interval(interval) => interval.low.value > 1.0,
+            Factor::Point(_) => true,
+        };
+        self.gain(kind, base).filter(|gain| gain.point() >= least && no_chance(gain))
+    }
+
+    /// How many times as often `kind` commits as `base`.
+    pub(crate) fn gain(&self, kind: Kind, base: Kind) -> Option<Factor> {
+        let ratios = self.of(kind)?.1.ratio_to(&self.of(base)?.1).ok()?;
+        let point = ratios.median()?;
+        Some(Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval))
+    }
+
+    /// Half of the commits took no longer, in seconds.
+    fn time(&self, kind: Kind) -> Option<report::Quantity> {
+        self.of(kind)?.2.p50()
+    }
+
+    /// All of what was measured, for programs.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        let all = self.measured.iter().flat_map(|(_, rates, latencies)| [rates, latencies.sample()]);
+        all.filter(|sample| !sample.is_empty())
+    }
+
+    pub(crate) fn layer(&self) -> Layer {
+        let (Some(durable), Some(fast)) = (self.time(Kind::Durable), self.time(Kind::Fast)) else {
+            return Layer::new("Commit", "not measured.");
+        };
+        let ram = match (self.of(Kind::FastInRam), self.proven(Kind::FastInRam, Kind::Fast, LITTLE)) {
+            (Some(_), None) => "; RAM would add little to that",
+            (Some(_), Some(_)) => "; RAM is quicker still",
+            (None, _) => "",
+        };
+        let verdict = format!("{durable} durable, {fast} with nothing flushed{ram}.");
+        let mut layer = Layer::new("Commit", verdict);
+        for (kind, rates, _) in &self.measured {
+            layer.add_fact(kind.name(), rates.median());
+        }
+        layer.add_fact("no RAM", self.why_no_ram.clone());
+        layer
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        let numbers = ["commits", "p50", "p99", "gain"].map(Column::right);
+        let mut table =
+            Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
+        for (kind, rates, latencies) in &self.measured {
+            let gain = self.gain(*kind, Kind::Durable).filter(|_| *kind != Kind::Durable);
+            let gain = gain.map(|gain| match gain {
+                Factor::Interval(interval) => interval.to_string(),
+                Factor::Point(point) => point.to_string(),
+            });
+            let name = Cell::from(kind.name());
+            table.add_row([
+                name,
+                rates.median().into(),
+                latencies.p50().into(),
+                latencies.p99().into(),
+                gain.into(),
+            ]);
+        }
+        table
+    }
+
+    /// What follows, if nothing but commits is known of a suite.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let gain = |factor, before, after| {
+            let change = self.time(before).zip(self.time(after)).map(|(before, after)| [before, after]);
+            Some(Gain { of: "a commit".to_owned(), factor, basis: Basis::Measured, change })
+        };
+        let mut findings = Vec::new();
+        let mut add = |name: &str, evidence: &str, gain, remedy| {
+            findings.push(Finding { name: name.to_owned(), evidence: evidence.to_owned(), gain, remedy });
+        };
+        if let Some(factor) = self.proven(Kind::Fast, Kind::Durable, NOTICEABLE) {
+            let asynchronous = self.proven(Kind::Asynchronous, Kind::Durable, NOTICEABLE);
+            let otherwise = asynchronous.map_or(String::new(), |gain| {
+                format!(
+                    " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but TRUNCATE, \
+                     DROP and CREATE DATABASE wait all the same)."
+                )
+            });
+            add(
+                "Commits wait for the disk",
+                "A suite gains less, by as much as it does beside committing: --suite 'COMMAND' predicts yours.",
+                gain(factor, Kind::Durable, Kind::Fast),
+                format!(
+                    "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
+                     synchronous_commit=off and full_page_writes=off on one whose data nobody will miss.{otherwise}"
+                ),
+            );
+        } else if let Some(factor) = self.gain(Kind::Fast, Kind::Durable) {
+            let remedy = "Look at what the suite does instead: --suite 'COMMAND'.";
+            let evidence = format!(
+                "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
+            );
+            add("Nothing to gain here by other settings", &evidence, None, remedy.to_owned());
+        }
+        findings.extend(self.finding_on_ram());
+        findings
+    }
+
+    /// What follows for a suite that was watched itself: whether RAM adds anything.
+    pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
+        let factor = self.proven(Kind::FastInRam, Kind::Fast, LITTLE)?;
+        let change =
+            self.time(Kind::Fast).zip(self.time(Kind::FastInRam)).map(|(before, after)| [before, after]);
+        Some(Finding {
+            name: "RAM is quicker than this disk, even with nothing flushed".to_owned(),
+            evidence: "Writing back what nobody will read disturbs.".to_owned(),
+            gain: Some(Gain { of: "a commit".to_owned(), factor, basis: Basis::Measured, change }),
+            remedy: "Keep the data in RAM: \"pgfresh run --place ram\", or a tmpfs for your own server."
+                .to_owned(),
+        })
+    }
+}
+
+impl Contender {
+    fn connect(kind: Kind, server: &Server) -> Result<Self, MakerError> {
+        let count = if let Kind::Clients(count) = kind { count } else { 1 };
+        let mut sessions = Vec::new();
+        for _ in 0..count {
+            let mut session = server.session("postgres")?;
+            if kind == Kind::Asynchronous {
+                session.query("SET synchronous_commit = off").map_err(broken)?;
+            }
+            sessions.push(session);
+        }
+        let rates = Sample::new(format!("commits per second, {}", kind.name()), Unit::PerSecond);
+        Ok(Self { kind, sessions, rates, latencies: Latencies::new(format!("a commit, {}", kind.name())) })
+    }
+
+    /// Commits with all sessions at once for a while; returns the time of each commit, and how many there were a second.
+    #[allow(clippy::cast_precision_loss)]
+    fn commit(&mut self, length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
+        let begun = Instant::now();
+        let workers = |session| move || commit_in(session, length);
+        let times = thread::scope(|scope| {
+            let workers: Vec<_> =
+                self.sessions.iter_mut().map(|session| scope.spawn(workers(session))).collect();
+            let ended = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+            ended.collect::<Result<Vec<_>, _>>()
+        })?;
+        let times = times.concat();
+        let rate = times.len() as f64 / begun.elapsed().as_secs_f64();
+        Ok((times, rate))
+    }
+}
+
+fn commit_in(session: &mut Session, length: Duration) -> Result<Vec<f64>, SessionError> {
+    let mut latencies = Latencies::new("");
+    latencies.measure(length, || session.query("INSERT INTO doctor VALUES (1)").map(drop))?;
+    Ok(latencies.sample().values().to_vec())
+}
+
+/// Lets all have their turn; the first round is not kept. False if that was enough.
+fn one_round(
+    contenders: &mut [Contender],
+    round: u32,
+    length: Duration,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<bool, SessionError> {
+    let mut measured = Vec::new();
+    let count = contenders.len();
+    for turn in 0..count {
+        if !goes_on() {
+            return Ok(false);
+        }
+        let index = if round.is_multiple_of(2) { turn } else { count - 1 - turn };
+        measured.push((index, contenders[index].commit(length)?));
+    }
+    for (index, (times, rate)) in measured {
+        if round > 0 {
+            let contender = &mut contenders[index];
+            contender.rates.push(rate).expect("a rate is finite");
+            for time in times {
+                contender.latencies.add(time);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn prepare(server: &Server) -> Result<(), MakerError> {
+    let mut session = server.session("postgres")?;
+    session.query("CREATE TABLE doctor (value integer)").map_err(broken)?;
+    session.query("CHECKPOINT").map_err(broken)?;
+    Ok(())
+}
+
+fn broken(error: SessionError) -> MakerError {
+    server::StartError::from(error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would have been measured with these commits a second in each of six rounds.
+    fn commits(rates: &[(Kind, f64)]) -> Commits {
+        let measured = rates.iter().map(|(kind, rate)| {
+            let (mut rates, mut latencies) =
+                (Sample::new(kind.name(), Unit::PerSecond), Latencies::new(kind.name()));
+            for round in 0..6 {
+                rates.push(rate * (1.0 + 0.001 * f64::from(round))).unwrap();
+                latencies.add(1.0 / rate);
+            }
+            (*kind, rates, latencies)
+        });
+        Commits { measured: measured.collect(), why_no_ram: None }
+    }
+
+    fn names(commits: &Commits) -> Vec<String> {
+        commits.findings().into_iter().map(|finding| finding.name).collect()
+    }
+
+    #[test]
+    fn a_slow_disk_is_found_and_ram_adds_nothing() {
+        let slow = [
+            (Kind::Durable, 85.0),
+            (Kind::Asynchronous, 390.0),
+            (Kind::Fast, 2590.0),
+            (Kind::FastInRam, 2600.0),
+        ];
+        let commits = commits(&slow);
+        assert_eq!(names(&commits), ["Commits wait for the disk"]);
+        let gain = commits.findings()[0].gain.clone().unwrap();
+        assert!((gain.factor.point() - 30.5).abs() < 0.1, "{gain}");
+        let verdict = "11.8 ms durable, 386 µs with nothing flushed; RAM would add little to that.";
+        assert_eq!(commits.layer().verdict(), verdict);
+        assert!(commits.findings()[0].remedy.contains("SET synchronous_commit = off (4.59 × ["));
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_gain_that_is_said() {
+        let quick = [(Kind::Durable, 9500.0), (Kind::Asynchronous, 9900.0), (Kind::Fast, 10_000.0)];
+        assert_eq!(names(&commits(&quick)), ["Nothing to gain here by other settings"]);
+        assert_eq!(names(&commits(&[])), [""; 0]);
+    }
+
+    #[test]
+    fn ram_is_recommended_where_it_helps() {
+        let uneven = [(Kind::Durable, 1000.0), (Kind::Fast, 2000.0), (Kind::FastInRam, 3000.0)];
+        assert_eq!(names(&commits(&uneven))[1], "RAM is quicker than this disk, even with nothing flushed");
+    }
+}

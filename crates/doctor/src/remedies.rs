@@ -1,0 +1,260 @@
+//! The remedies tried: the suite, or a test that stands for one, run with each of them in turn.
+//!
+//! Rounds go forwards and backwards (A B B A), so that what disturbs one run disturbs its neighbours, and a gain is the
+//! median of the ratios within a round.
+
+use std::time::Duration;
+
+use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Sample, Table, Unit};
+use server::{Server, Session, SessionError};
+use template::MakerError;
+
+use crate::stage::{Setup, Stage};
+use crate::suite::Suite;
+use crate::trial::Latencies;
+
+/// Rounds: the fewest of which a median has a 95 % interval.
+const ROUNDS: u32 = 6;
+/// Tables of the test that stands for a suite. Source: a service of middling size.
+const TABLES: usize = 30;
+/// A gain of this share of the best one is as good.
+const NEARLY: f64 = 0.9;
+/// How long such tests are repeated in one turn, at least once.
+const TURN: Duration = Duration::from_millis(150);
+
+/// What was measured of each remedy; the first is none.
+#[derive(Debug)]
+pub(crate) struct Remedies {
+    what: &'static str,
+    tried: Vec<(&'static str, Sample)>,
+}
+
+/// One remedy, and how to do it once; returns seconds.
+type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, MakerError> + 'a>);
+
+/// How a test cleans up after itself.
+#[derive(Debug, Clone, Copy)]
+enum CleanUp {
+    Truncate,
+    Delete,
+    Rollback,
+}
+
+impl Remedies {
+    /// Runs the suite as it is and with each remedy, each time on a new server.
+    pub(crate) fn of_suite(suite: &Suite<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, MakerError> {
+        let mut setups = vec![
+            ("as it is", Setup::Durable),
+            ("synchronous_commit=off", Setup::Asynchronous),
+            ("nothing flushed", Setup::Fast),
+        ];
+        if !suite.stage.is_ram() && suite.stage.why_no_ram().is_none() {
+            setups.push(("nothing flushed, in RAM", Setup::FastInRam));
+        }
+        let mut tries: Vec<Try<'_>> = Vec::new();
+        for (name, setup) in setups {
+            tries.push((name, Box::new(move || suite.time(setup))));
+        }
+        Self::take_turns("the suite", &mut tries, goes_on)
+    }
+
+    /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that stay.
+    pub(crate) fn of_tests(stage: &Stage<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, MakerError> {
+        let mut ways = vec![
+            ("TRUNCATE", Setup::Durable, CleanUp::Truncate),
+            ("DELETE", Setup::Durable, CleanUp::Delete),
+            ("rollback", Setup::Durable, CleanUp::Rollback),
+            ("TRUNCATE, synchronous_commit=off", Setup::Asynchronous, CleanUp::Truncate),
+            ("TRUNCATE, nothing flushed", Setup::Fast, CleanUp::Truncate),
+            ("DELETE, nothing flushed", Setup::Fast, CleanUp::Delete),
+        ];
+        if !stage.is_ram() && stage.why_no_ram().is_none() {
+            ways.push(("TRUNCATE, nothing flushed, in RAM", Setup::FastInRam, CleanUp::Truncate));
+        }
+        let mut servers: Vec<(Setup, Server)> = Vec::new();
+        let mut tries: Vec<Try<'_>> = Vec::new();
+        for (name, setup, clean_up) in ways {
+            if servers.iter().all(|(other, _)| *other != setup) {
+                let server = stage.start(setup)?;
+                server.session("postgres")?.query(&tables()).map_err(broken)?;
+                servers.push((setup, server));
+            }
+            let server = servers.iter().find(|(other, _)| *other == setup).map(|(_, server)| server);
+            let mut session = server.expect("it was just started").session("postgres")?;
+            tries.push((name, Box::new(move || test(&mut session, clean_up).map_err(broken))));
+        }
+        Self::take_turns("a test", &mut tries, goes_on)
+    }
+
+    fn take_turns(
+        what: &'static str,
+        tries: &mut [Try<'_>],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self, MakerError> {
+        let samples =
+            tries.iter().map(|(name, _)| (*name, Sample::new(format!("{what}, {name}"), Unit::Seconds)));
+        let mut remedies = Self { what, tried: samples.collect() };
+        let count = tries.len();
+        for round in 0..ROUNDS {
+            let mut seconds = vec![0.0; count];
+            for turn in 0..count {
+                if !goes_on() {
+                    return Ok(remedies);
+                }
+                let index = if round.is_multiple_of(2) { turn } else { count - 1 - turn };
+                seconds[index] = tries[index].1()?;
+            }
+            for ((_, sample), seconds) in remedies.tried.iter_mut().zip(seconds) {
+                sample.push(seconds).expect("a duration is finite");
+            }
+        }
+        Ok(remedies)
+    }
+
+    /// How many times as fast the remedy is as none; `None` before the first round.
+    fn gain(&self, remedy: &Sample) -> Option<Gain> {
+        let (_, base) = self.tried.first()?;
+        let ratios = base.ratio_to(remedy).ok()?;
+        let point = ratios.median()?;
+        let factor = Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval);
+        let change = base.median().zip(remedy.median()).map(|(before, after)| [before, after]);
+        Some(Gain { of: self.what.to_owned(), factor, basis: Basis::Measured, change })
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        let numbers = ["median", "gain", "rounds"].map(Column::right);
+        let title = format!("Remedies tried on {}", self.what);
+        let mut table = Table::new(title, [Column::left("remedy")].into_iter().chain(numbers));
+        for (index, (name, sample)) in self.tried.iter().enumerate() {
+            let gain = self.gain(sample).filter(|_| index > 0);
+            let gain = gain.map(|gain| gain.factor.to_string());
+            let rounds = sample.len().to_string();
+            table.add_row([Cell::from(*name), sample.median().into(), gain.into(), rounds.into()]);
+        }
+        table
+    }
+
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
+    }
+
+    /// The best of what was tried; of nearly equal ones the first, which takes least.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
+        let gains: Vec<_> = gains.collect();
+        let best = gains.iter().map(|(_, gain)| gain.factor.point()).fold(0.0, f64::max);
+        let (name, gain) = gains.into_iter().find(|(_, gain)| gain.factor.point() >= NEARLY * best)?;
+        if gain.factor.point() < crate::commit::NOTICEABLE {
+            return Some(Finding {
+                name: "None of the remedies helps".to_owned(),
+                evidence: format!("The best of them, {name}: {gain}."),
+                gain: None,
+                remedy: "Make the suite do less, or more of it at once.".to_owned(),
+            });
+        }
+        Some(Finding {
+            name: format!("Of all remedies tried, the best is: {name}"),
+            evidence: format!("The table \"Remedies tried on {}\" has the others.", self.what),
+            gain: Some(gain),
+            remedy: match name {
+                "rollback" => "Run each test within a transaction that is rolled back.".to_owned(),
+                name if name.starts_with("DELETE") => {
+                    "Clean up by DELETE, or take a fresh database for each test as \"pgfresh run\" gives it."
+                        .to_owned()
+                }
+                name if name.contains("RAM") => "\"pgfresh run --place ram -- COMMAND\".".to_owned(),
+                _ => "\"pgfresh run -- COMMAND\", or these settings on a server whose data nobody will miss."
+                    .to_owned(),
+            },
+        })
+    }
+}
+
+/// SQL for the tables of the test.
+fn tables() -> String {
+    let table = |n| {
+        format!("CREATE TABLE t{n} (id serial PRIMARY KEY, a integer, b text); CREATE INDEX ON t{n} (a);")
+    };
+    (1..=TABLES).map(table).collect()
+}
+
+/// Does the test over and over for a turn; returns the seconds of one.
+fn test(session: &mut Session, clean_up: CleanUp) -> Result<f64, SessionError> {
+    let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
+    let inserts: Vec<String> = (1..=5).map(insert).collect();
+    let each = |word: &str| (1..=TABLES).map(|n| format!("{word} t{n}")).collect::<Vec<_>>().join("; ");
+    let all = (1..=TABLES).map(|n| format!("t{n}")).collect::<Vec<_>>().join(", ");
+    let (begin, end) = match clean_up {
+        CleanUp::Truncate => (None, format!("TRUNCATE {all} RESTART IDENTITY CASCADE")),
+        CleanUp::Delete => (None, each("DELETE FROM")),
+        CleanUp::Rollback => (Some("BEGIN"), "ROLLBACK".to_owned()),
+    };
+    let mut latencies = Latencies::new("");
+    latencies.measure(TURN, || {
+        for statement in begin.into_iter().chain(inserts.iter().map(String::as_str)).chain([end.as_str()]) {
+            session.query(statement)?;
+        }
+        Ok(())
+    })?;
+    Ok(latencies.sample().mean().map_or(0.0, |mean| mean.value))
+}
+
+fn broken(error: SessionError) -> MakerError {
+    server::StartError::from(error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn tries<'a>(order: &'a RefCell<String>) -> Vec<Try<'a>> {
+        let one = |name: &'static str, seconds: f64| -> Try<'a> {
+            (
+                name,
+                Box::new(move || {
+                    order.borrow_mut().push_str(name);
+                    Ok(seconds)
+                }),
+            )
+        };
+        vec![one("A", 10.0), one("B", 2.0), one("C", 5.0)]
+    }
+
+    #[test]
+    fn remedies_take_turns_forwards_and_backwards_and_the_best_is_named() {
+        let order = RefCell::new(String::new());
+        let remedies = Remedies::take_turns("a test", &mut tries(&order), &|| true).unwrap();
+        assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
+        let finding = remedies.finding().unwrap();
+        assert_eq!(finding.name, "Of all remedies tried, the best is: B");
+        assert_eq!(
+            finding.gain.unwrap().to_string(),
+            "a test 5.00 × [5.00 ×, 5.00 ×] as fast, measured: 10.0 s → 2.00 s"
+        );
+    }
+
+    #[test]
+    fn a_round_counts_when_it_is_finished() {
+        let order = RefCell::new(String::new());
+        let left = RefCell::new(7);
+        let goes_on = || {
+            *left.borrow_mut() -= 1;
+            *left.borrow() >= 0
+        };
+        let remedies = Remedies::take_turns("a test", &mut tries(&order), &goes_on).unwrap();
+        assert!(remedies.samples().all(|sample| sample.len() == 2), "{remedies:?}");
+        assert!(remedies.table().to_string().contains("about 5.00 ×"));
+    }
+
+    #[test]
+    fn what_does_not_help_is_called_so() {
+        let order = RefCell::new(String::new());
+        let mut tries = tries(&order);
+        tries.truncate(1);
+        tries.push(("B", Box::new(|| Ok(9.5))));
+        let remedies = Remedies::take_turns("the suite", &mut tries, &|| true).unwrap();
+        assert_eq!(remedies.finding().unwrap().name, "None of the remedies helps");
+    }
+}
