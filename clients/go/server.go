@@ -14,7 +14,7 @@ import (
 )
 
 // serve is what pgfresh is asked for.
-var serve = []string{"serve", "--json"}
+var serve = []string{"serve", "--shared", "--json"}
 
 // A server hands out databases.
 type server struct {

@@ -9,7 +9,7 @@ const { spawn } = require("node:child_process");
 const http = require("node:http");
 
 // What the binary is started with.
-const ARGUMENTS = ["serve", "--json"];
+const ARGUMENTS = ["serve", "--shared", "--json"];
 
 // Milliseconds that an answer may take: a copy of a large template is the longest.
 const PATIENCE = 600_000;

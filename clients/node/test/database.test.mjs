@@ -22,7 +22,7 @@ test("a database is ours, and as its template after a reset", async (t) => {
   const database = await freshDatabase(t);
   assert.equal(await query(database.url, "SELECT current_database()"), database.name);
   await query(database.url, "CREATE TABLE t ()");
-  await database.reset({ closeSessions: true });
+  await database.reset();
   assert.equal(await query(database.url, "SELECT to_regclass('t')"), null);
 });
 
@@ -55,12 +55,17 @@ test("after its release it is no more", async () => {
   await again.release();
 });
 
-test("withFreshDatabase gives back what its body gives, and the database", async () => {
+test("withFreshDatabase gives back what its body gives, and the database", async (t) => {
   const database = await withFreshDatabase((database) => database);
   await assert.rejects(database.reset(), /is not leased/);
-  const failing = withFreshDatabase({ name: "failing" }, (database) => query(database.url, "SELECT 1 / 0"));
+
+  // The background server keeps the database of a failure.
+  const told = t.mock.method(console, "error", () => {});
+  let url;
+  const failing = withFreshDatabase((database) => query((url = database.url), "SELECT 1 / 0"));
   await assert.rejects(failing, /division by zero/);
-  await withFreshDatabase({ name: "failing" }, () => {});
+  const line = `pgfresh: kept the database of the failed test: ${url}`;
+  assert.deepEqual(told.mock.calls.map((call) => call.arguments), [[line]]);
 });
 
 test("what is refused says why", async () => {

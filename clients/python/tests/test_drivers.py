@@ -74,7 +74,7 @@ def test_a_name_of_any_characters() -> None:
         assert database.name == 'a b/ü?"%'
         with psycopg.connect(database.url) as connection:
             assert connection.info.dbname == database.name
-        database.reset(close_sessions=True)
+        database.reset()
 
 
 def test_after_its_release_it_is_no_more() -> None:
@@ -84,6 +84,6 @@ def test_after_its_release_it_is_no_more() -> None:
     with pytest.raises(psycopg.OperationalError):
         connection.execute("SELECT 1")
     with pytest.raises(Error, match='"gone" is not leased'):
-        database.reset(close_sessions=True)
+        database.reset()
     with fresh_database(name="gone") as another:
         assert not has_table(another.url)

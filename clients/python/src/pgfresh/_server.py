@@ -18,7 +18,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-ARGUMENTS = ("serve", "--json")
+ARGUMENTS = ("serve", "--shared", "--json")
 """What the binary is started with."""
 
 PATIENCE = 600
