@@ -9,6 +9,7 @@ use server::SessionError;
 
 use crate::keeper;
 use crate::leaks::{self, Leak, Watch};
+use crate::own::Leased;
 use crate::recycle::Baseline;
 use crate::sql::Clerks;
 use crate::state::{Lease, State};
@@ -74,11 +75,17 @@ pub struct Connected {
 
 /// One session's right to be in a database. Dropped when the session ends; with the last one the lease's end begins.
 #[derive(Debug)]
-pub struct Tenancy {
-    inner: Arc<Inner>,
-    /// The leased database; `None` in one that is not leased.
-    lease: Option<String>,
-    kind: Kind,
+pub struct Tenancy(Stay);
+
+/// Where a session is.
+#[derive(Debug)]
+enum Stay {
+    /// In a leased database.
+    Database { inner: Arc<Inner>, name: String, kind: Kind },
+    /// With a leased server.
+    Server(Arc<Leased>),
+    /// Nowhere that would be leased, or not any more.
+    Elsewhere,
 }
 
 /// What there is, for people and programs to look at.
@@ -382,8 +389,10 @@ impl Inner {
         kind: &Kind,
         warm: Option<Backend>,
     ) -> Result<Connected, DatabaseError> {
-        let lease = oid.map(|_| name.to_owned());
-        let tenancy = Tenancy { inner: Arc::clone(self), lease, kind: kind.clone() };
+        let tenancy = Tenancy(match oid {
+            Some(_) => Stay::Database { inner: Arc::clone(self), name: name.to_owned(), kind: kind.clone() },
+            None => Stay::Elsewhere,
+        });
         let mut state = self.lock();
         if warm.is_some() {
             state.warm += 1;
@@ -474,17 +483,23 @@ impl Tenancy {
     /// Ends the session and gives its backend back: idle, in no transaction, everything read that it had to say. It
     /// may serve the database's next holder.
     pub fn give_back(mut self, backend: Backend) {
-        if let Some(name) = self.lease.take() {
-            let kind = std::mem::take(&mut self.kind);
-            self.inner.leave(&name, Some((kind, backend)));
+        match std::mem::replace(&mut self.0, Stay::Elsewhere) {
+            Stay::Database { inner, name, kind } => inner.leave(&name, Some((kind, backend))),
+            other => drop(Self(other)),
         }
+    }
+
+    pub(crate) fn of_server(leased: Arc<Leased>) -> Self {
+        Self(Stay::Server(leased))
     }
 }
 
 impl Drop for Tenancy {
     fn drop(&mut self) {
-        if let Some(name) = self.lease.take() {
-            self.inner.leave(&name, None);
+        match &self.0 {
+            Stay::Database { inner, name, .. } => inner.leave(name, None),
+            Stay::Server(leased) => leased.leave(),
+            Stay::Elsewhere => {}
         }
     }
 }

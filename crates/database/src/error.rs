@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ::template::MakerError;
 use server::SessionError;
 
 /// A database could not be had, or not be changed.
@@ -40,6 +41,17 @@ pub enum DatabaseError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Its own server is off.
+    #[error("the server of database \"{0}\" is stopped")]
+    Stopped(String),
+    /// A server of its own could not be had.
+    #[error("could not {verb}")]
+    Server {
+        /// What was tried.
+        verb: &'static str,
+        /// Why not.
+        source: Box<MakerError>,
+    },
     /// There is no room for one more.
     #[error("no room for another database: {leased} of at most {most} are leased")]
     Full {
@@ -76,6 +88,8 @@ impl DatabaseError {
             Self::InUse { .. } => "55006",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
+            Self::Stopped(_) => "57P03",
+            Self::Server { .. } => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
         }
@@ -90,6 +104,7 @@ impl DatabaseError {
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
             Self::Sql { source, .. } => source.detail(),
+            Self::Server { source, .. } => source.detail(),
             _ => None,
         }
     }
@@ -99,6 +114,8 @@ impl DatabaseError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
+            Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
+            Self::Server { source, .. } => source.hint(),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place.".to_owned(),

@@ -18,6 +18,7 @@ mod error;
 mod keeper;
 mod leaks;
 mod leases;
+mod own;
 mod recycle;
 mod shape;
 mod sql;
@@ -31,3 +32,4 @@ pub use databases::{
 pub use digest::Digest;
 pub use error::DatabaseError;
 pub use leaks::Leak;
+pub use own::{Servers, Turn};

@@ -114,7 +114,7 @@ impl Spot {
         let mut open = fs::OpenOptions::new();
         let output =
             open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(commands::OURSELVES);
         command.arg("--background").arg(&self.0);
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
@@ -183,7 +183,7 @@ pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
 
 /// What tells one server from another: change any of it, and it is another one.
 fn key(maker: &Maker, project: &Path, options: &Options) -> Result<String, Failure> {
-    let binary = fs::metadata("/proc/self/exe").attempt("examine", Path::new("/proc/self/exe"))?;
+    let binary = fs::metadata(commands::OURSELVES).attempt("examine", Path::new(commands::OURSELVES))?;
     let mut hasher = DefaultHasher::new();
     project.hash(&mut hasher);
     maker.fingerprint()?.as_str().hash(&mut hasher);

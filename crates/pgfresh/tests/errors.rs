@@ -159,7 +159,7 @@ fn no_installation_of_a_major() {
         /home/linuxbrew/.linuxbrew/opt/postgresql@*/bin, /Applications/Postgres.app/Contents/Versions/*/bin, \
         /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
         HINT:  Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
-        or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+        install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
     );
     assert_says(&scene, &outcome, 125, &expected);
 }

@@ -109,7 +109,7 @@ impl InstallationError {
                 let major = if let Wanted::Major(major) = wanted { *major } else { 17 };
                 Some(format!(
                     "Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
-                     or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+                     install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
                 ))
             }
             Self::Unsupported { .. } => Some("Versions 13 to 18 are; name one with --postgres.".to_owned()),

@@ -177,11 +177,16 @@ fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
 
 /// What a program says that ends by itself; `None` if it has not after [`ANSWER`], and had to be ended.
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
+    output_within(command, ANSWER)
+}
+
+/// The same, with another bound.
+pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
-    let Ok(output) = receiver.recv_timeout(ANSWER) else {
+    let Ok(output) = receiver.recv_timeout(patience) else {
         let _ = pidfd_send_signal(handle, Signal::KILL);
         return Ok(None);
     };

@@ -6,6 +6,7 @@
 mod address;
 mod boot;
 mod error;
+mod fetch;
 mod guard;
 mod initdb;
 mod installation;
@@ -19,6 +20,7 @@ mod trim;
 pub use address::Address;
 pub use boot::{Data, Order, Phases, Server};
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
+pub use fetch::{Client, FetchError, discard, fetch};
 pub use guard::{Guard, Ward, guard_main, sweep};
 pub use initdb::{Initdb, SUPERUSER};
 pub use installation::{Installation, Version};

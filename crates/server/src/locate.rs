@@ -8,6 +8,7 @@ use std::str::FromStr;
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
+use crate::fetch::fetched;
 use crate::installation::{Installation, MAJORS, note, output_of};
 
 /// What the user asks for.
@@ -148,6 +149,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
         all.extend(bin.map(|bin| (bin, "pg_config".to_owned())));
     }
     all.extend(usual);
+    all.extend(fetched(cache).into_iter().map(|bin| (bin, "pgfresh postgres install".to_owned())));
     let mut seen = std::collections::HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());

@@ -55,6 +55,13 @@ impl Server {
         }
     }
 
+    /// Ends it at once, so that its data are as after a loss of power: the next start recovers them. The guard stays.
+    #[allow(clippy::missing_panics_doc)]
+    pub fn crash(mut self) -> Result<Guard, FileError> {
+        self.end(Signal::QUIT, AT_ONCE)?;
+        Ok(self.guard.take().expect("held until dropped"))
+    }
+
     /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them after `patience`.
     /// `None` means that it had to.
     fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {

@@ -213,10 +213,18 @@ impl Maker {
         let (from, to) = (kept.join("data"), guard.run().data());
         fs::rename(&from, &to).attempt("rename", &from)?;
         fs::remove_dir_all(kept).attempt("remove", kept)?;
-        let order = self.order(&place, &settings);
         let look_up = begun.elapsed();
-        let server = Server::start(&order, Data::Made(guard))?;
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
         Ok(Started { server, place, database: "postgres".to_owned(), look_up })
+    }
+
+    /// Starts a server that was shut down, or crashed, on its data in `place`.
+    ///
+    /// # Errors
+    /// Nothing is left of it then.
+    pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, MakerError> {
+        let settings = self.settings(place.budget())?;
+        Ok(Server::start(&self.order(place, &settings), Data::Made(guard))?)
     }
 
     /// Gives the template of `recipe`, or the base image, to `use_it`; once more, made anew, if it proved damaged.

@@ -13,7 +13,8 @@ mod template;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::template::{Maker, Started, Wishes};
+use ::template::{Maker, MakerError, Started, Wishes};
+use server::{FetchError, InstallationError, Wanted};
 use storage::{Cache, Method, human_bytes};
 
 use crate::background;
@@ -24,7 +25,9 @@ use crate::progress;
 use crate::service::{self, Service};
 
 /// This binary, even when its file was replaced while it runs.
-const OURSELVES: &str = "/proc/self/exe";
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+/// The major that is brought where none is there and none is asked for.
+const NEWEST: u32 = 18;
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -72,8 +75,22 @@ fn bare_maker(options: &Options) -> Result<Maker, Failure> {
     maker_for(options, config::read(options)?.wishes)
 }
 
+/// The same for these wishes. Where no installation will do, one is brought, if somebody can.
 fn maker_for(options: &Options, wishes: Wishes) -> Result<Maker, Failure> {
-    Ok(Maker::find(wishes, cache(options)?, PathBuf::from(OURSELVES))?)
+    let cache = cache(options)?;
+    let find = |wishes: Wishes| Maker::find(wishes, cache.clone(), PathBuf::from(OURSELVES));
+    let error = match find(wishes.clone()) {
+        Err(MakerError::Installation(error @ InstallationError::NotFound { .. })) => error,
+        found => return Ok(found?),
+    };
+    let major = if let Wanted::Major(major) = wishes.installation { major } else { NEWEST };
+    match postgres::bring(options, &cache, major) {
+        Err(FetchError::NoClient(_)) => Err(MakerError::from(error).into()),
+        brought => {
+            brought?;
+            Ok(find(wishes)?)
+        }
+    }
 }
 
 /// Removes what dead owners left, then starts a server.

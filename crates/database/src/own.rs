@@ -1,0 +1,291 @@
+//! Servers of their own: leases for tests of what all databases of a server share, of its settings, and of its end.
+//!
+//! A lease is a whole server, started from the same template, with one database of the lease's name in it. Once the
+//! first was asked for, one more is always ready; it is what the next lease gets.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::template::{Maker, MakerError, Started};
+use server::{Guard, SUPERUSER, Server, Session};
+use storage::Place;
+
+use crate::databases::{Tenancy, cut, lock};
+use crate::sql::identifier;
+use crate::{Backend, Connected, DatabaseError, Kind, LeaseStatus};
+
+/// What the database of a spare is called until it has a holder.
+const READY: &str = "pgfresh_ready";
+/// How long a statement of ours may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Servers, each leased by the name of the one database in it; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Servers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    maker: Maker,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spare: Option<Machine>,
+    /// Whether somebody is making one.
+    making: bool,
+    leases: HashMap<String, Arc<Leased>>,
+    serial: u64,
+    closed: bool,
+}
+
+/// A leased server.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    machine: Mutex<Machine>,
+    since: Instant,
+    sessions: Mutex<usize>,
+}
+
+/// A server that may be off.
+#[derive(Debug)]
+struct Machine {
+    place: Place,
+    /// Where its socket is, while it is on.
+    directory: PathBuf,
+    power: Power,
+}
+
+#[derive(Debug)]
+enum Power {
+    On(Server),
+    /// Shut down, with its data.
+    Off(Guard),
+    /// It did not start again; its data are gone.
+    Lost,
+}
+
+/// What a lease's holder may have done to its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Shut down, if it runs, and started.
+    Restart,
+    /// Shut down; it stays so until it is restarted.
+    Stop,
+    /// Ended at once, as by a loss of power, and started: it recovers.
+    Crash,
+}
+
+impl Servers {
+    /// Servers as `maker` makes them. None is started until one is asked for.
+    #[must_use]
+    pub fn new(maker: Maker) -> Self {
+        Self(Arc::new(Inner { maker, state: Mutex::default(), changed: Condvar::new() }))
+    }
+
+    /// Leases a server whose database has that name; one is made up where none is given. Returns the name. Takes a few
+    /// milliseconds with a spare, the time of a start without.
+    pub fn lease(&self, name: Option<&str>) -> Result<String, DatabaseError> {
+        let name = {
+            let mut state = lock(&self.0.state);
+            state.serial += 1;
+            name.map_or_else(|| format!("fresh_server_{}", state.serial), |name| cut(name).to_owned())
+        };
+        if self.has(&name) {
+            return Err(DatabaseError::Leased(name));
+        }
+        let machine = self.machine_for(&name)?;
+        let leased = Leased { machine: Mutex::new(machine), since: Instant::now(), sessions: Mutex::new(0) };
+        let mut state = lock(&self.0.state);
+        if state.leases.contains_key(&name) {
+            return Err(DatabaseError::Leased(name));
+        }
+        state.leases.insert(name.clone(), Arc::new(leased));
+        Ok(name)
+    }
+
+    /// Whether the name is that of a lease.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_ok()
+    }
+
+    /// A session with the database of a lease.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Stopped`] while it is off.
+    pub fn connect(&self, name: &str, kind: &Kind) -> Result<Connected, DatabaseError> {
+        let leased = self.find(name)?;
+        let directory = {
+            let machine = lock(&leased.machine);
+            match machine.power {
+                Power::On(_) => machine.directory.clone(),
+                Power::Off(_) | Power::Lost => return Err(DatabaseError::Stopped(cut(name).to_owned())),
+            }
+        };
+        *lock(&leased.sessions) += 1;
+        let tenancy = Tenancy::of_server(leased);
+        Ok(Connected { backend: Backend::connect(&directory, kind, cut(name))?, tenancy })
+    }
+
+    /// Where the socket of a lease's server is.
+    #[must_use]
+    pub fn directory(&self, name: &str) -> Option<PathBuf> {
+        self.find(name).ok().map(|leased| lock(&leased.machine).directory.clone())
+    }
+
+    /// Restarts, stops or crashes the server of a lease. Returns when that is over.
+    pub fn turn(&self, name: &str, turn: Turn) -> Result<(), DatabaseError> {
+        let leased = self.find(name)?;
+        let mut machine = lock(&leased.machine);
+        let failed = |verb| move |error: MakerError| DatabaseError::Server { verb, source: Box::new(error) };
+        let guard = match (std::mem::replace(&mut machine.power, Power::Lost), turn) {
+            (Power::On(server), Turn::Crash) => {
+                server.crash().map_err(|error| failed("end a server")(error.into()))?
+            }
+            (Power::On(server), _) => {
+                server.shut_down().map_err(|error| failed("stop a server")(error.into()))?
+            }
+            (Power::Off(guard), _) => guard,
+            (Power::Lost, _) => return Err(DatabaseError::NotLeased(name.to_owned())),
+        };
+        machine.power = if turn == Turn::Stop {
+            Power::Off(guard)
+        } else {
+            Power::On(
+                self.0.maker.start_again(guard, &machine.place).map_err(failed("start a server again"))?,
+            )
+        };
+        Ok(())
+    }
+
+    /// Gives the lease another server, fresh, in place of its own.
+    pub fn reset(&self, name: &str) -> Result<(), DatabaseError> {
+        let leased = self.find(name)?;
+        let fresh = self.machine_for(cut(name))?;
+        let used = std::mem::replace(&mut *lock(&leased.machine), fresh);
+        drop(used);
+        Ok(())
+    }
+
+    /// Ends a lease: its server is no more.
+    pub fn release(&self, name: &str) -> Result<(), DatabaseError> {
+        let gone = lock(&self.0.state).leases.remove(cut(name));
+        let gone = gone.ok_or_else(|| DatabaseError::NotLeased(cut(name).to_owned()))?;
+        // A session may hold it still, which ends with the server.
+        lock(&gone.machine).power = Power::Lost;
+        Ok(())
+    }
+
+    /// The leases there are.
+    #[must_use]
+    pub fn status(&self) -> Vec<LeaseStatus> {
+        let state = lock(&self.0.state);
+        let status = |(name, leased): (&String, &Arc<Leased>)| LeaseStatus {
+            database: name.clone(),
+            template: "a server of its own".to_owned(),
+            sessions: *lock(&leased.sessions),
+            age: leased.since.elapsed(),
+        };
+        state.leases.iter().map(status).collect()
+    }
+
+    /// Stops all of them, and makes no more.
+    pub fn close(&self) {
+        let mut state = lock(&self.0.state);
+        state.closed = true;
+        let (spare, leases) = (state.spare.take(), std::mem::take(&mut state.leases));
+        drop(state);
+        thread::scope(|scope| {
+            scope.spawn(|| drop(spare));
+            for leased in leases.values() {
+                scope.spawn(|| lock(&leased.machine).power = Power::Lost);
+            }
+        });
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Leased>, DatabaseError> {
+        let found = lock(&self.0.state).leases.get(cut(name)).cloned();
+        found.ok_or_else(|| DatabaseError::NotLeased(cut(name).to_owned()))
+    }
+
+    /// A fresh server whose database has that name.
+    fn machine_for(&self, name: &str) -> Result<Machine, DatabaseError> {
+        let machine = self.take_spare();
+        let machine = machine.map_or_else(|| self.0.make(), Ok)?;
+        self.make_spare();
+        let sql = format!("ALTER DATABASE {READY} RENAME TO {}", identifier(name));
+        machine.run("name a database", &sql)?;
+        Ok(machine)
+    }
+
+    /// The spare, if there is one or will be in a moment.
+    fn take_spare(&self) -> Option<Machine> {
+        let mut state = lock(&self.0.state);
+        while state.spare.is_none() && state.making {
+            state = self.0.wait(state);
+        }
+        state.spare.take()
+    }
+
+    /// Makes the next spare in the background.
+    fn make_spare(&self) {
+        let mut state = lock(&self.0.state);
+        if state.making || state.closed || state.spare.is_some() {
+            return;
+        }
+        state.making = true;
+        let inner = Arc::clone(&self.0);
+        thread::spawn(move || {
+            // Whoever needs it makes it then, and hears why it cannot be.
+            let made = inner.make().ok();
+            let mut state = lock(&inner.state);
+            state.making = false;
+            let unwanted = if state.closed { made } else { std::mem::replace(&mut state.spare, made) };
+            drop(state);
+            inner.changed.notify_all();
+            drop(unwanted);
+        });
+    }
+}
+
+impl Inner {
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Starts a server, and calls its database as that of a spare.
+    fn make(&self) -> Result<Machine, DatabaseError> {
+        let started = self.maker.start(&|_| ());
+        let Started { server, place, database, .. } = started
+            .map_err(|source| DatabaseError::Server { verb: "start a server", source: Box::new(source) })?;
+        let directory = server.run().address().to_owned();
+        let machine = Machine { place, directory, power: Power::On(server) };
+        let sql = if database == "postgres" {
+            format!("CREATE DATABASE {READY}")
+        } else {
+            format!("ALTER DATABASE {} RENAME TO {READY}", identifier(&database))
+        };
+        machine.run("prepare a server", &sql)?;
+        Ok(machine)
+    }
+}
+
+impl Machine {
+    fn run(&self, verb: &'static str, sql: &str) -> Result<(), DatabaseError> {
+        let session = Session::open(&self.directory, SUPERUSER, "postgres", PATIENCE);
+        let done = session.and_then(|mut session| session.query(sql).map(|_| ()));
+        done.map_err(|source| DatabaseError::Sql { verb, source })
+    }
+}
+
+impl Leased {
+    /// Counts a session out.
+    pub(crate) fn leave(&self) {
+        *lock(&self.sessions) -= 1;
+    }
+}
