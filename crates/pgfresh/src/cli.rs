@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::{Preset, Wanted};
 use storage::Wish;
 
@@ -162,6 +162,12 @@ pub(crate) enum Command {
     /// Show which PostgreSQL installations there are
     #[command(subcommand)]
     Postgres(Postgres),
+    /// Print a configuration for this project's tests on a CI system
+    #[command(after_help = "Example: pgfresh ci github > .github/workflows/test.yml")]
+    Ci {
+        /// The system
+        system: System,
+    },
     /// Remove what dead owners left
     Sweep(Sweep),
     /// Find out why a database is slow on this machine, and what would help
@@ -169,6 +175,18 @@ pub(crate) enum Command {
     /// Measure pgfresh on this machine beside the same thing by hand
     #[command(subcommand)]
     Bench(Bench),
+}
+
+/// CI systems.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum System {
+    Github,
+    Gitlab,
+    Woodpecker,
+    Circleci,
+    Jenkins,
+    Azure,
+    Buildkite,
 }
 
 #[derive(Debug, Args)]

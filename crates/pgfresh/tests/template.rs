@@ -435,17 +435,6 @@ fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
 }
 
 #[test]
-fn psql_opens_a_copy_of_the_prepared_database() {
-    let scene = project(User::Ourselves, CONFIG);
-    for (name, expected) in [(None, "app|0"), (Some("scratch"), "scratch|0")] {
-        let name: Vec<&str> = name.into_iter().collect();
-        let question = ["--", "-XAtqc", "SELECT current_database(), count(*) FROM orders"];
-        let outcome = scene.run([&["psql"], &name[..], &question].concat());
-        assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), expected), "{outcome}");
-    }
-}
-
-#[test]
 fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
     let scene = project(User::Ourselves, "");
     for (text, words) in [

@@ -1,6 +1,7 @@
 //! One file per command, and what they share: finding a maker and starting a server.
 
 mod bench;
+mod ci;
 mod control;
 mod doctor;
 mod postgres;
@@ -47,6 +48,7 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Stop { all } => control::stop(options, all),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
+        Command::Ci { system } => ci::execute(options, system),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
         Command::Doctor(arguments) => doctor::execute(options, &arguments),
         Command::Bench(command) => bench::execute(options, &command),

