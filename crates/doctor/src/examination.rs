@@ -7,13 +7,14 @@ use std::time::Duration;
 use report::{Finding, Layer, Report, Sample};
 use server::Guard;
 use storage::{Account, Attempt, Place, Wish};
-use sys::{Mount, Roots, Stack};
+use sys::{Mount, Panel, Roots, Stack};
 use template::{Maker, MakerError};
 
 use crate::commit::Commits;
 use crate::device::Device;
 use crate::filesystem::Files;
 use crate::remedies::Remedies;
+use crate::soak::Soak;
 use crate::stage::Stage;
 use crate::suite::Suite;
 use crate::sync::{Syncs, Target};
@@ -34,6 +35,8 @@ pub struct Examination {
     pub roots: Roots,
     /// For all that is measured; some seconds. Start and end of servers come on top.
     pub length: Duration,
+    /// How long to sync without a break before all else; not at all without.
+    pub soak: Option<Duration>,
     /// A command for the shell that runs the user's tests; they find the server by `DATABASE_URL`.
     pub suite: Option<String>,
     /// Whether remedies are tried: on the suite, or on a test that stands for one.
@@ -84,13 +87,25 @@ impl Examination {
         let found = findings::of_place(&device, &files);
         let mut chart = Chart { report, found, samples: Vec::new() };
 
-        onlooker.begins("syncs");
         let target = Target::create(folder)?;
         let goes_on = || !onlooker.wants_to_stop();
+        // First of all, while the disk is still cold.
+        let soak = self.soak.map(|length| {
+            onlooker.begins("a soak");
+            Soak::measure(&target, &Panel::of(&self.roots, device.disks().first()), length, &goes_on)
+        });
+        let soak = soak.transpose().attempt("sync", folder)?;
+        onlooker.begins("syncs");
         let length = self.length.mul_f64(SYNC_SHARE);
         let syncs = Syncs::measure(&target, &device, &self.roots, length, &goes_on);
         chart.report.add_layer(syncs.layer(&device));
         chart.samples.extend(syncs.samples().map(|latencies| latencies.sample().clone()));
+        if let Some(soak) = soak {
+            chart.report.add_layer(soak.layer(&device));
+            chart.report.add_plot(soak.plot());
+            chart.found.extend(soak.finding());
+            chart.samples.push(soak.latencies().sample().clone());
+        }
         let served = match &self.maker {
             Ok(maker) => {
                 self.examine_servers(maker, place.root(), onlooker, &mut chart).map_err(|error| chain(&error))

@@ -4,6 +4,7 @@
 //! there under each kind of settings, and what follows. One file for each probe. It prints nothing, knows nothing of the
 //! command line, and writes only into run directories of its own, which go away whatever ends us.
 
+mod change;
 mod commit;
 mod device;
 mod error;
@@ -12,6 +13,7 @@ mod filesystem;
 mod findings;
 mod machine;
 mod remedies;
+mod soak;
 mod stage;
 mod suite;
 mod sync;

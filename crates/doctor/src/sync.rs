@@ -126,6 +126,12 @@ impl Target {
         open_for_writes(&self.path, Waiting::Not, false)
     }
 
+    /// Overwrites its first page by way of `file`, and waits for the disk.
+    pub(crate) fn commit(&self, file: &File) -> io::Result<()> {
+        self.write(file, 1, PAGE)?;
+        file.sync_data()
+    }
+
     fn write(&self, file: &File, count: usize, size: usize) -> io::Result<()> {
         (0..count).try_for_each(|index| {
             let offset = index * size;

@@ -343,12 +343,16 @@ pub(crate) struct Sweep {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n\n\
+    after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n\
+  pgfresh doctor --soak 2m\n\n\
     Device, file system, syncs, commits, and what would help. Ctrl-C shows what was measured so far."
 )]
 pub(crate) struct Doctor {
     /// A directory on the disk in question [default: where a server's data would live on disk]
     pub(crate) path: Option<PathBuf>,
+    /// Sync without a break for so long before all else, to see whether the disk throttles or its cache fills: 90s, 2m
+    #[arg(long, value_name = "TIME", value_parser = soak)]
+    pub(crate) soak: Option<Duration>,
     /// A shell command that runs your tests: it is run once on a durable server there, and its time without waiting predicted
     #[arg(long, value_name = "COMMAND")]
     pub(crate) suite: Option<String>,
@@ -412,6 +416,19 @@ fn span(text: &str) -> Result<Duration, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size such as 10GB".to_owned())
+}
+
+/// Seconds or minutes, from 3 s to an hour.
+fn soak(text: &str) -> Result<Duration, String> {
+    let (number, factor) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60),
+        None => (text.strip_suffix('s').unwrap_or(text), 1),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let seconds = seconds.filter(|seconds| (3..=3600).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| "expected a time such as 90s or 2m, from 3s to 60m".to_owned())
 }
 
 impl Command {

@@ -5,6 +5,8 @@ mod common;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use common::{MAJORS, Outcome, Scene, User, postgres};
 use serde_json::Value;
@@ -144,6 +146,34 @@ fn remedies_are_tried_in_turn() {
     let names: Vec<_> = tried.iter().map(|row| row["remedy"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["as it is", "synchronous_commit=off", "nothing flushed"]);
     assert!(tried.iter().all(|row| row["rounds"] == "6"), "{tried:?}");
+}
+
+#[test]
+fn a_soak_is_drawn_with_the_temperature_below_and_ends_when_told() {
+    let scene = Scene::new(User::Ourselves);
+    let root = scene.directory.join("machine");
+    let drive = [("queue/write_cache", "write back"), ("device/hwmon/hwmon0/temp1_input", "41850")];
+    machine(&root, &scene.place, &drive);
+    let (sysfs, procfs) = (root.join("sys"), root.join("proc"));
+    let (sysfs, procfs) = (sysfs.to_str().unwrap(), procfs.to_str().unwrap());
+    let place = scene.place.to_str().unwrap();
+    let words = ["doctor", "--quick", "--soak", "3s", "--sysfs", sysfs, "--procfs", procfs, place];
+    let diagnosis = json(&scene.run([&words[..], &["--json"]].concat()));
+    let plot = &diagnosis["plots"][0];
+    let courses: Vec<_> = plot["courses"].as_array().unwrap().iter().map(|course| &course["name"]).collect();
+    assert_eq!(courses, ["fdatasyncs", "temperature", "unwritten", "I/O waits a second"]);
+    assert_eq!(plot["courses"][1]["values"][7], 41.85);
+    assert!(verdict(&diagnosis, "Soak").ends_with('.'), "{diagnosis}");
+
+    // Ctrl-C: what was measured so far, and the usual exit code for it.
+    let mut command = scene.pgfresh([&words[..3], &["60m", place]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    scene.watch(child.id(), Duration::from_millis(1500));
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let outcome = common::collect(child);
+    assert_eq!(outcome.code, Some(130), "{outcome}");
+    assert!(outcome.stdout.contains("\nSoak ") && outcome.stdout.contains("fdatasyncs of 8 kB"), "{outcome}");
 }
 
 #[test]

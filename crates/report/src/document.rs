@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Finding, Layer, Table, text};
+use crate::{Finding, Layer, Plot, Table, text};
 
 /// Columns of sentences on a terminal. Tables are as wide as they need.
 const WIDTH: usize = 100;
 
-/// Layers, findings, tables and notes under one title, with the environment in which they were measured.
+/// Layers, findings, plots, tables and notes under one title, with the environment in which they were measured.
 ///
 /// Displayed as text for a terminal, without colours.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,7 @@ pub struct Report {
     environment: Vec<(String, String)>,
     layers: Vec<Layer>,
     findings: Vec<Finding>,
+    plots: Vec<Plot>,
     tables: Vec<Table>,
     notes: Vec<String>,
 }
@@ -31,6 +32,7 @@ impl Report {
             environment: Vec::new(),
             layers: Vec::new(),
             findings: Vec::new(),
+            plots: Vec::new(),
             tables: Vec::new(),
             notes: Vec::new(),
         }
@@ -52,6 +54,11 @@ impl Report {
         self.findings.extend(findings);
     }
 
+    /// Adds a plot below the others.
+    pub fn add_plot(&mut self, plot: Plot) {
+        self.plots.push(plot);
+    }
+
     /// Adds a table below the others.
     pub fn add_table(&mut self, table: Table) {
         self.tables.push(table);
@@ -62,13 +69,14 @@ impl Report {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, tables, notes, and the environment.
+    /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, plots, tables, notes, and the environment.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
         sections.extend(section("## Layers\n\n", self.layers.iter().map(Layer::to_markdown)));
         let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_markdown(number));
         sections.extend(section("## Findings\n\n", findings));
+        sections.extend(self.plots.iter().map(Plot::to_markdown));
         sections.extend(self.tables.iter().map(Table::to_markdown));
         let notes = self.notes.iter().map(|note| format!("- {}\n", text::markdown(note)));
         sections.extend(section("## Notes\n\n", notes));
@@ -80,7 +88,7 @@ impl Report {
         sections.join("\n")
     }
 
-    /// One line for each fact of each layer, each cell of each table, each note and each fact of the environment, in the
+    /// One line for each fact of each layer, each value of each plot, each cell of each table, each note and each fact of the environment, in the
     /// columns `section`, `row`, `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
     ///
     /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2): for a single
@@ -114,6 +122,7 @@ impl Report {
         std::iter::once(head)
             .chain(layers)
             .chain(findings)
+            .chain(self.plots.iter().flat_map(Plot::cells))
             .chain(cells)
             .chain(notes)
             .chain(environment)
@@ -121,7 +130,7 @@ impl Report {
             .collect()
     }
 
-    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "tables": […], "notes": […]}`, tables
+    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […], "tables": […], "notes": […]}`, tables
     /// as by [`Table::to_json`], layers as `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`.
     ///
     /// A value and not a string, so that callers can put their samples beside it.
@@ -132,8 +141,9 @@ impl Report {
         let tables: Vec<_> = self.tables.iter().map(Table::to_json).collect();
         let layers: Vec<_> = self.layers.iter().map(Layer::to_json).collect();
         let findings: Vec<_> = self.findings.iter().map(Finding::to_json).collect();
+        let plots: Vec<_> = self.plots.iter().map(Plot::to_json).collect();
         json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
-            "tables": tables, "notes": self.notes })
+            "plots": plots, "tables": tables, "notes": self.notes })
     }
 }
 
@@ -151,9 +161,9 @@ impl fmt::Display for Report {
         sections.extend(section("", self.layers.iter().map(|layer| layer.to_text(margin, WIDTH))));
         let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_text(number, WIDTH));
         sections.extend(section("Findings\n\n", findings));
+        sections.extend(self.plots.iter().map(ToString::to_string));
         sections.extend(self.tables.iter().map(ToString::to_string));
-        sections
-            .extend(section("Notes\n\n", self.notes.iter().map(|note| format!("- {}\n", text::plain(note)))));
+        sections.extend(section("Notes\n\n", self.notes.iter().map(|note| text::hang("- ", note, WIDTH))));
         let keys: Vec<String> = self.environment.iter().map(|(key, _)| text::plain(key)).collect();
         let widest = keys.iter().map(|key| text::width(key)).max().unwrap_or(0);
         let environment = keys.iter().zip(&self.environment).map(|(key, (_, value))| {
@@ -219,6 +229,7 @@ mod tests {
             "environment": {"processor": "AMD \"EPYC\"", "disk": "md0\u{1b}[2J"},
             "layers": [],
             "findings": [],
+            "plots": [],
             "tables": [commits().to_json()],
             "notes": ["fsync_off loses *data*."],
         });

@@ -17,6 +17,8 @@ pub enum Unit {
     Count,
     /// One quantity divided by another of the same unit.
     Ratio,
+    /// Degrees Celsius.
+    Celsius,
 }
 
 /// From the decimal exponent `from` on, a number is read in units of 10 to the power `exponent`.
@@ -40,6 +42,7 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Count => "count",
             Self::Ratio => "ratio",
+            Self::Celsius => "celsius",
         }
     }
 
@@ -64,6 +67,7 @@ impl Unit {
             }
             Self::Count => const { &[scale(0, 0, "")] },
             Self::Ratio => const { &[scale(0, 0, "×")] },
+            Self::Celsius => const { &[scale(0, 0, "°C")] },
         }
     }
 
@@ -72,7 +76,7 @@ impl Unit {
         match self {
             Self::Bytes => 1e3,
             Self::Count => 1e15,
-            Self::Seconds | Self::PerSecond | Self::Ratio => 0.0,
+            Self::Seconds | Self::PerSecond | Self::Ratio | Self::Celsius => 0.0,
         }
     }
 }
@@ -146,7 +150,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    const UNITS: [Unit; 5] = [Unit::Seconds, Unit::PerSecond, Unit::Bytes, Unit::Count, Unit::Ratio];
+    const UNITS: [Unit; 6] =
+        [Unit::Seconds, Unit::PerSecond, Unit::Bytes, Unit::Count, Unit::Ratio, Unit::Celsius];
 
     fn read(value: f64, unit: Unit) -> String {
         Quantity::new(value, unit).to_string()

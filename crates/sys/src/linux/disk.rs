@@ -544,8 +544,12 @@ mod tests {
         );
         machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3");
         machine.put("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4");
+        machine.put("proc/pressure/cpu", "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000");
         let gauges = Panel::of(&machine.roots, None).look();
-        assert_eq!((gauges.io_pressure, gauges.dirty), (Some(1.5), Some(32 * 1024)));
+        assert_eq!(
+            (gauges.io_pressure, gauges.cpu_pressure, gauges.dirty),
+            (Some(1.5), Some(2.5), Some(32 * 1024))
+        );
         assert_eq!((gauges.throttles, gauges.temperature), (Some(7), None));
     }
 }

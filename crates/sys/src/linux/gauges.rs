@@ -13,8 +13,11 @@ pub struct Gauges {
     pub temperature: Option<f64>,
     /// Times that processors were slowed because of heat, since the boot.
     pub throttles: Option<u64>,
-    /// Seconds since the boot during which at least one process waited for I/O.
+    /// Seconds since the boot during which at least one process waited for I/O. Source: Linux,
+    /// Documentation/accounting/psi.rst, 4.20.
     pub io_pressure: Option<f64>,
+    /// Seconds since the boot during which at least one process waited for a processor.
+    pub cpu_pressure: Option<f64>,
     /// Bytes of files that are written back some time, or are being so.
     pub dirty: Option<u64>,
 }
@@ -48,11 +51,11 @@ impl Panel {
     #[must_use]
     pub fn look(&self) -> Gauges {
         let procfs = &self.roots.procfs;
-        let pressure = fs::read_to_string(procfs.join("pressure/io")).unwrap_or_default();
-        let waited = pressure
-            .lines()
-            .find(|line| line.starts_with("some"))
-            .and_then(|line| line.split_once("total=")?.1.trim().parse::<f64>().ok());
+        let waited = |name: &str| {
+            let text = fs::read_to_string(procfs.join("pressure").join(name)).ok()?;
+            let line = text.lines().find(|line| line.starts_with("some"))?;
+            Some(line.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
+        };
         let memory = fs::read_to_string(procfs.join("meminfo")).unwrap_or_default();
         let kib = |name: &str| {
             let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -61,7 +64,8 @@ impl Panel {
         Gauges {
             temperature: self.sensors.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max),
             throttles: self.throttles(),
-            io_pressure: waited.map(|microseconds| microseconds / 1e6),
+            io_pressure: waited("io"),
+            cpu_pressure: waited("cpu"),
             dirty: kib("Dirty").zip(kib("Writeback")).map(|(dirty, writeback)| (dirty + writeback) * 1024),
         }
     }

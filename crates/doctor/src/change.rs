@@ -1,0 +1,124 @@
+//! Change points: where a series of rates becomes another one for good.
+
+/// Values on either side of a change, at least.
+const FEWEST: usize = 4;
+/// Medians that differ by less are the same.
+const NOTICEABLE: f64 = 1.25;
+/// Standard normal score of the rank test beyond which a change is no chance: 1 in 370 for one place, and we look at
+/// the best of many.
+const SCORE: f64 = 3.0;
+
+/// A change of level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Change {
+    /// The first value after it.
+    pub(crate) at: usize,
+    /// The median between the change before and this one.
+    pub(crate) before: f64,
+    /// The median from here to the next change.
+    pub(crate) after: f64,
+}
+
+/// All changes of `values`, which are positive, in order.
+///
+/// Binary segmentation: a stretch is cut where the sum of distances from the medians of both parts becomes least, if the
+/// medians differ by a quarter and the rank test of Mann and Whitney says that this is no chance; then each part again.
+/// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
+pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
+    let mut cuts = Vec::new();
+    cut(values, 0, &mut cuts);
+    cuts.sort_unstable();
+    let bounds: Vec<usize> = std::iter::once(0).chain(cuts).chain([values.len()]).collect();
+    let levels: Vec<f64> = bounds.windows(2).map(|bounds| median(&values[bounds[0]..bounds[1]])).collect();
+    let inner = bounds.iter().skip(1).zip(levels.windows(2));
+    inner.map(|(at, levels)| Change { at: *at, before: levels[0], after: levels[1] }).collect()
+}
+
+fn cut(values: &[f64], offset: usize, cuts: &mut Vec<usize>) {
+    if values.len() < 2 * FEWEST {
+        return;
+    }
+    let places = FEWEST..=values.len() - FEWEST;
+    let cost = |at: &usize| distance(&values[..*at]) + distance(&values[*at..]);
+    let Some(at) = places.min_by(|one, other| cost(one).total_cmp(&cost(other))) else { return };
+    let (left, right) = values.split_at(at);
+    let (one, other) = (median(left), median(right));
+    if one.max(other) < NOTICEABLE * one.min(other) || score(left, right) < SCORE.min(highest(left, right)) {
+        return;
+    }
+    cuts.push(offset + at);
+    cut(left, offset, cuts);
+    cut(right, offset + at, cuts);
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn distance(values: &[f64]) -> f64 {
+    let median = median(values);
+    values.iter().map(|value| (value - median).abs()).sum()
+}
+
+/// The score that two samples get none of whose values overlap: short ones cannot reach more.
+fn highest(left: &[f64], right: &[f64]) -> f64 {
+    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
+}
+
+/// The absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical Statistics 18
+/// (1947).
+fn score(left: &[f64], right: &[f64]) -> f64 {
+    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    let wins: f64 = left
+        .iter()
+        .flat_map(|one| {
+            right.iter().map(move |other| f64::midpoint(1.0, f64::from(one.total_cmp(other) as i8)))
+        })
+        .sum();
+    (wins - n * m / 2.0).abs() / (n * m * (n + m + 1.0) / 12.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values near `level`, within ±10 %: the golden ratio's multiples spread evenly.
+    fn steady(level: f64, count: u32) -> impl Iterator<Item = f64> {
+        (0..count).map(move |i| level * (0.9 + 0.2 * (f64::from(i) * 0.618_034).fract()))
+    }
+
+    fn places(values: impl Iterator<Item = f64>) -> Vec<usize> {
+        changes(&values.collect::<Vec<_>>()).iter().map(|change| change.at).collect()
+    }
+
+    #[test]
+    fn a_cliff_is_found_where_it_is() {
+        let found = changes(&steady(980.0, 12).chain(steady(300.0, 48)).collect::<Vec<_>>());
+        let [change] = found[..] else { panic!("{found:?}") };
+        assert_eq!(change.at, 12);
+        assert!((change.before / change.after - 3.27).abs() < 0.2, "{change:?}");
+        assert_eq!(places(steady(980.0, 4).chain(steady(300.0, 4))), [4]);
+    }
+
+    #[test]
+    fn several_levels_are_all_found() {
+        let values =
+            steady(900.0, 10).chain(steady(300.0, 10)).chain(steady(900.0, 10)).chain(steady(500.0, 20));
+        assert_eq!(places(values), [10, 20, 30]);
+    }
+
+    #[test]
+    fn steady_values_single_outliers_and_few_values_have_none() {
+        assert_eq!(places(steady(980.0, 60)), [0; 0]);
+        assert_eq!(
+            places(steady(980.0, 60).enumerate().map(|(i, v)| if i == 30 { v / 9.0 } else { v })),
+            [0; 0]
+        );
+        assert_eq!(places(steady(980.0, 3).chain(steady(300.0, 3))), [0; 0]);
+        assert_eq!(places(std::iter::repeat_n(5.0, 40)), [0; 0]);
+        assert_eq!(places(std::iter::empty()), [0; 0]);
+    }
+}

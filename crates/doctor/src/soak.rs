@@ -1,0 +1,331 @@
+//! Burst against soak: the same sync over and over for minutes, with the state of the machine beside it.
+//!
+//! ```text
+//! cold  ──▶ a second of syncs ─▶ a look at the gauges ─▶ a second of syncs ─▶ …
+//! ```
+//! Looking takes about 0.1 ms once in a second, between two syncs: it is in no latency.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Quantity, Unit};
+use sys::{Gauges, Panel};
+
+use crate::change::{Change, changes};
+use crate::device::{Device, as_f64};
+use crate::sync::{Target, judge};
+use crate::trial::Latencies;
+
+/// Steps of a soak, at least: what is shorter than so many seconds has shorter steps.
+const STEPS: u32 = 30;
+/// A fall by this much is a cliff.
+const CLIFF: f64 = 2.0;
+/// A disk that has warmed by less, in degrees, does not throttle for it.
+const WARMER: f64 = 5.0;
+/// Of ten steps, the second quickest is so many times as quick as the second slowest: noisy.
+const NOISY: f64 = 1.5;
+/// Processes that waited for a processor for this share of the time were disturbed by others.
+const BUSY: f64 = 0.5;
+/// What a tail must be, in seconds and as a multiple of the median, for a cap: they work in slices of 100 ms.
+const CAPPED: (f64, f64) = (0.02, 50.0);
+
+/// What was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Soak {
+    /// Seconds of a step.
+    step: f64,
+    /// Syncs a second, and the gauges after it, step by step.
+    steps: Vec<(f64, Gauges)>,
+    /// The gauges before the first step.
+    cold: Gauges,
+    /// Degrees at which the disk slows itself, if it says so.
+    limit: Option<f64>,
+    latencies: Latencies,
+}
+
+/// What a soak tells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Story {
+    /// Slower for good once it was hot.
+    Throttles(Change),
+    /// Slower for good, and not because of heat.
+    Fills(Change),
+    /// Slower for good; nobody can say why.
+    Slows(Change),
+    /// A quick half and a tail of the length of a time slice.
+    Capped,
+    /// Up and down.
+    Noisy,
+    /// The same, but processes waited for processors meanwhile.
+    Disturbed,
+    /// As it began.
+    Steady,
+}
+
+impl Soak {
+    /// Syncs for `length`, or as long as `goes_on` says so.
+    pub(crate) fn measure(
+        target: &Target,
+        panel: &Panel,
+        length: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> io::Result<Self> {
+        let step = Duration::from_secs(1).min(length / STEPS);
+        let file = target.open()?;
+        let mut soak = Self {
+            step: step.as_secs_f64(),
+            steps: Vec::new(),
+            cold: panel.look(),
+            limit: panel.limit,
+            latencies: Latencies::new("fdatasync, soak"),
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < length && goes_on() {
+            let mut latencies = Latencies::new("");
+            latencies.measure(step, || target.commit(&file))?;
+            let rate = latencies.rate().map_or(0.0, |rate| rate.value);
+            for seconds in latencies.sample().values() {
+                soak.latencies.add(*seconds);
+            }
+            soak.steps.push((rate, panel.look()));
+        }
+        Ok(soak)
+    }
+
+    pub(crate) fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.steps.iter().map(|(rate, _)| *rate).collect()
+    }
+
+    fn temperature(&self, step: usize) -> Option<f64> {
+        self.steps.get(step)?.1.temperature
+    }
+
+    /// What is to be thought of it.
+    pub(crate) fn story(&self) -> Story {
+        let rates = self.rates();
+        let changes = changes(&rates);
+        let falls = || changes.iter().filter(|change| change.before >= CLIFF * change.after);
+        let rises = changes.iter().filter(|change| change.after > change.before).count();
+        if let Some(fall) = falls().next().filter(|_| rises <= changes.len() / 2) {
+            let hot = self.temperature(fall.at);
+            return match (self.cold.temperature, hot) {
+                (Some(cold), Some(hot)) if hot - cold >= WARMER => Story::Throttles(*fall),
+                (Some(_), Some(_)) => Story::Fills(*fall),
+                _ => Story::Slows(*fall),
+            };
+        }
+        let (p50, p99) = (self.latencies.p50(), self.latencies.p99());
+        if p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value) {
+            return Story::Capped;
+        }
+        match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
+            spread if spread < NOISY => Story::Steady,
+            _ if self.waited(|gauges| gauges.cpu_pressure).is_some_and(|share| share > BUSY) => {
+                Story::Disturbed
+            }
+            _ => Story::Noisy,
+        }
+    }
+
+    /// The share of the time that was waited, by a gauge that counts seconds.
+    fn waited(&self, gauge: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
+        let last = &self.steps.last()?.1;
+        let seconds = self.step * as_f64(self.steps.len() as u64);
+        Some((gauge(last)? - gauge(&self.cold)?) / seconds)
+    }
+
+    /// When a step begins, as people read it.
+    fn moment(&self, step: usize) -> Quantity {
+        Quantity::new(self.step * as_f64(step as u64), Unit::Seconds)
+    }
+
+    pub(crate) fn layer(&self, device: &Device) -> Layer {
+        let rate = |value| Quantity::new(value, Unit::PerSecond);
+        let from_to = |change: &Change| {
+            format!(
+                "{} fdatasyncs for {}, then {}",
+                rate(change.before),
+                self.moment(change.at),
+                rate(change.after)
+            )
+        };
+        let degrees =
+            |step| self.temperature(step).map_or(String::new(), |degrees| format!(" at {degrees:.0} °C"));
+        let verdict = match self.story() {
+            Story::Throttles(fall) => {
+                format!("throttles with temperature: {}{}", from_to(&fall), degrees(fall.at))
+            }
+            Story::Fills(fall) => {
+                format!("write cache fills: {}, no hotter than before", from_to(&fall))
+            }
+            Story::Slows(fall) => {
+                format!(
+                    "slows down: {}; no thermometer tells whether for heat or for a full cache",
+                    from_to(&fall)
+                )
+            }
+            Story::Capped => {
+                "capped: most syncs are quick, and some wait for the next slice of time".to_owned()
+            }
+            Story::Noisy => format!("shared disk, noisy: {}", self.extremes()),
+            Story::Disturbed => {
+                format!("disturbed by other programs, which kept the processors busy: {}", self.extremes())
+            }
+            Story::Steady => format!("steady: {}", self.extremes()),
+        };
+        let p50 = self.latencies.p50().map_or(0.0, |p50| p50.value);
+        let judgement = judge(device, p50, None);
+        let lies = if judgement.starts_with("lies") { format!("; {judgement}") } else { String::new() };
+        let mut layer = Layer::new("Soak", format!("{verdict}{lies}."));
+        layer.add_fact("length", self.moment(self.steps.len()));
+        layer.add_fact("p50", self.latencies.p50());
+        layer.add_fact("p99", self.latencies.p99());
+        layer.add_fact("longest", self.latencies.sample().max());
+        layer.add_fact("throttles from", self.limit.map(|limit| Quantity::new(limit, Unit::Celsius)));
+        let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
+        layer.add_fact("somebody waited for I/O", self.waited(|gauges| gauges.io_pressure).map(percent));
+        layer.add_fact(
+            "somebody waited for a processor",
+            self.waited(|gauges| gauges.cpu_pressure).map(percent),
+        );
+        let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);
+        let throttles = throttles.map(|(after, before)| Quantity::new(as_f64(after - before), Unit::Count));
+        layer.add_fact("processors throttled", throttles.filter(|count| count.value > 0.0));
+        layer
+    }
+
+    fn extremes(&self) -> String {
+        let rates = self.rates();
+        let [low, high] = [0.05, 0.95].map(|share| Quantity::new(quantile(&rates, share), Unit::PerSecond));
+        format!("{low} to {high} in 9 of 10 steps")
+    }
+
+    /// The rate, and below it what the gauges showed.
+    pub(crate) fn plot(&self) -> Plot {
+        let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
+        let gauges =
+            |value: fn(&Gauges) -> Option<f64>| self.steps.iter().map(|(_, gauges)| value(gauges)).collect();
+        let pressure = std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, gauges)| gauges));
+        let pressure: Vec<_> = pressure.map(|gauges| gauges.io_pressure).collect();
+        let waits = pressure.windows(2).map(|both| Some((both[1]? - both[0]?) / self.step)).collect();
+        let courses = vec![
+            course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
+            course("temperature", Unit::Celsius, gauges(|gauges| gauges.temperature)),
+            course("unwritten", Unit::Bytes, gauges(|gauges| gauges.dirty.map(as_f64))),
+            course("I/O waits a second", Unit::Seconds, waits),
+        ];
+        let seconds = self.step * as_f64(self.steps.len() as u64);
+        Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", seconds, courses)
+    }
+
+    /// What follows from a cliff.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let make = |name: &str, fall: Change, evidence: String, remedy: &str| Finding {
+            name: name.to_owned(),
+            evidence,
+            gain: Some(Gain {
+                of: "a sync of a long run".to_owned(),
+                factor: Factor::Point(Quantity::new(fall.before / fall.after, Unit::Ratio)),
+                basis: Basis::Predicted,
+                change: Some([fall.after, fall.before].map(|rate| Quantity::new(1.0 / rate, Unit::Seconds))),
+            }),
+            remedy: remedy.to_owned(),
+        };
+        match self.story() {
+            Story::Throttles(fall) => {
+                let degrees = self.temperature(fall.at).unwrap_or_default();
+                let evidence = format!("It fell after {}, at {degrees:.0} °C.", self.moment(fall.at));
+                let remedy = "Cool it (a heatsink, moving air), or flush nothing: then it stays cool.";
+                Some(make("The disk throttles when it is hot", fall, evidence, remedy))
+            }
+            Story::Fills(fall) | Story::Slows(fall) => {
+                let evidence = format!("It fell after {}.", self.moment(fall.at));
+                let remedy = "Short benchmarks flatter this disk: believe the later rate, or flush nothing.";
+                Some(make("The disk is quick for a short while only", fall, evidence, remedy))
+            }
+            Story::Capped => Some(Finding {
+                name: "Something caps this disk".to_owned(),
+                evidence: "Most syncs are quick and some take the rest of a slice of time, as under a limit of operations \
+                           a second."
+                    .to_owned(),
+                gain: None,
+                remedy: "Ask for a larger volume or a higher limit, or flush nothing.".to_owned(),
+            }),
+            Story::Noisy | Story::Disturbed | Story::Steady => None,
+        }
+    }
+}
+
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let index = (as_f64(sorted.len() as u64) * share) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A soak with these rates; the temperature goes from the first to the second value within the first third.
+    fn soak(rates: impl IntoIterator<Item = f64>, temperature: Option<(f64, f64)>) -> Soak {
+        let gauges = |share: f64| Gauges {
+            temperature: temperature.map(|(cold, hot)| cold + (hot - cold) * share.min(1.0)),
+            ..Gauges::default()
+        };
+        let rates: Vec<f64> = rates.into_iter().collect();
+        let third = as_f64(rates.len() as u64) / 3.0;
+        let mut latencies = Latencies::new("");
+        for rate in &rates {
+            latencies.add(1.0 / rate);
+        }
+        let steps =
+            (0_u32..).zip(rates).map(|(step, rate)| (rate, gauges(f64::from(step + 1) / third))).collect();
+        Soak { step: 1.0, steps, cold: gauges(0.0), limit: None, latencies }
+    }
+
+    fn levels(levels: &[(f64, u32)]) -> Vec<f64> {
+        let wave = |level: f64, i: u32| level * (0.95 + 0.1 * (f64::from(i) * 0.618_034).fract());
+        levels.iter().flat_map(|(level, count)| (0..*count).map(move |i| wave(*level, i))).collect()
+    }
+
+    #[test]
+    fn a_cliff_is_blamed_on_what_came_with_it() {
+        let cliff = levels(&[(988.0, 10), (299.0, 20)]);
+        assert!(
+            matches!(soak(cliff.clone(), Some((40.0, 80.0))).story(), Story::Throttles(fall) if fall.at == 10)
+        );
+        assert!(matches!(soak(cliff.clone(), Some((40.0, 41.0))).story(), Story::Fills(_)));
+        assert!(matches!(soak(cliff.clone(), None).story(), Story::Slows(_)));
+        let finding = soak(cliff, Some((40.0, 80.0))).finding().unwrap();
+        assert!((finding.gain.unwrap().factor.point() - 3.3).abs() < 0.2);
+        assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
+    }
+
+    #[test]
+    fn without_a_cliff_it_is_steady_noisy_or_disturbed() {
+        assert_eq!(soak(levels(&[(7000.0, 30)]), Some((40.0, 80.0))).story(), Story::Steady);
+        let noise = (0..40).map(|i| if i % 2 == 0 { 150.0 } else { 300.0 + 30.0 * f64::from(i % 7) });
+        assert_eq!(soak(noise.clone(), None).story(), Story::Noisy);
+        let mut busy = soak(noise, None);
+        busy.cold.cpu_pressure = Some(0.0);
+        busy.steps.last_mut().unwrap().1.cpu_pressure = Some(30.0);
+        assert_eq!(busy.story(), Story::Disturbed);
+        let waves = levels(&[(900.0, 8), (300.0, 8), (900.0, 8), (300.0, 8), (900.0, 8)]);
+        assert!(matches!(soak(waves, None).story(), Story::Noisy | Story::Slows(_)));
+    }
+
+    #[test]
+    fn a_cap_shows_in_the_tail() {
+        let mut capped = soak(levels(&[(1000.0, 30)]), None);
+        capped.latencies = Latencies::new("");
+        (0..1000).for_each(|i| capped.latencies.add(if i % 50 == 0 { 0.09 } else { 60e-6 }));
+        assert_eq!(capped.story(), Story::Capped);
+        assert_eq!(capped.finding().unwrap().name, "Something caps this disk");
+    }
+}

@@ -1,0 +1,190 @@
+//! A course of values over time, drawn with characters.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{Quantity, Unit, text};
+
+/// Columns of a drawing.
+const COLUMNS: usize = 60;
+/// Lines of the first series.
+const LINES: usize = 6;
+/// Eighths of a character, from below.
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Values in equal steps of time. `None` is what was not measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Course {
+    /// What was measured.
+    pub name: String,
+    /// The unit of all values.
+    pub unit: Unit,
+    /// One for each step.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Courses over the same time: the first drawn from zero on several lines, the others below it on one line each, from their
+/// least value to their greatest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    title: String,
+    seconds: f64,
+    courses: Vec<Course>,
+}
+
+impl Course {
+    fn known(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied().flatten()
+    }
+
+    fn range(&self) -> Option<(f64, f64)> {
+        self.known().fold(None, |range, value| {
+            let (low, high) = range.unwrap_or((value, value));
+            Some((value.min(low), value.max(high)))
+        })
+    }
+
+    /// The means of the values that fall into each column.
+    fn columns(&self) -> Vec<Option<f64>> {
+        let count = self.values.len();
+        let columns = count.min(COLUMNS);
+        let mean = |column: usize| {
+            let part = &self.values[column * count / columns..(column + 1) * count / columns];
+            let known: Vec<f64> = part.iter().copied().flatten().collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / crate::sample::as_f64(known.len()))
+        };
+        (0..columns).map(mean).collect()
+    }
+}
+
+/// How many eighths of `height` characters `share` fills; at least one, so that what was measured is seen.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 48")]
+fn eighths(share: f64, height: usize) -> usize {
+    ((share * crate::sample::as_f64(height) * 8.0).round() as usize).clamp(1, height * 8)
+}
+
+impl Plot {
+    /// A plot of `courses`, all of as many values, which take `seconds` from the first to the last.
+    #[must_use]
+    pub fn new(title: impl Into<String>, seconds: f64, courses: Vec<Course>) -> Self {
+        Self { title: title.into(), seconds, courses }
+    }
+
+    /// `{"title": …, "seconds": …, "courses": [{"name": …, "unit": …, "values": […]}, …]}`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({ "title": self.title, "seconds": self.seconds, "courses": self.courses })
+    }
+
+    pub(crate) fn to_markdown(&self) -> String {
+        let drawing = self.drawing();
+        format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
+    }
+
+    /// For each value: the title, the number of the step from 1, the name of the course, value and unit.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
+        self.courses.iter().flat_map(move |course| {
+            (1..).zip(&course.values).filter_map(move |(step, value)| {
+                let (value, unit) = ((*value)?.to_string(), course.unit.name().to_owned());
+                Some([self.title.clone(), step.to_string(), course.name.clone(), value, unit])
+            })
+        })
+    }
+
+    fn drawing(&self) -> String {
+        let Some((first, others)) = self.courses.split_first() else { return String::new() };
+        let Some((_, top)) = first.range() else { return format!("{}: nothing was measured\n", first.name) };
+        let read = |value: f64, unit| Quantity::new(value, unit).to_string();
+        let names = others.iter().map(|course| text::width(&course.name));
+        let marks = [read(top, first.unit), read(0.0, first.unit)];
+        let margin = names.chain(marks.iter().map(|mark| text::width(mark))).max().unwrap_or(0);
+        let label = |label: &str| text::pad(label, margin, text::Alignment::Right);
+        let columns = first.columns();
+        let heights: Vec<usize> = columns
+            .iter()
+            .map(|value| value.map_or(0, |value| eighths(value / top.max(f64::MIN_POSITIVE), LINES)))
+            .collect();
+        let mut lines = Vec::new();
+        for line in (0..LINES).rev() {
+            let mark = if line == LINES - 1 { marks[0].as_str() } else { "" };
+            let row: String =
+                heights.iter().map(|height| EIGHTHS[height.saturating_sub(line * 8).min(8)]).collect();
+            lines.push(format!("{} │{}", label(mark), row.trim_end()));
+        }
+        lines.push(format!("{} └{}", label(&marks[1]), "─".repeat(columns.len())));
+        let end = read(self.seconds, Unit::Seconds);
+        let gap = columns.len().saturating_sub(text::width(&end) + 1);
+        lines.push(format!("{}  0{}{end}", label(""), " ".repeat(gap)));
+        for course in others {
+            let Some((low, high)) = course.range() else { continue };
+            let spread = (high - low).max(f64::MIN_POSITIVE);
+            let draw =
+                |value: Option<f64>| value.map_or(' ', |value| EIGHTHS[eighths((value - low) / spread, 1)]);
+            let row: String = course.columns().into_iter().map(draw).collect();
+            let range = format!("{} to {}", read(low, course.unit), read(high, course.unit));
+            lines.push(format!("{}  {row}  {range}", label(&course.name)));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+impl fmt::Display for Plot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}\n\n{}", text::plain(&self.title), self.drawing())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn cliff() -> Plot {
+        let course = |name: &str, unit, values: &[f64]| Course {
+            name: name.to_owned(),
+            unit,
+            values: values.iter().map(|value| Some(*value)).collect(),
+        };
+        let rates = course("syncs", Unit::PerSecond, &[960.0, 960.0, 960.0, 320.0, 320.0, 320.0]);
+        let degrees = course("temperature", Unit::Celsius, &[40.0, 60.0, 80.0, 80.0, 80.0, 80.0]);
+        Plot::new("Syncs over time", 6.0, vec![rates, degrees])
+    }
+
+    #[test]
+    fn a_cliff_is_seen_with_the_temperature_below() {
+        assert_eq!(
+            cliff().to_string(),
+            "Syncs over time\n\n     \
+             960 /s │███\n            │███\n            │███\n            │███\n            │██████\n            │██████\n       \
+             0 /s └──────\n             06.00 s\n\
+             temperature  ▁▄████  40.0 °C to 80.0 °C\n"
+        );
+    }
+
+    #[test]
+    fn programs_get_every_value() {
+        let json = cliff().to_json();
+        assert_eq!(
+            (&json["courses"][1]["unit"], &json["courses"][0]["values"][3]),
+            (&"celsius".into(), &320.0.into())
+        );
+        assert_eq!(cliff().cells().count(), 12);
+    }
+
+    proptest! {
+        #[test]
+        fn anything_can_be_drawn(
+            values in prop::collection::vec(prop::option::of(0.0..1e9), 0..300),
+            seconds in 0.0..1e5,
+        ) {
+            let course = Course { name: "x".to_owned(), unit: Unit::Count, values };
+            let plot = Plot::new("t", seconds, vec![course.clone(), course]);
+            for line in plot.to_string().lines() {
+                prop_assert!(text::width(line) <= 120, "{}", line);
+            }
+        }
+    }
+}
