@@ -11,9 +11,9 @@
 // The database ends with the test; there is nothing to close. No driver is chosen here: URL is for pgx, for database/sql
 // with any driver, and for whatever else reads PostgreSQL's URLs.
 //
-// Within "pgfresh run -- go test ./..." all packages share the server of that run. Otherwise each test binary starts
-// pgfresh (that of PGFRESH_BIN, or else the one on PATH) when the first test asks for a database, and pgfresh notices when
-// the test binary ends, however it does.
+// Within "pgfresh run -- go test ./..." all packages use the server of that run. Otherwise they share the project's
+// background server, by way of the pgfresh of PGFRESH_BIN, or else the one on PATH. It notices when a test binary ends,
+// however that does.
 package pgfreshtest
 
 import "testing"

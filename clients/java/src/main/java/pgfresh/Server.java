@@ -16,11 +16,11 @@ import java.util.Optional;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 
-/** Where databases come from: the server of "pgfresh run", or else one that this process starts. */
+/** Where databases come from: the server of "pgfresh run", or else the one that pgfresh finds or starts for us. */
 final class Server {
 
     /** What pgfresh is asked for. */
-    private static final List<String> SERVE = List.of("serve", "--json");
+    private static final List<String> SERVE = List.of("serve", "--shared", "--json");
 
     /** The server of this process, or why there is none, once somebody has asked. */
     private static Supplier<Server> joined;

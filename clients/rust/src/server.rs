@@ -1,0 +1,153 @@
+//! Where databases come from: the server of `pgfresh run`, or else the one that pgfresh finds or starts for us.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader, ErrorKind};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use ureq::http::Method;
+
+use crate::Options;
+use crate::api::{Api, Facts};
+use crate::error::Error;
+
+/// What pgfresh is asked for.
+const SERVE: &[&str] = &["serve", "--shared", "--json"];
+
+/// The variables of a process.
+pub(crate) type Environment = HashMap<OsString, OsString>;
+
+/// Hands out databases.
+pub(crate) struct Server {
+    api: Api,
+    /// Whom its databases belong to.
+    holder: Option<String>,
+    /// pgfresh ends when its standard input does: when this is dropped, or with this process, when the kernel closes it.
+    /// None if somebody else started the server.
+    _process: Option<Child>,
+}
+
+/// The line that pgfresh prints.
+#[derive(Deserialize)]
+struct Place {
+    http_url: String,
+    password: String,
+    holder: Option<String>,
+}
+
+impl Server {
+    /// All calls return the same server, or the reason why there is none.
+    pub(crate) fn of_this_process() -> Result<Arc<Self>, Error> {
+        static JOINED: OnceLock<Result<Arc<Server>, Error>> = OnceLock::new();
+        JOINED.get_or_init(|| Self::join(&env::vars_os().collect()).map(Arc::new)).clone()
+    }
+
+    /// Finds or starts a server, as these variables say.
+    pub(crate) fn join(environment: &Environment) -> Result<Self, Error> {
+        let variable = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty());
+        match variable("PGFRESH_CONTROL") {
+            Some(control) => {
+                let holder = variable("PGFRESH_HOLDER").map(|holder| holder.to_string_lossy().into_owned());
+                Self::existing(&control.to_string_lossy(), holder)
+            }
+            None => Self::start(
+                variable("PGFRESH_BIN").map_or(OsStr::new("pgfresh"), OsString::as_os_str),
+                environment,
+            ),
+        }
+    }
+
+    /// The server that somebody else started. No message has the text of `control`, for the secret is in it.
+    fn existing(control: &str, holder: Option<String>) -> Result<Self, Error> {
+        let parts =
+            control.strip_prefix("http://:").and_then(|rest| rest.trim_end_matches('/').split_once('@'));
+        let (secret, address) = parts
+            .ok_or_else(|| Error::new("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT"))?;
+        Ok(Self { api: Api::new(address, secret), holder, _process: None })
+    }
+
+    /// Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
+    /// takes as long as the migrations do. What it does and what goes wrong, it says itself.
+    fn start(binary: &OsStr, environment: &Environment) -> Result<Self, Error> {
+        let could_not =
+            |error: &dyn std::fmt::Display| Error::new(format!("could not start pgfresh: {error}"));
+        let mut process = Command::new(binary)
+            .args(SERVE)
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => Error::new(format!("cannot find \"{}\"", binary.display()))
+                    .hint("Put pgfresh on PATH, or set PGFRESH_BIN to where it is."),
+                _ => could_not(&error),
+            })?;
+        let mut line = String::new();
+        let output = process.stdout.take().expect("it is a pipe");
+        BufReader::new(output).read_line(&mut line).map_err(|error| could_not(&error))?;
+        if line.is_empty() {
+            let status = process.wait().map_err(|error| could_not(&error))?;
+            let how = status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
+            return Err(Error::new(format!("pgfresh ended with {how} before it was ready"))
+                .hint("Its own message is on standard error."));
+        }
+        let place: Place = serde_json::from_str(&line).map_err(|error| could_not(&error))?;
+        let address = place.http_url.trim_start_matches("http://").trim_end_matches('/');
+        let api = Api::new(address, &place.password);
+        Ok(Self { api, holder: place.holder, _process: Some(process) })
+    }
+
+    pub(crate) fn lease(&self, options: &Options) -> Result<Facts, Error> {
+        let Options { template, name, isolation } = options;
+        let wishes = Wishes { template, name, isolation, holder: &self.holder };
+        let facts = self.api.send(Method::POST, "/v1/databases", Some(&wishes))?;
+        facts.ok_or_else(|| Error::new("pgfresh answered without a database"))
+    }
+
+    pub(crate) fn reset(&self, name: &str, close_sessions: bool) -> Result<(), Error> {
+        let path = format!("{}/reset", path(name));
+        self.api.send::<IgnoredAny>(Method::POST, &path, Some(&Reset { close_sessions })).map(drop)
+    }
+
+    /// Ends a lease. Returns the URL of the database if that was kept.
+    pub(crate) fn release(&self, name: &str, failed: bool) -> Result<Option<String>, Error> {
+        #[derive(Deserialize)]
+        struct Kept {
+            url: String,
+        }
+        let path = path(name) + if failed { "?failed=true" } else { "" };
+        let kept = self.api.send::<Kept>(Method::DELETE, &path, None::<&()>)?;
+        Ok(kept.map(|kept| kept.url))
+    }
+}
+
+/// The body of a request for a database.
+#[derive(Serialize)]
+struct Wishes<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: &'a Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: &'a Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolation: &'a Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: &'a Option<String>,
+}
+
+/// The body of a request for a reset.
+#[derive(Serialize)]
+struct Reset {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    close_sessions: bool,
+}
+
+fn path(name: &str) -> String {
+    /// What stands for itself in a path (RFC 3986, 2.3).
+    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    format!("/v1/databases/{}", utf8_percent_encode(name, UNRESERVED))
+}

@@ -1,0 +1,6 @@
+//! The client does what the transcripts say that all clients do, and pgfresh ends with it.
+
+mod http;
+mod lifeline;
+mod stand_in;
+mod transcripts;

@@ -1,0 +1,33 @@
+//! The script that the client takes for pgfresh.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use crate::server::Environment;
+
+pub(super) const TRANSCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../transcripts");
+
+/// The script, with the file in which it takes notes.
+pub(super) struct StandIn {
+    log: PathBuf,
+}
+
+impl StandIn {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { log: folder.join("log") }
+    }
+
+    /// The variables of this process, with those that make a client start the script.
+    pub(super) fn environment(&self, line: &str) -> Environment {
+        let mut environment: Environment = env::vars_os().collect();
+        environment.retain(|name, _| name != "PGFRESH_CONTROL" && name != "PGFRESH_HOLDER");
+        environment.insert("PGFRESH_BIN".into(), format!("{TRANSCRIPTS}/pgfresh").into());
+        environment.insert("FAKE_LOG".into(), self.log.clone().into());
+        environment.insert("FAKE_LINE".into(), line.into());
+        environment
+    }
+
+    pub(super) fn noted(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}

@@ -1,0 +1,190 @@
+use std::fs;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::http::{self, Request};
+use super::stand_in::{StandIn, TRANSCRIPTS};
+use crate::server::{Environment, Server};
+use crate::{Database, Error, Options};
+
+#[test]
+fn every_transcript_is_played() {
+    let files = fs::read_dir(TRANSCRIPTS).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|extension| extension == "json")).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        println!("{}", file.display());
+        let folder = tempfile::tempdir().unwrap();
+        Stage::new(&file, StandIn::new(folder.path())).play();
+    }
+}
+
+/// The real client, between a server and a binary that only do what the transcript says.
+struct Stage {
+    script: Value,
+    binary: StandIn,
+    next: Arc<Mutex<Next>>,
+    server: Option<Arc<Server>>,
+}
+
+/// What the server waits for, and what was wrong with what came.
+#[derive(Default)]
+struct Next {
+    step: Value,
+    wrong: Option<String>,
+}
+
+impl Stage {
+    fn new(file: &Path, binary: StandIn) -> Self {
+        let next = Arc::new(Mutex::new(Next::default()));
+        let waiting = Arc::clone(&next);
+        let port = http::serve(move |request| answer(&mut waiting.lock().unwrap(), &request));
+        let text = fs::read_to_string(file).unwrap();
+        let script = serde_json::from_str(&text.replace("{port}", &port.to_string())).unwrap();
+        Self { script, binary, next, server: None }
+    }
+
+    fn play(mut self) {
+        let script = self.script.clone();
+        let mut database = None;
+        for step in script["steps"].as_array().unwrap() {
+            self.next.lock().unwrap().step =
+                if step["request"].is_null() { Value::Null } else { step.clone() };
+            let done = self.take(step, &mut database);
+            let next = self.next.lock().unwrap();
+            assert_eq!(next.wrong, None);
+            assert_eq!(next.step, Value::Null, "no request has come");
+            compare(step, done);
+        }
+        let noted = self.binary.noted();
+        let starts: Vec<&str> = noted.lines().filter_map(|line| line.strip_prefix("started ")).collect();
+        assert_eq!(starts.len() as u64, script["spawned"].as_u64().unwrap());
+        if let Some(arguments) = script["start"]["arguments"].as_array() {
+            let words: Vec<&str> = arguments.iter().map(|word| word.as_str().unwrap()).collect();
+            assert_eq!(starts, [words.join(" ")]);
+        }
+    }
+
+    /// Does what the step says, and returns what is printed.
+    fn take(
+        &mut self,
+        step: &Value,
+        database: &mut Option<ManuallyDrop<Database>>,
+    ) -> Result<Option<String>, Error> {
+        let with = &step["with"];
+        match step["do"].as_str().unwrap() {
+            "lease" => {
+                let server = self.server()?;
+                let word = |name: &str| with[name].as_str().map(str::to_owned);
+                let (template, name, isolation) = (word("template"), word("name"), word("isolation"));
+                let leased = Options { template, name, isolation }.lease_from(&server)?;
+                assert_eq!(said_of(&leased), step["answer"]["body"]);
+                *database = Some(ManuallyDrop::new(leased));
+                Ok(None)
+            }
+            "reset" if with["close_sessions"] == true => {
+                database.as_ref().unwrap().reset_closing_sessions().map(|()| None)
+            }
+            "reset" => database.as_ref().unwrap().reset().map(|()| None),
+            "release" => Ok(database.as_ref().unwrap().release(with["failed"] == true)),
+            other => panic!("what is to be done at {other:?}?"),
+        }
+    }
+
+    fn server(&mut self) -> Result<Arc<Server>, Error> {
+        if self.server.is_none() {
+            self.server = Some(Arc::new(Server::join(&self.environment())?));
+        }
+        Ok(Arc::clone(self.server.as_ref().unwrap()))
+    }
+
+    fn environment(&self) -> Environment {
+        let start = &self.script["start"];
+        let mut environment = self.binary.environment(&start["line"].to_string());
+        if let Some(code) = start["exit"].as_u64() {
+            environment.insert("FAKE_EXIT".into(), code.to_string().into());
+        }
+        for (name, value) in self.script["environment"].as_object().into_iter().flatten() {
+            environment.insert(name.into(), value.as_str().unwrap().into());
+        }
+        environment
+    }
+}
+
+fn said_of(database: &Database) -> Value {
+    json!({
+        "name": database.name(),
+        "url": database.url(),
+        "jdbc_url": database.jdbc_url(),
+        "socket_url": database.socket_url(),
+        "template": database.template(),
+    })
+}
+
+fn compare(step: &Value, done: Result<Option<String>, Error>) {
+    let raises = &step["raises"];
+    let error = match done {
+        Ok(printed) => {
+            assert!(raises.is_null(), "{raises} is expected");
+            return assert_eq!(printed.as_deref(), step["prints"].as_str());
+        }
+        Err(error) => error,
+    };
+    if let Some(begins) = raises["begins"].as_str() {
+        assert!(error.to_string().starts_with(begins), "{error}");
+    } else {
+        assert_eq!(Some(error.to_string().as_str()), raises["says"].as_str());
+    }
+    if let Some(message) = raises["message"].as_str() {
+        assert_eq!(error.message, message);
+        assert_eq!(error.code.as_deref(), raises["code"].as_str());
+        assert_eq!(error.detail.as_deref(), raises["detail"].as_str());
+        assert_eq!(error.hint.as_deref(), raises["hint"].as_str());
+    }
+}
+
+fn answer(next: &mut Next, request: &Request) -> Option<(u64, Option<Value>)> {
+    let step = next.step.take();
+    let wanted = &step["request"];
+    let came = json!([request.method, request.path, request.authorization, request.body]);
+    let wanted =
+        json!([wanted["method"], wanted["path"], "Bearer 5ec7e700000000000000000000000000", wanted["body"],]);
+    if came != wanted {
+        next.wrong = Some(format!("{came} came, and not {wanted}"));
+    }
+    let status = step["answer"]["status"].as_u64()?;
+    Some((status, step["answer"].get("body").cloned()))
+}
+
+#[test]
+fn a_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test() {
+    let released = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&released);
+    let port = http::serve(move |request| {
+        if request.method == "POST" {
+            let name = request.body["name"].clone();
+            return Some((
+                201,
+                Some(json!({"name": name, "url": "", "jdbc_url": "", "socket_url": "", "template": ""})),
+            ));
+        }
+        noted.lock().unwrap().push(request.path);
+        Some((204, None))
+    });
+    let control = format!("http://:secret@127.0.0.1:{port}");
+    let server = Arc::new(Server::join(&[("PGFRESH_CONTROL".into(), control.into())].into()).unwrap());
+    let lease = |name: &str| Options::default().name(name).lease_from(&server).unwrap();
+    drop(lease("passed"));
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        let _database = lease("failed");
+        panic!("as a test does");
+    }));
+    assert!(failed.is_err());
+    assert_eq!(*released.lock().unwrap(), ["/v1/databases/passed", "/v1/databases/failed?failed=true"]);
+}

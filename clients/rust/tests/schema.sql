@@ -1,0 +1,1 @@
+CREATE TABLE fruit (name text PRIMARY KEY);
