@@ -10,6 +10,7 @@ use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Sample
 use server::{Server, Session, SessionError};
 use template::MakerError;
 
+use crate::device::as_f64;
 use crate::stage::{Setup, Stage};
 use crate::trial::Latencies;
 
@@ -97,10 +98,10 @@ impl Commits {
                 contenders.push(Contender::connect(kind, server)?);
             }
         }
-        let turns = u32::try_from(contenders.len()).unwrap_or(1) * (ROUNDS + 1);
+        let turns = as_f64(contenders.len() as u64).max(1.0) * f64::from(ROUNDS + 1);
         for round in 0..=ROUNDS {
             // The first round warms up.
-            if !one_round(&mut contenders, round, length / turns, goes_on).map_err(broken)? {
+            if !one_round(&mut contenders, round, length.div_f64(turns), goes_on).map_err(broken)? {
                 break;
             }
         }
@@ -248,7 +249,6 @@ impl Contender {
     }
 
     /// Commits with all sessions at once for a while; returns the time of each commit, and how many there were a second.
-    #[allow(clippy::cast_precision_loss)]
     fn commit(&mut self, length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
         let begun = Instant::now();
         let workers = |session| move || commit_in(session, length);
@@ -259,7 +259,7 @@ impl Contender {
             ended.collect::<Result<Vec<_>, _>>()
         })?;
         let times = times.concat();
-        let rate = times.len() as f64 / begun.elapsed().as_secs_f64();
+        let rate = as_f64(times.len() as u64) / begun.elapsed().as_secs_f64();
         Ok((times, rate))
     }
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use report::{Quantity, Sample, Unit};
 
+use crate::device::as_f64;
+
 /// How long each of many equal operations took, in seconds, in their order.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies {
@@ -46,9 +48,9 @@ impl Latencies {
     }
 
     /// How often within a second; `None` before the first.
-    #[allow(clippy::cast_precision_loss)]
     pub(crate) fn rate(&self) -> Option<Quantity> {
-        (self.busy > 0.0).then(|| Quantity::new(self.sample.len() as f64 / self.busy, Unit::PerSecond))
+        (self.busy > 0.0)
+            .then(|| Quantity::new(as_f64(self.sample.len() as u64) / self.busy, Unit::PerSecond))
     }
 
     /// Half of them took no longer, in seconds.
