@@ -117,9 +117,7 @@ impl Shape {
         shape.sequences = read_sequences(session, &sequences)?;
         Ok(shape)
     }
-}
 
-impl Shape {
     /// The tables, as SQL wants them.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()

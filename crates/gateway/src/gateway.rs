@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use database::Databases;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -108,7 +107,7 @@ impl Gateway {
         if !listen.ip().is_loopback() {
             return Err(GatewayError::Exposed(listen));
         }
-        raise_limit();
+        sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
         let address = tcp.local_addr().map_err(cannot(listen.to_string()))?;
@@ -177,12 +176,4 @@ impl Drop for Gateway {
         let _ = self.workers.first().block_on(all);
         drop(self.threads.take());
     }
-}
-
-/// Many a system starts with 1024, which is 500 sessions.
-fn raise_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // With fewer files there are fewer sessions: whoever needs them hears of it then.
-    let _ = setrlimit(Resource::Nofile, limit);
 }

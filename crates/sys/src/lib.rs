@@ -1,5 +1,6 @@
 //! Safe calls for what the standard library has no words for: advisory locks, reflinks and bulk transfers, what a
-//! child inherits, who holds a file open, how much memory is really left, System V segments, which disks a path lies on
+//! child inherits, who holds a file open, how much memory is really left, System V segments, whose program
+//! a connection comes from, how many files may be open, which disks a path lies on
 //! and how they are.
 //!
 //! This is the only crate that may contain `unsafe` and the only one that knows the operating system; one folder per
@@ -20,8 +21,10 @@ pub use linux::{
     disk::{Bottom, Disk, Stack},
     filesystem::{Filesystem, Kind},
     gauges::{Gauges, Panel},
+    limit::{leave_usual_files, raise_files},
     memory::available_memory,
     mount::{Mount, Roots},
+    neighbour::is_our_neighbour,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},

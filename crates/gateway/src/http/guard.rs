@@ -10,7 +10,7 @@ use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode};
 
 use super::answer::Problem;
-use super::{neighbour, route};
+use super::route;
 use crate::Access;
 
 /// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
@@ -154,7 +154,7 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
 /// and what they get is as good as one.
 fn is_neighbour(parts: &Parts, ends: Option<Ends>) -> bool {
     let from_page = parts.headers.contains_key(header::ORIGIN) || parts.headers.contains_key(FETCH_SITE);
-    !from_page && ends.is_some_and(|ends| neighbour::is_ours(ends.remote, ends.local))
+    !from_page && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
 }
 
 #[cfg(test)]

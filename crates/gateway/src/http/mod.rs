@@ -15,7 +15,6 @@ mod guard;
 mod holders;
 mod integresql;
 mod metrics;
-mod neighbour;
 mod page;
 mod request;
 mod route;

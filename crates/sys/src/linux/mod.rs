@@ -3,8 +3,10 @@
 pub(crate) mod disk;
 pub(crate) mod filesystem;
 pub(crate) mod gauges;
+pub(crate) mod limit;
 pub(crate) mod memory;
 pub(crate) mod mount;
+pub(crate) mod neighbour;
 pub(crate) mod process;
 pub(crate) mod segment;
 pub(crate) mod transfer;

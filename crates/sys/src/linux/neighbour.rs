@@ -15,7 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 const ESTABLISHED: &str = "01";
 
 /// Whether `remote`, connected with us at `local`, is on this machine and belongs to our user, or to root.
-pub(super) fn is_ours(remote: SocketAddr, local: SocketAddr) -> bool {
+#[must_use]
+pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     if !remote.ip().is_loopback() || !local.ip().is_loopback() {
@@ -85,15 +86,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
-    fn our_own_connection_is_ours() {
+    fn our_own_connection_is_our_neighbour() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (served, remote) = listener.accept().unwrap();
         let local = served.local_addr().unwrap();
-        assert!(is_ours(remote, local));
-        assert!(!is_ours("192.0.2.1:99".parse().unwrap(), local), "of another machine");
+        assert!(is_our_neighbour(remote, local));
+        assert!(!is_our_neighbour("192.0.2.1:99".parse().unwrap(), local), "of another machine");
         drop(client);
-        assert!(!is_ours(remote, local), "closed");
+        assert!(!is_our_neighbour(remote, local), "closed");
     }
 }
