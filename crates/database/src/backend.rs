@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use server::Session;
@@ -84,6 +85,36 @@ impl Backend {
         session.query("DISCARD ALL").ok()?;
         Some(Self { stream: session.release().ok()?, greeting })
     }
+}
+
+/// What the server had on record for a database and its roles when a session started: settings, roles, rights. A
+/// session does not hear of what changes there later, so it may be handed to a client only if nothing has.
+pub(crate) type Standing = Arc<str>;
+
+/// A backend that waits for a client of its kind.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) kind: Kind,
+    pub(crate) backend: Backend,
+    pub(crate) standing: Standing,
+}
+
+/// Takes a backend of that kind for which nothing has changed; an empty standing is not known.
+pub(crate) fn take_waiting(waiting: &mut Vec<Waiting>, kind: &Kind, standing: &str) -> Option<Backend> {
+    let fits = |waits: &Waiting| waits.kind == *kind && *waits.standing == *standing;
+    let at = waiting.iter().position(|waits| !standing.is_empty() && fits(waits))?;
+    Some(waiting.swap_remove(at).backend)
+}
+
+/// The standing of the database with that oid; no row if there is none.
+pub(crate) fn standing_sql(oid: u32) -> String {
+    format!(
+        "SELECT md5(concat_ws('|', datacl, datconnlimit, datallowconn, \
+         (SELECT string_agg(concat_ws(',', setdatabase, setrole, setconfig), ';' ORDER BY setdatabase, setrole) \
+          FROM pg_db_role_setting WHERE setdatabase IN (0, {oid})), \
+         (SELECT string_agg(concat_ws(',', oid, xmin), ';' ORDER BY oid) FROM pg_authid))) \
+         FROM pg_database WHERE oid = {oid}"
+    )
 }
 
 /// Reads messages up to and including the first ReadyForQuery.

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use server::SessionError;
 
+use crate::backend::{Standing, Waiting, standing_sql, take_waiting};
 use crate::keeper;
 use crate::leaks::{self, Leak, Watch};
 use crate::own::Leased;
 use crate::recycle::Baseline;
+use crate::shape::text;
 use crate::sql::Clerks;
 use crate::state::{Lease, State};
 use crate::template::{PREFIX, Template, rename};
@@ -81,7 +83,13 @@ pub struct Tenancy(Stay);
 #[derive(Debug)]
 enum Stay {
     /// In a leased database.
-    Database { inner: Arc<Inner>, name: String, kind: Kind },
+    Database {
+        inner: Arc<Inner>,
+        name: String,
+        kind: Kind,
+        /// Of the database when the session started.
+        standing: Standing,
+    },
     /// With a leased server.
     Server(Arc<Leased>),
     /// Nowhere that would be leased, or not any more.
@@ -181,7 +189,7 @@ impl Databases {
         let inner = &self.0;
         let name = cut(request.database);
         if ALWAYS.contains(&name) {
-            return inner.enter(name, None, request.kind, None);
+            return inner.enter(name, None, request.kind, Place::default());
         }
         if request.reset {
             match self.reset(name, false) {
@@ -190,11 +198,11 @@ impl Databases {
             }
         }
         loop {
-            let (oid, warm) = match inner.reserve(name, request)? {
-                Entry::Leased(oid) => (oid, inner.take_left(name, request.kind)),
+            let (oid, place) = match inner.reserve(name, request)? {
+                Entry::Leased(oid) => (oid, inner.take_left(name, oid, request.kind)),
                 Entry::New => inner.furnish(name, request.template, Some(request.kind))?,
             };
-            match inner.enter(name, oid, request.kind, warm) {
+            match inner.enter(name, oid, request.kind, place) {
                 // Dropped by SQL since: a lease of nothing. The next round makes it anew.
                 Err(DatabaseError::Refused(words)) if oid.is_some() && is_missing(&words) => {
                     inner.forget(name);
@@ -280,7 +288,14 @@ pub(crate) enum Entry {
 pub(crate) struct Furnished {
     pub(crate) oid: u32,
     pub(crate) baseline: Baseline,
+    pub(crate) place: Place,
+}
+
+/// Where a session of one kind would go on.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
     pub(crate) warm: Option<Backend>,
+    pub(crate) standing: Standing,
 }
 
 impl Inner {
@@ -373,12 +388,18 @@ impl Inner {
         Ok(Entry::New)
     }
 
-    /// A session that another one of its kind has left in a leased database.
-    fn take_left(&self, name: &str, kind: &Kind) -> Option<Backend> {
+    /// A session that another one of its kind has left in a leased database, if it is as good as a new one.
+    fn take_left(&self, name: &str, oid: Option<u32>, kind: &Kind) -> Place {
+        let standing = oid.and_then(|oid| self.standing(oid).ok()).unwrap_or_default();
         let mut state = self.lock();
-        let left = &mut state.leases.get_mut(name)?.left;
-        let at = left.iter().position(|(left, _)| left == kind)?;
-        Some(left.swap_remove(at).1)
+        let left = state.leases.get_mut(name).map(|lease| &mut lease.left);
+        Place { warm: left.and_then(|left| take_waiting(left, kind, &standing)), standing }
+    }
+
+    /// What a new session in the database would find on record.
+    pub(crate) fn standing(&self, oid: u32) -> Result<Standing, DatabaseError> {
+        let rows = self.clerks.run("look at settings and roles", &standing_sql(oid))?;
+        Ok(text(&rows).into())
     }
 
     /// Starts a session with a database that is there; `oid` if it is leased, and then the session is counted already.
@@ -387,10 +408,16 @@ impl Inner {
         name: &str,
         oid: Option<u32>,
         kind: &Kind,
-        warm: Option<Backend>,
+        place: Place,
     ) -> Result<Connected, DatabaseError> {
+        let Place { warm, standing } = place;
         let tenancy = Tenancy(match oid {
-            Some(_) => Stay::Database { inner: Arc::clone(self), name: name.to_owned(), kind: kind.clone() },
+            Some(_) => Stay::Database {
+                inner: Arc::clone(self),
+                name: name.to_owned(),
+                kind: kind.clone(),
+                standing,
+            },
             None => Stay::Elsewhere,
         });
         let mut state = self.lock();
@@ -414,19 +441,19 @@ impl Inner {
         name: &str,
         template: Option<&str>,
         kind: Option<&Kind>,
-    ) -> Result<(Option<u32>, Option<Backend>), DatabaseError> {
+    ) -> Result<(Option<u32>, Place), DatabaseError> {
         let result = self.furnish_reserved(name, template, kind);
         let mut state = self.lock();
         let furnished = match (result, state.leases.get_mut(name)) {
-            (Ok(Furnished { oid, baseline, warm }), Some(lease)) => {
+            (Ok(Furnished { oid, baseline, place }), Some(lease)) => {
                 (lease.oid, lease.baseline, lease.changing) = (oid, baseline, false);
-                Ok((Some(oid), warm))
+                Ok((Some(oid), place))
             }
             (result, _) => {
                 state.leases.remove(name);
                 match result {
-                    Err(error) if is_taken(&error) => Ok((None, None)),
-                    other => other.map(|furnished| (None, furnished.warm)),
+                    Err(error) if is_taken(&error) => Ok((None, Place::default())),
+                    other => other.map(|furnished| (None, furnished.place)),
                 }
             }
         };
@@ -447,19 +474,22 @@ impl Inner {
         self.notify();
         let Some(mut ready) = ready else {
             let oid = template.copy(name, self.origin.major, &self.clerks)?;
-            return Ok(Furnished { oid, baseline: Baseline::default(), warm: None });
+            let place = Place { warm: None, standing: self.standing(oid)? };
+            return Ok(Furnished { oid, baseline: Baseline::default(), place });
         };
-        if let Err(error) = rename(ready.oid, name, &self.clerks) {
-            self.lock().ready.push(ready);
-            return Err(error);
-        }
-        let warm = ready.warm.iter().position(|(warm, _)| Some(warm) == kind);
-        let warm = warm.map(|at| ready.warm.swap_remove(at).1);
-        Ok(Furnished { oid: ready.oid, baseline: ready.baseline, warm })
+        let standing = match rename(ready.oid, name, &self.clerks) {
+            Ok(standing) => standing,
+            Err(error) => {
+                self.lock().ready.push(ready);
+                return Err(error);
+            }
+        };
+        let warm = kind.and_then(|kind| take_waiting(&mut ready.warm, kind, &standing));
+        Ok(Furnished { oid: ready.oid, baseline: ready.baseline, place: Place { warm, standing } })
     }
 
     /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, unless it lasts.
-    pub(crate) fn leave(&self, name: &str, left: Option<(Kind, Backend)>) {
+    pub(crate) fn leave(&self, name: &str, left: Option<Waiting>) {
         let mut state = self.lock();
         if let Some(lease) = state.leases.get_mut(name) {
             lease.sessions = lease.sessions.saturating_sub(1);
@@ -484,7 +514,9 @@ impl Tenancy {
     /// may serve the database's next holder.
     pub fn give_back(mut self, backend: Backend) {
         match std::mem::replace(&mut self.0, Stay::Elsewhere) {
-            Stay::Database { inner, name, kind } => inner.leave(&name, Some((kind, backend))),
+            Stay::Database { inner, name, kind, standing } => {
+                inner.leave(&name, Some(Waiting { kind, backend, standing }));
+            }
             other => drop(Self(other)),
         }
     }

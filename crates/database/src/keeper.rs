@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::backend::Waiting;
 use crate::databases::Inner;
 use crate::recycle::{Baseline, recycle};
 use crate::shape::Shape;
@@ -89,13 +90,14 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
 fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready) {
     let kinds = inner.lock().kinds.clone();
     let tables = template.shape.get().map_or_else(Vec::new, Shape::names);
+    let Ok(standing) = inner.standing(ready.oid) else { return };
     for kind in kinds {
-        if ready.warm.iter().any(|(warm, _)| *warm == kind) {
+        if ready.warm.iter().any(|waits| waits.kind == kind) {
             continue;
         }
         let backend = Backend::connect(&inner.origin.directory, &kind, &ready.database);
         if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
-            ready.warm.push((kind, backend));
+            ready.warm.push(Waiting { kind, backend, standing: Arc::clone(&standing) });
         }
     }
 }
@@ -125,7 +127,7 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
     match renamed {
         // Whoever has dropped it by SQL has saved us the work.
         Err(DatabaseError::NotLeased(_)) => return Ok(()),
-        other => other?,
+        other => drop(other?),
     }
     look_for_leaks(inner)?;
     let result = match template {

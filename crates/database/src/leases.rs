@@ -3,7 +3,8 @@
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use crate::databases::{ALWAYS, Entry, Furnished, Inner, cut, lock};
+use crate::backend::Waiting;
+use crate::databases::{ALWAYS, Entry, Furnished, Inner, Place, cut, lock};
 use crate::sql::{identifier, literal};
 use crate::state::{Ready, State};
 use crate::template::{PREFIX, Template, drop_database, rename};
@@ -47,14 +48,14 @@ impl Databases {
             inner.leave(&name, None);
             return Err(DatabaseError::Leased(name));
         };
-        let (oid, warm) = inner.furnish(&name, template, kind.as_ref())?;
+        let (oid, Place { warm, standing }) = inner.furnish(&name, template, kind.as_ref())?;
         if oid.is_none() {
             return Err(DatabaseError::Leased(name));
         }
         if let Some(lease) = inner.lock().leases.get_mut(&name) {
             lease.lasting = true;
         }
-        inner.leave(&name, kind.zip(warm));
+        inner.leave(&name, kind.zip(warm).map(|(kind, backend)| Waiting { kind, backend, standing }));
         Ok(name)
     }
 

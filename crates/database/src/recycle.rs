@@ -10,12 +10,14 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use server::{Rows, Session, SessionError};
 
+use crate::backend::{Standing, Waiting};
 use crate::shape::{self, CLASSES, FILES, Seed, Sequence, Shape, attributes_sql, number, text};
 use crate::sql::literal;
 use crate::{Backend, Kind, sql};
@@ -74,8 +76,8 @@ pub(crate) fn recycle(
     oid: u32,
     shape: &Shape,
     baseline: &Baseline,
-    left: Vec<(Kind, Backend)>,
-) -> Result<(Baseline, Vec<(Kind, Backend)>), Doubt> {
+    left: Vec<Waiting>,
+) -> Result<(Baseline, Vec<Waiting>), Doubt> {
     let mut crew = Crew::gather(directory, database, left)?;
     let count = crew.count();
     let janitor = crew.janitor();
@@ -115,26 +117,22 @@ impl Seen {
 
 /// The sessions in a database at the end of its lease: those that were left, as good as new, and one of ours.
 struct Crew {
-    sessions: Vec<(Kind, Session, Vec<u8>)>,
+    sessions: Vec<(Kind, Standing, Session, Vec<u8>)>,
     /// Where no left session is a superuser's.
     own: Option<Session>,
 }
 
 impl Crew {
-    fn gather(directory: &Path, database: &str, left: Vec<(Kind, Backend)>) -> Result<Self, Doubt> {
+    fn gather(directory: &Path, database: &str, left: Vec<Waiting>) -> Result<Self, Doubt> {
         let mut crew = Self { sessions: Vec::with_capacity(left.len()), own: None };
         let mut superuser = None;
-        for (kind, backend) in left {
-            let mut session = Session::adopt(backend.stream, PATIENCE)?;
-            // What the session had for itself is gone, and its counts are where others see them.
-            session.query("DISCARD ALL")?;
-            let rows = session.query(
-                "SELECT pg_catalog.pg_stat_force_next_flush(), pg_catalog.current_setting('is_superuser')",
-            )?;
-            if rows.first().is_some_and(|row| row[1].as_deref() == Some("on")) {
+        for Waiting { kind, backend, standing } in left {
+            // One that has ended, or was told to, has delivered its counts, and is nobody's any more.
+            let Ok((session, is_superuser)) = tidy(backend.stream) else { continue };
+            if is_superuser {
                 superuser = Some(crew.sessions.len());
             }
-            crew.sessions.push((kind, session, backend.greeting));
+            crew.sessions.push((kind, standing, session, backend.greeting));
         }
         if let Some(at) = superuser {
             crew.sessions.swap(0, at);
@@ -152,18 +150,28 @@ impl Crew {
     fn janitor(&mut self) -> &mut Session {
         match &mut self.own {
             Some(own) => own,
-            None => &mut self.sessions[0].1,
+            None => &mut self.sessions[0].2,
         }
     }
 
     /// The left sessions, for the next holder.
-    fn dismiss(self) -> Result<Vec<(Kind, Backend)>, Doubt> {
-        let released = self
-            .sessions
-            .into_iter()
-            .map(|(kind, session, greeting)| Ok((kind, Backend { stream: session.release()?, greeting })));
+    fn dismiss(self) -> Result<Vec<Waiting>, Doubt> {
+        let released = self.sessions.into_iter().map(|(kind, standing, session, greeting)| {
+            let backend = Backend { stream: session.release()?, greeting };
+            Ok(Waiting { kind, backend, standing })
+        });
         released.collect()
     }
+}
+
+/// Takes a left session over as good as new, its counts where others see them. Returns whether it is a superuser's.
+fn tidy(stream: UnixStream) -> Result<(Session, bool), SessionError> {
+    let mut session = Session::adopt(stream, PATIENCE)?;
+    session.query("DISCARD ALL")?;
+    let rows = session
+        .query("SELECT pg_catalog.pg_stat_force_next_flush(), pg_catalog.current_setting('is_superuser')")?;
+    let is_superuser = rows.first().is_some_and(|row| row[1].as_deref() == Some("on"));
+    Ok((session, is_superuser))
 }
 
 /// Runs `sql` with the system's own functions, whatever the database or the role has for a search path.

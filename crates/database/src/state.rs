@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::backend::Waiting;
 use crate::leaks::Watch;
 use crate::recycle::Baseline;
-use crate::{Backend, DatabaseError, Difference, Kind};
+use crate::{DatabaseError, Difference, Kind};
 
 /// The most copies of one template that are kept ready.
 const MOST_READY: usize = 32;
@@ -23,7 +24,7 @@ pub(crate) struct Ready {
     /// What it is called until somebody has it.
     pub(crate) database: String,
     /// Sessions that wait in it for a client.
-    pub(crate) warm: Vec<(Kind, Backend)>,
+    pub(crate) warm: Vec<Waiting>,
     pub(crate) baseline: Baseline,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Lease {
     /// Whether it goes on when its last session has ended.
     pub(crate) lasting: bool,
     /// What its sessions have left.
-    pub(crate) left: Vec<(Kind, Backend)>,
+    pub(crate) left: Vec<Waiting>,
     pub(crate) baseline: Baseline,
     /// It is being made or ended: who wants it waits.
     pub(crate) changing: bool,
@@ -120,7 +121,7 @@ impl State {
     pub(crate) fn take_ready(&mut self, template: &str, kind: Option<&Kind>) -> Option<Ready> {
         let of_template = |ready: &Ready| ready.template == template;
         let fits =
-            |ready: &Ready| of_template(ready) && ready.warm.iter().any(|(warm, _)| Some(warm) == kind);
+            |ready: &Ready| of_template(ready) && ready.warm.iter().any(|waits| Some(&waits.kind) == kind);
         let at = self.ready.iter().position(fits).or_else(|| self.ready.iter().position(of_template));
         if at.is_none()
             && let Some(depth) = self.depth.get_mut(template)

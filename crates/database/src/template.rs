@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::backend::{Standing, standing_sql};
 use crate::recycle::roll_back_prepared;
-use crate::shape::Shape;
+use crate::shape::{Shape, text};
 use crate::sql::{Clerks, identifier, literal};
 use crate::{DatabaseError, TemplateDatabase};
 
@@ -123,13 +124,14 @@ impl Template {
 
 /// Gives the database with that oid another name, under whoever is connected to it.
 ///
-/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid.
+/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its standing.
 /// # Errors
 /// SQLSTATE 23505 if the name is taken.
-pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
-    let sql = format!("UPDATE pg_database SET datname = {} WHERE oid = {oid} RETURNING oid", literal(name));
+pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<Standing, DatabaseError> {
+    let (word, standing) = (literal(name), standing_sql(oid));
+    let sql = format!("UPDATE pg_database SET datname = {word} WHERE oid = {oid} RETURNING ({standing})");
     let rows = clerks.run("name a database", &sql)?;
-    if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(()) }
+    if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(text(&rows).into()) }
 }
 
 /// Drops a database and ends whatever sessions and prepared transactions it has; one that is not there is no error.

@@ -9,6 +9,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use database::Databases;
 use tokio::time::timeout;
 
 use crate::stream::Stream;
@@ -40,6 +41,7 @@ pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
+    databases: Databases,
     /// Read from the client and not written yet.
     up: Kept,
     /// Read from the server and not written yet.
@@ -88,9 +90,15 @@ enum Stop {
 
 impl Forward {
     /// `unsent` is what the client is still to be told before all that the server says.
-    pub(crate) fn new(client: Stream, server: Stream, conversation: Conversation, unsent: Vec<u8>) -> Self {
+    pub(crate) fn new(
+        client: Stream,
+        server: Stream,
+        conversation: Conversation,
+        databases: Databases,
+        unsent: Vec<u8>,
+    ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self { client, server, conversation, up: Kept::default(), down }
+        Self { client, server, conversation, databases, up: Kept::default(), down }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -115,7 +123,7 @@ impl Forward {
 
     /// Client to server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, up, .. } = self;
+        let Self { client, server, conversation, databases, up, .. } = self;
         loop {
             // A server that takes nothing any more is about to say why.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -127,6 +135,9 @@ impl Forward {
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
                 let passed = conversation.client_says(&buffer[..count]);
+                if conversation.clears_the_way() {
+                    databases.vacate();
+                }
                 Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
             });
             match ready!(sent) {

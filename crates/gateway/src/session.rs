@@ -207,12 +207,12 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
     let sent = socket.send(&words).unwrap_or(0);
     words.drain(..sent);
     let door = Arc::clone(door);
-    let conversation = Conversation::new(replication);
+    let (conversation, databases) = (Conversation::new(replication), door.databases.clone());
     let session = Session { door, greeting, key, tenancy, maintainer };
     let workers = Arc::clone(&session.door.workers);
     workers.spawn(move || async move {
         if let (Ok(client), Ok(server)) = (Stream::new(socket, unread), Stream::new(server, Vec::new())) {
-            session.run(Forward::new(client, server, conversation, words), closing).await;
+            session.run(Forward::new(client, server, conversation, databases, words), closing).await;
         }
     });
 }

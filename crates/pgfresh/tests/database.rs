@@ -137,6 +137,34 @@ fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
 }
 
 #[test]
+fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
+    let fixture = fixture(SETUP);
+    // The template's shape is known once a copy is ready.
+    while fixture.databases.status().ready[0].1 == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fixture.databases.lease(Some("held"), None).unwrap();
+    let connect = || {
+        let kind = kind();
+        let request = Request { database: "held", template: None, linger: None, reset: false, kind: &kind };
+        fixture.databases.connect(&request).unwrap()
+    };
+    let (left, open) = (connect(), connect());
+    left.tenancy.give_back(left.backend);
+    std::thread::scope(|scope| {
+        let databases = &fixture.databases;
+        let release = scope.spawn(|| databases.release("held"));
+        // It ends the sessions, the one that was left too; ours is counted out when we hear of it.
+        let mut session = Session::adopt(open.backend.stream, PATIENCE).unwrap();
+        while session.query("SELECT pg_sleep(0.01)").is_ok() {}
+        drop(open.tenancy);
+        release.join().unwrap().unwrap();
+    });
+    let status = fixture.databases.status();
+    assert_eq!((status.recycled.0, &status.dropped), (1, &Vec::new()));
+}
+
+#[test]
 fn many_at_once_get_one_each_and_the_same_name_only_once() {
     let fixture = fixture(SETUP);
     std::thread::scope(|scope| {

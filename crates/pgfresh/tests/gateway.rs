@@ -305,6 +305,41 @@ fn a_session_finds_nothing_of_the_one_before() {
 }
 
 #[test]
+fn what_was_set_for_role_or_database_meanwhile_is_in_effect() {
+    let serve = Serve::start();
+    let mut other = serve.session("other");
+    for (number, set) in ["ALTER DATABASE kept SET", "ALTER ROLE postgres SET"].into_iter().enumerate() {
+        let mut session = serve.session("kept");
+        let backend = session.value("SELECT pg_backend_pid()").unwrap();
+        session.close();
+        wait_until("the backend to be given to the next", || {
+            let mut session = serve.session("kept");
+            let same = session.value("SELECT pg_backend_pid()").unwrap() == backend;
+            session.close();
+            same
+        });
+        other.value(&format!("{set} work_mem = '1{number}7kB'")).unwrap();
+        assert_eq!(serve.session("kept").value("SHOW work_mem").unwrap(), format!("1{number}7kB"), "{set}");
+    }
+    // In a new database too, in which a backend was waiting already.
+    assert_eq!(serve.session("new").value("SHOW work_mem").unwrap(), "117kB");
+}
+
+#[test]
+fn a_database_that_nobody_is_in_can_be_dropped_from_any_other() {
+    let serve = Serve::start();
+    let mut one = serve.session("one");
+    for drop in ["DROP DATABASE other", "/* tidy */ drop database other"] {
+        let mut other = serve.session("other");
+        other.value("CREATE TABLE t ()").unwrap();
+        other.close();
+        // Its backend waits for the next session: the server would refuse after five seconds.
+        one.value(drop).unwrap();
+        assert_eq!(sqlstate(serve.session("other").value("SELECT FROM t")), "42P01");
+    }
+}
+
+#[test]
 fn large_values_pass_through_in_little_memory() {
     let serve = Serve::start();
     let mut session = serve.session("large");

@@ -18,9 +18,9 @@ struct Hop {
 }
 
 impl Hop {
-    /// Tells `see` of each header that completes in `bytes`: its tag, and its status if it is a ReadyForQuery. Returns
-    /// how many bytes come before a Terminate: all, if there is none.
-    fn over(&mut self, bytes: &[u8], mut see: impl FnMut(u8, u8)) -> usize {
+    /// Tells `see` of each header that completes in `bytes`: its tag, its status if it is a ReadyForQuery, and what
+    /// follows it. Returns how many bytes come before a Terminate: all, if there is none.
+    fn over(&mut self, bytes: &[u8], mut see: impl FnMut(u8, u8, &[u8])) -> usize {
         let mut at = 0;
         while !self.lost && !self.ended {
             let skipped = (self.left as usize).min(bytes.len() - at);
@@ -47,7 +47,7 @@ impl Hop {
             let [tag, length @ .., status] = self.header;
             let rest = u32::from_be_bytes(length).checked_sub(4 + of_body);
             (self.seen, self.left, self.lost) = (0, rest.unwrap_or_default(), rest.is_none());
-            see(tag, status);
+            see(tag, status, &bytes[at..]);
         }
         if self.ended { 0 } else { bytes.len() }
     }
@@ -72,6 +72,8 @@ pub(crate) struct Conversation {
     status: u8,
     /// The tag of the server's last message.
     last: u8,
+    /// The client has sent a statement about a whole database.
+    clears: bool,
 }
 
 impl Conversation {
@@ -85,33 +87,43 @@ impl Conversation {
             unsynchronized: false,
             status: if replication { 0 } else { b'I' },
             last: 0,
+            clears: false,
         }
     }
 
     /// Takes note of what the client says. Returns how many bytes are to be passed on: all, or those before a Terminate.
     pub(crate) fn client_says(&mut self, bytes: &[u8]) -> usize {
-        let Self { client, owed, unsynchronized, .. } = self;
-        client.over(bytes, |tag, _| match tag {
-            b'Q' | b'S' | b'F' => {
-                *owed += 1;
-                *unsynchronized = false;
+        let Self { client, owed, unsynchronized, clears, .. } = self;
+        client.over(bytes, |tag, _, body| {
+            *clears |= statement(tag, body).is_some_and(is_about_a_database);
+            match tag {
+                b'Q' | b'S' | b'F' => {
+                    *owed += 1;
+                    *unsynchronized = false;
+                }
+                // CopyData, CopyDone and CopyFail are part of the statement that asked for them.
+                b'd' | b'c' | b'f' => {}
+                _ => *unsynchronized = true,
             }
-            // CopyData, CopyDone and CopyFail are part of the statement that asked for them.
-            b'd' | b'c' | b'f' => {}
-            _ => *unsynchronized = true,
         })
     }
 
     /// Takes note of what the server says.
     pub(crate) fn server_says(&mut self, bytes: &[u8]) {
         let Self { server, owed, status, last, .. } = self;
-        server.over(bytes, |tag, said| {
+        server.over(bytes, |tag, said, _| {
             *last = tag;
             if tag == b'Z' && *status != 0 {
                 *owed = owed.saturating_sub(1);
                 *status = said;
             }
         });
+    }
+
+    /// Whether the client has sent a statement since the last time that the server may refuse because of other sessions.
+    /// One that came in pieces is not known as such.
+    pub(crate) fn clears_the_way(&mut self) -> bool {
+        std::mem::take(&mut self.clears)
     }
 
     /// Whether the client has said Terminate.
@@ -139,6 +151,34 @@ impl Conversation {
     pub(crate) fn ends_in_error(&self) -> bool {
         self.server.is_between() && self.last == b'E'
     }
+}
+
+/// The statement in what follows the header of a message of the client's.
+fn statement(tag: u8, body: &[u8]) -> Option<&[u8]> {
+    match tag {
+        b'Q' => Some(body),
+        b'P' => body.iter().position(|byte| *byte == 0).map(|name| &body[name + 1..]),
+        _ => None,
+    }
+}
+
+/// Whether it is CREATE, ALTER or DROP DATABASE. The server takes these only as a statement by itself, so that they come
+/// first, but for white space and comments.
+fn is_about_a_database(mut sql: &[u8]) -> bool {
+    loop {
+        sql = sql.trim_ascii_start();
+        let end = match sql {
+            [b'-', b'-', ..] => sql.iter().position(|byte| *byte == b'\n'),
+            [b'/', b'*', ..] => sql.windows(2).position(|two| two == b"*/").map(|at| at + 2),
+            _ => break,
+        };
+        let Some(end) = end else { return false };
+        sql = &sql[end..];
+    }
+    let mut words = sql.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let verb = words.next().unwrap_or_default();
+    [&b"DROP"[..], b"CREATE", b"ALTER"].iter().any(|known| verb.eq_ignore_ascii_case(known))
+        && words.next().is_some_and(|object| object.eq_ignore_ascii_case(b"DATABASE"))
 }
 
 #[cfg(test)]
@@ -210,6 +250,28 @@ mod tests {
         assert_eq!(talk.client_says(&[&query[..], b"X\0\0\0\x04XX"].concat()), query.len());
         assert!(talk.is_terminated());
         assert_eq!(talk.client_says(&query), 0);
+    }
+
+    #[test]
+    fn statements_about_databases_are_known() {
+        for (message, clears) in [
+            (message(b'Q', b"DROP DATABASE x\0"), true),
+            (message(b'Q', b" /* app */-- x\n\tdrop\n database if exists x\0"), true),
+            (message(b'P', b"name\0CREATE DATABASE x TEMPLATE y\0\0\0"), true),
+            (message(b'P', b"\0alter database x rename to y\0\0\0"), true),
+            (message(b'Q', b"DROP TABLE database\0"), false),
+            (message(b'Q', b"SELECT 'DROP DATABASE x'\0"), false),
+            (message(b'Q', b"-- DROP DATABASE x\0"), false),
+            (message(b'Q', b"/* DROP DATABASE x\0"), false),
+            (message(b'd', b"DROP DATABASE x\0"), false),
+            (message(b'Q', b""), false),
+            (message(b'P', b"DROP DATABASE x"), false),
+        ] {
+            let mut talk = Conversation::new(false);
+            talk.client_says(&message);
+            assert_eq!(talk.clears_the_way(), clears, "{message:?}");
+            assert!(!talk.clears_the_way());
+        }
     }
 
     fn messages(tags: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {

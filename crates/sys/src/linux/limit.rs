@@ -12,7 +12,7 @@ static USUAL: OnceLock<Rlimit> = OnceLock::new();
 /// Raises our limit of open files as far as it may be. Many a system starts with 1024; where there cannot be more,
 /// whoever needs them hears of it then.
 pub fn raise_files() {
-    let usual = USUAL.get_or_init(|| getrlimit(Resource::Nofile)).clone();
+    let usual = *USUAL.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
 }
 
@@ -20,10 +20,10 @@ pub fn raise_files() {
 /// close every file that there may be.
 #[allow(unsafe_code)]
 pub fn leave_usual_files(command: &mut Command) {
-    let Some(usual) = USUAL.get().cloned() else { return };
+    let Some(usual) = USUAL.get().copied() else { return };
     // SAFETY: setrlimit(2) is a system call without state in this process, and the closure does nothing else.
     unsafe {
-        command.pre_exec(move || setrlimit(Resource::Nofile, usual.clone()).map_err(Into::into));
+        command.pre_exec(move || setrlimit(Resource::Nofile, usual).map_err(Into::into));
     }
 }
 
