@@ -1,0 +1,232 @@
+//! A box office: it sells neighbouring seats of events, takes them back, and serves those who wait in order.
+
+use std::fmt;
+
+use sqlx::{PgPool, PgTransaction};
+
+/// Seats of one row, from `first` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    pub row: i32,
+    pub first: i32,
+    pub seats: i32,
+}
+
+/// Seats that somebody has bought.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Order {
+    pub id: i64,
+    pub block: Block,
+    pub cents: i64,
+}
+
+/// How an event sells.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    pub title: String,
+    pub seats: i64,
+    pub sold: i64,
+    pub cents: i64,
+}
+
+/// Why there are no tickets.
+#[derive(Debug)]
+pub enum Refusal {
+    /// There is no such event or order.
+    Unknown,
+    /// No row has that many free seats side by side.
+    SoldOut,
+    /// What the database said.
+    Database(sqlx::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => formatter.write_str("there is no such thing"),
+            Self::SoldOut => formatter.write_str("there are not that many seats side by side"),
+            Self::Database(error) => write!(formatter, "the database refuses: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<sqlx::Error> for Refusal {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::RowNotFound => Self::Unknown,
+            other => Self::Database(other),
+        }
+    }
+}
+
+pub struct BoxOffice {
+    pool: PgPool,
+}
+
+impl BoxOffice {
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+
+    /// Opens the sale of an event, with rows of equally many seats. The price is that of the last row; each row in front
+    /// of it costs a tenth more.
+    pub async fn announce(&self, title: &str, rows: i32, seats: i32, cents: i32) -> Result<i64, Refusal> {
+        let mut transaction = self.pool.begin().await?;
+        let event = sqlx::query_scalar("INSERT INTO events (title) VALUES ($1) RETURNING id")
+            .bind(title)
+            .fetch_one(&mut *transaction)
+            .await?;
+        sqlx::query(
+            "INSERT INTO seats (event, row, seat, cents)
+             SELECT $1, row, seat, $4 + $4 * ($2 - row) / 10
+             FROM generate_series(1, $2) row, generate_series(1, $3) seat",
+        )
+        .bind(event)
+        .bind(rows)
+        .bind(seats)
+        .bind(cents)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(event)
+    }
+
+    /// Sells that many seats side by side, as far in front as there are any.
+    pub async fn sell(&self, event: i64, email: &str, seats: i32) -> Result<Order, Refusal> {
+        let mut transaction = self.pool.begin().await?;
+        lock(&mut transaction, event).await?;
+        let order = sell(&mut transaction, event, email, seats).await?;
+        transaction.commit().await?;
+        Ok(order)
+    }
+
+    /// Puts somebody on the waiting list, or changes how many seats they wait for, and returns their place from 1.
+    pub async fn wait(&self, event: i64, email: &str, seats: i32) -> Result<i64, Refusal> {
+        let mut transaction = self.pool.begin().await?;
+        lock(&mut transaction, event).await?;
+        let place = sqlx::query_scalar(
+            "WITH mine AS (
+                 INSERT INTO waiting (event, email, seats) VALUES ($1, $2, $3)
+                 ON CONFLICT (event, email) DO UPDATE SET seats = excluded.seats
+                 RETURNING id
+             )
+             SELECT 1 + count(*) FROM waiting, mine WHERE event = $1 AND waiting.id < mine.id",
+        )
+        .bind(event)
+        .bind(email)
+        .bind(seats)
+        .fetch_one(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(place)
+    }
+
+    /// Takes the seats of an order back, and sells to those who wait what they wait for, in order. Who waits for more
+    /// than there is goes on waiting, and lets others pass.
+    pub async fn cancel(&self, order: i64) -> Result<Vec<Order>, Refusal> {
+        let mut transaction = self.pool.begin().await?;
+        let event = sqlx::query_scalar("SELECT event FROM orders WHERE id = $1")
+            .bind(order)
+            .fetch_one(&mut *transaction)
+            .await?;
+        lock(&mut transaction, event).await?;
+        sqlx::query("UPDATE seats SET sold_to = NULL WHERE sold_to = $1")
+            .bind(order)
+            .execute(&mut *transaction)
+            .await?;
+        let gone =
+            sqlx::query("DELETE FROM orders WHERE id = $1").bind(order).execute(&mut *transaction).await?;
+        if gone.rows_affected() == 0 {
+            return Err(Refusal::Unknown);
+        }
+        let sold = serve(&mut transaction, event).await?;
+        transaction.commit().await?;
+        Ok(sold)
+    }
+
+    /// All events, by title.
+    pub async fn report(&self) -> Result<Vec<Line>, Refusal> {
+        let lines: Vec<(String, i64, i64, i64)> = sqlx::query_as(
+            "SELECT title, count(*), count(sold_to), coalesce(sum(cents) FILTER (WHERE sold_to IS NOT NULL), 0)
+             FROM events JOIN seats ON event = id
+             GROUP BY id ORDER BY title",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(lines.into_iter().map(|(title, seats, sold, cents)| Line { title, seats, sold, cents }).collect())
+    }
+}
+
+/// Lets one customer of an event follow the other.
+async fn lock(transaction: &mut PgTransaction<'_>, event: i64) -> Result<(), Refusal> {
+    sqlx::query("SELECT FROM events WHERE id = $1 FOR UPDATE")
+        .bind(event)
+        .fetch_one(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
+async fn sell(
+    transaction: &mut PgTransaction<'_>,
+    event: i64,
+    email: &str,
+    seats: i32,
+) -> Result<Order, Refusal> {
+    // The difference of a seat and its number among the free ones of its row is the same for neighbours.
+    let free: Option<(i32, i32)> = sqlx::query_as(
+        "SELECT row, min(seat) FROM (
+             SELECT row, seat, seat - row_number() OVER (PARTITION BY row ORDER BY seat) AS block
+             FROM seats WHERE event = $1 AND sold_to IS NULL
+         ) free
+         GROUP BY row, block HAVING count(*) >= $2
+         ORDER BY row, min(seat) LIMIT 1",
+    )
+    .bind(event)
+    .bind(i64::from(seats))
+    .fetch_optional(&mut **transaction)
+    .await?;
+    let (row, first) = free.ok_or(Refusal::SoldOut)?;
+    let id: i64 = sqlx::query_scalar("INSERT INTO orders (event, email) VALUES ($1, $2) RETURNING id")
+        .bind(event)
+        .bind(email)
+        .fetch_one(&mut **transaction)
+        .await?;
+    let cents = sqlx::query_scalar(
+        "WITH sold AS (
+             UPDATE seats SET sold_to = $1
+             WHERE event = $2 AND row = $3 AND seat >= $4 AND seat < $4 + $5
+             RETURNING cents
+         )
+         SELECT sum(cents) FROM sold",
+    )
+    .bind(id)
+    .bind(event)
+    .bind(row)
+    .bind(first)
+    .bind(seats)
+    .fetch_one(&mut **transaction)
+    .await?;
+    Ok(Order { id, block: Block { row, first, seats }, cents })
+}
+
+async fn serve(transaction: &mut PgTransaction<'_>, event: i64) -> Result<Vec<Order>, Refusal> {
+    let waiting: Vec<(i64, String, i32)> =
+        sqlx::query_as("SELECT id, email, seats FROM waiting WHERE event = $1 ORDER BY id")
+            .bind(event)
+            .fetch_all(&mut **transaction)
+            .await?;
+    let mut sold = Vec::new();
+    for (id, email, seats) in waiting {
+        match sell(transaction, event, &email, seats).await {
+            Ok(order) => {
+                sqlx::query("DELETE FROM waiting WHERE id = $1").bind(id).execute(&mut **transaction).await?;
+                sold.push(order);
+            }
+            Err(Refusal::SoldOut) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(sold)
+}
