@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use server::{Preset, Wanted};
 use storage::Wish;
 
@@ -167,6 +168,20 @@ pub(crate) enum Command {
     Ci {
         /// The system
         system: System,
+    },
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example: pgfresh completions bash > ~/.local/share/bash-completion/completions/pgfresh"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual's pages into a directory: one for each command
+    #[command(after_help = "Example: pgfresh man ~/.local/share/man/man1")]
+    Man {
+        /// An existing directory
+        folder: PathBuf,
     },
     /// Remove what dead owners left
     Sweep(Sweep),

@@ -441,3 +441,14 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
     assert_eq!(scene.run(["run", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
+    let scene = Scene::new(User::Ourselves);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = scene.pgfresh(["completions", "bash"]);
+    command.stdout(writer).stderr(Stdio::piped());
+    let outcome = collect(command.spawn().unwrap());
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
+}

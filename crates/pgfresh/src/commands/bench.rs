@@ -19,6 +19,8 @@ use super::OURSELVES;
 use crate::cli::{Bench, Options};
 use crate::config;
 use crate::failure::Failure;
+use crate::output;
+use crate::output::say;
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
     let (wishes, cache, program) =
@@ -58,9 +60,9 @@ fn show(report: &Report, timed: &[Timed], json: bool) {
         let mut value = report.to_json();
         let samples = timed.iter().map(|timed| json!({ "name": timed.name(), "phases": timed.phases() }));
         value["samples"] = samples.collect::<Value>();
-        println!("{value}");
+        say!("{value}");
     } else {
-        print!("{report}");
+        output::print(report);
     }
 }
 

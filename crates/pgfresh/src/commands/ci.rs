@@ -9,6 +9,7 @@ use super::NEWEST;
 use crate::cli::{Options, System};
 use crate::config;
 use crate::failure::Failure;
+use crate::output;
 
 /// A kind of project: a file that tells it, how its tests are run, in which image, and what installs pgfresh there.
 struct Kind {
@@ -47,7 +48,7 @@ pub(crate) fn execute(options: &Options, system: System) -> Result<ExitCode, Fai
     };
     let inputs = config.recipes.iter().flat_map(|recipe| recipe.inputs.iter().chain(&recipe.sql));
     let inputs: Vec<_> = inputs.map(|input| as_glob(&config.folder, input)).collect();
-    print!("{}", fill_in(template(system), kind, major, &inputs));
+    output::print(fill_in(template(system), kind, major, &inputs));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,6 +9,7 @@ use crate::background;
 use crate::cli::Options;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
+use crate::output::say;
 
 /// The server of this run, or else the background server, started if need be.
 pub(super) fn join(options: &Options) -> Result<Control, Failure> {
@@ -38,10 +39,10 @@ pub(crate) fn url(
     let control = join(options)?;
     let wish = json!({ "name": name, "template": template });
     match (control.call(&Method::POST, "/v1/databases", &wish), name) {
-        (Ok(leased), _) => println!("{}", text(&leased["url"])),
+        (Ok(leased), _) => say!("{}", text(&leased["url"])),
         // It is leased already: that is where it is.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
-            println!("{}", control.address(name).url());
+            say!("{}", control.address(name).url());
         }
         (Err(failure), _) => return Err(failure),
     }
@@ -73,9 +74,9 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<ExitCode, Failure> {
     let count = background::stop(options, all)?;
     if !options.quiet {
         match count {
-            0 => println!("nothing to stop"),
-            1 => println!("stopped the background server"),
-            count => println!("stopped {count} background servers"),
+            0 => say!("nothing to stop"),
+            1 => say!("stopped the background server"),
+            count => say!("stopped {count} background servers"),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -85,15 +86,15 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
     let control = find(options)?;
     let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     if as_json {
-        println!("{status}");
+        say!("{status}");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("server {}", control.address("").url());
+    say!("server {}", control.address("").url());
     for template in list(&status["templates"]) {
-        println!("template {}: {} ready", text(&template["name"]), template["ready"]);
+        say!("template {}: {} ready", text(&template["name"]), template["ready"]);
     }
     for lease in list(&status["leases"]) {
-        println!(
+        say!(
             "database {}: of {}, {} sessions, {:.0} s old",
             text(&lease["database"]),
             text(&lease["template"]),
@@ -102,7 +103,7 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
         );
     }
     let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
-    println!("{} copied, {} recycled", count("created"), count("recycled"));
+    say!("{} copied, {} recycled", count("created"), count("recycled"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,6 +18,8 @@ use template::{Maker, MakerError};
 use crate::cli::{Doctor, Options};
 use crate::config;
 use crate::failure::Failure;
+use crate::output;
+use crate::output::say;
 
 /// How long is measured, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
@@ -78,9 +80,9 @@ fn show(diagnosis: &Diagnosis, json: bool) {
     if json {
         let mut value = diagnosis.report.to_json();
         value["distributions"] = diagnosis.samples.iter().map(distribution).collect();
-        println!("{value}");
+        say!("{value}");
     } else {
-        print!("{}", diagnosis.report);
+        output::print(&diagnosis.report);
     }
 }
 

@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod control;
 mod doctor;
+mod manual;
 mod postgres;
 mod psql;
 mod run;
@@ -49,6 +50,8 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Ci { system } => ci::execute(options, system),
+        Command::Completions { shell } => Ok(manual::completions(shell)),
+        Command::Man { folder } => manual::pages(&folder),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
         Command::Doctor(arguments) => doctor::execute(options, &arguments),
         Command::Bench(command) => bench::execute(options, &command),

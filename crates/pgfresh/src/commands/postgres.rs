@@ -9,12 +9,13 @@ use template::{Maker, Wishes};
 
 use crate::cli::{Options, Postgres};
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress;
 
 pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
         Postgres::Install { major } => return install(options, *major),
-        Postgres::Path => println!("{}", super::bare_maker(options)?.installation.bin().display()),
+        Postgres::Path => say!("{}", super::bare_maker(options)?.installation.bin().display()),
         Postgres::List { json } => {
             let found = server::list(&super::cache(options)?);
             if *json {
@@ -28,12 +29,12 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
                         })
                     })
                     .collect();
-                println!("{}", serde_json::Value::from(all));
+                say!("{}", serde_json::Value::from(all));
             } else {
                 for found in &found {
                     let installation = &found.installation;
                     let version = installation.version().to_string();
-                    println!("{version:<8} {}  ({})", installation.bin().display(), found.source);
+                    say!("{version:<8} {}  ({})", installation.bin().display(), found.source);
                 }
             }
             if found.is_empty() {
@@ -59,7 +60,7 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
         server::discard(&installation, &cache)?;
         return Err(failure);
     }
-    println!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
+    say!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
     Ok(ExitCode::SUCCESS)
 }
 

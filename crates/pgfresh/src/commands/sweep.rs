@@ -6,6 +6,7 @@ use crate::background;
 use crate::cli::{Options, Sweep};
 use crate::config;
 use crate::failure::Failure;
+use crate::output::say;
 
 pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let wishes = config::read(options)?.wishes;
@@ -19,10 +20,10 @@ pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, 
     }
     if !options.quiet {
         for path in &removed {
-            println!("removed \"{}\"", path.display());
+            say!("removed \"{}\"", path.display());
         }
         if removed.is_empty() && failures.is_empty() {
-            println!("nothing to remove");
+            say!("nothing to remove");
         }
     }
     match failures.into_iter().next() {

@@ -1,0 +1,26 @@
+//! `pgfresh completions` and `pgfresh man`: what shells and readers want to know of the command line.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn completions(shell: Shell) -> ExitCode {
+    let mut script = Vec::new();
+    generate(shell, &mut Cli::command(), "pgfresh", &mut script);
+    output::print(String::from_utf8_lossy(&script));
+    ExitCode::SUCCESS
+}
+
+pub(crate) fn pages(folder: &Path) -> Result<ExitCode, Failure> {
+    clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
+        Failure::new(format!("could not write to \"{}\": {error}", folder.display()))
+            .hint("It must be a directory that exists.".to_owned())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

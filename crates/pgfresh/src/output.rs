@@ -1,0 +1,22 @@
+//! Standard output, whose reader may have seen enough: `pgfresh template list | head -1`.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// What shells say of a command that wrote to a closed pipe: 128 and SIGPIPE's number.
+const READER_GONE: i32 = 141;
+
+/// Writes `text` as it is. Ends the process quietly if nobody reads it any more.
+pub(crate) fn print(text: impl Display) {
+    let mut out = std::io::stdout().lock();
+    if write!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        // A server that we may have is cleared away by its guard.
+        std::process::exit(READER_GONE);
+    }
+}
+
+/// Writes a line, as `println!` does.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($words)*))) };
+}
+pub(crate) use say;
