@@ -11,6 +11,12 @@ pub enum DoctorError {
     /// A file or directory could not be used.
     #[error(transparent)]
     File(#[from] FileError),
+    /// psql could not do what it was asked, or did not get to the server.
+    #[error("could not ask the server: {reason}")]
+    Psql {
+        /// The first line of its errors.
+        reason: String,
+    },
 }
 
 impl DoctorError {
@@ -23,6 +29,7 @@ impl DoctorError {
             }
             Self::Place(error) => error.hint(),
             Self::File(error) => error.hint(),
+            Self::Psql { .. } => Some("Try the same with psql: \"psql URL\".".to_owned()),
         }
     }
 }

@@ -18,7 +18,9 @@ mod stage;
 mod suite;
 mod sync;
 mod trial;
+mod url;
 mod waits;
 
 pub use error::DoctorError;
 pub use examination::{Diagnosis, Examination, Onlooker};
+pub use url::Remote;

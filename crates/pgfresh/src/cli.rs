@@ -359,12 +359,16 @@ pub(crate) struct Sweep {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n\
-  pgfresh doctor --soak 2m\n\n\
+  pgfresh doctor --soak 2m\n  \
+    pgfresh doctor --url postgresql://postgres@localhost/app\n\n\
     Device, file system, syncs, commits, and what would help. Ctrl-C shows what was measured so far."
 )]
 pub(crate) struct Doctor {
     /// A directory on the disk in question [default: where a server's data would live on disk]
     pub(crate) path: Option<PathBuf>,
+    /// Examine the server there instead, as psql reaches it: settings, data, commits; nothing is changed
+    #[arg(long, value_name = "URL", conflicts_with_all = ["path", "soak", "suite", "try", "sysfs", "procfs"])]
+    pub(crate) url: Option<String>,
     /// Sync without a break for so long before all else, to see whether the disk throttles or its cache fills: 90s, 2m
     #[arg(long, value_name = "TIME", value_parser = soak)]
     pub(crate) soak: Option<Duration>,

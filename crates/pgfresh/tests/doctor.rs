@@ -176,6 +176,72 @@ fn a_soak_is_drawn_with_the_temperature_below_and_ends_when_told() {
     assert!(outcome.stdout.contains("\nSoak ") && outcome.stdout.contains("fdatasyncs of 8 kB"), "{outcome}");
 }
 
+/// What `doctor --url` says of a server that `run` has with these words, after a script that knows it as `$URL`.
+fn of_url(scene: &Scene, words: &[&str], script: &str) -> Value {
+    let program = common::ground::program().display();
+    let script = format!("URL=$DATABASE_URL; {script}\nexec {program} doctor --quick --json --url \"$URL\"");
+    let mut command = scene.pgfresh([&["run"], words, &["--", "sh", "-euc", &script]].concat());
+    command.env("POSTGRES_SHARED_BUFFERS", "256MB").env("POSTGRES_PASSWORD", "hush-hush");
+    let outcome = common::finish(command);
+    assert!(!outcome.stdout.contains("hush-hush"), "{outcome}");
+    json(&outcome)
+}
+
+fn findings(diagnosis: &Value) -> Vec<&str> {
+    let findings = diagnosis["findings"].as_array().unwrap();
+    findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_server_that_is_not_ours_is_read_on_every_major() {
+    let scene = Scene::new(User::Ourselves);
+    for major in MAJORS {
+        let postgres = postgres(major);
+        let diagnosis = of_url(&scene, &["--postgres", &postgres, "--preset", "durable"], "");
+        assert_eq!(verdict(&diagnosis, "Settings"), "every commit waits until it is on disk.");
+        assert!(verdict(&diagnosis, "Server").contains("you are its superuser"), "{diagnosis}");
+        assert!(verdict(&diagnosis, "Data").ends_with("is in RAM (tmpfs)."), "{diagnosis}");
+        assert!(findings(&diagnosis).contains(&"POSTGRES_SHARED_BUFFERS does nothing"), "{diagnosis}");
+        let statements = rows(&diagnosis, "Commits there");
+        assert!(statements.iter().all(|row| row["commits"]["value"].as_f64() >= Some(24.0)), "{diagnosis}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_ours_is_not_changed() {
+    let scene = Scene::new(User::Ourselves);
+    let (program, psql) = (common::ground::program().display(), common::ground::psql());
+    // Every relation, function and setting of a database and its cluster.
+    let catalog = "SELECT oid, relname FROM pg_class UNION ALL SELECT oid, proname FROM pg_proc UNION ALL \
+        SELECT 0, name || setting FROM pg_settings UNION ALL SELECT oid, rolname FROM pg_roles ORDER BY 1, 2";
+    let look = format!("{psql} -XqAtc \"{catalog}\" \"$URL\"");
+    let script = format!(
+        "{look} >before\n{program} doctor --quick --url \"$URL\" >said\n{look} >after\ncmp before after"
+    );
+    of_url(&scene, &[], &script);
+    let said = fs::read_to_string(scene.directory.join("said")).unwrap();
+    assert!(said.contains("Nothing was changed there"), "{said}");
+}
+
+#[test]
+fn somebody_who_may_little_is_told_what_he_may() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = common::ground::psql();
+    let script = format!("{psql} -Xqc 'CREATE ROLE little' \"$URL\"\nexport PGOPTIONS='-c role=little'");
+    let diagnosis = of_url(&scene, &[], &script);
+    assert!(verdict(&diagnosis, "Server").contains("only your own sessions"), "{diagnosis}");
+    assert!(verdict(&diagnosis, "Data").starts_with("unknown"), "{diagnosis}");
+}
+
+#[test]
+fn a_server_out_of_reach_is_an_error() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["doctor", "--url", "postgresql://postgres@127.0.0.1:1/postgres"]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.starts_with("pgfresh: could not ask the server: "), "{outcome}");
+    assert!(outcome.stderr.contains("HINT: "), "{outcome}");
+}
+
 #[test]
 fn without_an_installation_the_disk_is_still_examined() {
     let scene = Scene::new(User::Ourselves);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use doctor::{Diagnosis, Examination};
+use doctor::{Diagnosis, Examination, Remote};
 use report::Sample;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
@@ -32,10 +32,21 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         sysfs: arguments.sysfs.clone().unwrap_or(defaults.sysfs),
         procfs: arguments.procfs.clone().unwrap_or(defaults.procfs),
     };
+    let onlooker = Onlooker::listen(options)?;
+    let length = LENGTH[usize::from(arguments.quick)];
+    if let Some(url) = &arguments.url {
+        // No server is needed here: without an installation, whatever psql PATH has.
+        let psql = super::bare_maker(options).and_then(|maker| super::psql::find_psql(&maker));
+        let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
+        let diagnosis = Remote { url: url.clone(), psql, length }.diagnose(&onlooker)?;
+        onlooker.finish();
+        show(&diagnosis, arguments.json);
+        return Ok(ExitCode::SUCCESS);
+    }
     let examination = Examination {
         path: path(options, arguments)?,
         roots,
-        length: LENGTH[usize::from(arguments.quick)],
+        length,
         soak: arguments.soak,
         suite: arguments.suite.clone(),
         tries: arguments.r#try,
@@ -43,7 +54,6 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         program: PathBuf::from(super::OURSELVES),
         maker: maker(options)?,
     };
-    let onlooker = Onlooker::listen(options)?;
     let diagnosis = examination.diagnose(&onlooker)?;
     onlooker.finish();
     show(&diagnosis, arguments.json);

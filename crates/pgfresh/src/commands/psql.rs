@@ -33,7 +33,7 @@ pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, F
 }
 
 /// The installation's own psql, or the one on PATH.
-fn find_psql(maker: &Maker) -> Result<PathBuf, Failure> {
+pub(super) fn find_psql(maker: &Maker) -> Result<PathBuf, Failure> {
     maker.installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
         failure

@@ -48,18 +48,22 @@ impl Mount {
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
-        let mounts: Vec<Self> = fs::read_to_string(&table)?.lines().filter_map(Self::parse).collect();
+        let text = fs::read_to_string(&table)?;
         let number = if roots.procfs == Path::new("/proc") { number(&path) } else { None };
-        let by_number = number.and_then(|number| mounts.iter().find(|mount| mount.id == number));
-        // Of several at one point the last hides the others.
-        let by_path = || {
-            let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
-            above.max_by_key(|mount| mount.point.components().count())
-        };
-        by_number.or_else(by_path).cloned().ok_or_else(|| {
+        let mut mounts = text.lines().filter_map(Self::parse);
+        let by_number = number.and_then(|number| mounts.find(|mount| mount.id == number));
+        by_number.or_else(|| Self::in_table(&text, &path)).ok_or_else(|| {
             let message = format!("\"{}\" has no mount for it", table.display());
             io::Error::new(io::ErrorKind::NotFound, message)
         })
+    }
+
+    /// The mount that `path` lies in, of a text like `/proc/self/mountinfo`: the longest path above it, and of several at one
+    /// point the last, which hides the others.
+    #[must_use]
+    pub fn in_table(table: &str, path: &Path) -> Option<Self> {
+        let above = table.lines().filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));
+        above.max_by_key(|mount| mount.point.components().count())
     }
 
     fn parse(line: &str) -> Option<Self> {
