@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use gateway::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 
@@ -85,14 +84,6 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_IDLE", hide_env_values = true)]
     #[arg(value_parser = span)]
     pub(crate) idle: Option<Duration>,
-    /// How tests are kept apart: clone (each name is a database of its own) or rollback (each is one transaction) [default: clone]
-    #[arg(long, global = true, value_name = "ISOLATION", env = "PGFRESH_ISOLATION", hide_env_values = true)]
-    #[arg(help_heading = "Databases")]
-    pub(crate) isolation: Option<Isolation>,
-    /// How long a database outlives its last session [default: 5s]
-    #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_LINGER", hide_env_values = true)]
-    #[arg(value_parser = span, help_heading = "Databases")]
-    pub(crate) linger: Option<Duration>,
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
@@ -196,6 +187,8 @@ pub(crate) enum Command {
     Sweep(Sweep),
     /// Find out why a database is slow on this machine, and what would help
     Doctor(Doctor),
+    /// Watch a server that somebody else has started, and say where the time went and what would help
+    Profile(Profile),
     /// Measure pgfresh on this machine beside the same thing by hand
     #[command(subcommand)]
     Bench(Bench),
@@ -214,7 +207,7 @@ pub(crate) enum System {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  \
+#[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  \
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test\n  \
     pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
     The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other \
@@ -230,6 +223,12 @@ pub(crate) struct Run {
     /// If the command or the setup of its template fails, keep data and log, and say where they are
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Watch the server meanwhile, and say in the end where the time went and what would help
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Write the whole profile into a file: .json, .md, .csv or .txt; may be repeated
+    #[arg(long, value_name = "FILE", requires = "profile", value_parser = report_file)]
+    pub(crate) report: Vec<ReportFile>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -436,6 +435,58 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  pgfresh profile --url postgresql://postgres:secret@localhost/app --for 1m\n  \
+    pgfresh profile --url \"$DATABASE_URL\" -- pytest -q\n\n\
+    Nothing is changed in that server. For one of pgfresh's own: pgfresh run --profile -- COMMAND.\n\n\
+    Without a command the exit code is 0, or 1 if pgfresh failed; with one it is as that of \"run\"."
+)]
+pub(crate) struct Profile {
+    /// Where the server is, as for psql; the user must be a superuser or a member of pg_read_all_stats
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: String,
+    /// How long [default: until the command ends, or else until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "command")]
+    pub(crate) r#for: Option<Duration>,
+    /// Write the whole profile into a file: .json, .md, .csv or .txt; may be repeated
+    #[arg(long, value_name = "FILE", value_parser = report_file)]
+    pub(crate) report: Vec<ReportFile>,
+    /// As one JSON object on standard output
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) json: bool,
+    /// A command to run meanwhile, and its arguments; it is not told of the server
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A file for a report, and what its name says of its format.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Markdown,
+    Csv,
+    Text,
+}
+
+fn report_file(text: &str) -> Result<ReportFile, String> {
+    let path = PathBuf::from(text);
+    let format = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => Format::Json,
+        Some("md") => Format::Markdown,
+        Some("csv") => Format::Csv,
+        Some("txt") => Format::Text,
+        _ => return Err("its name must end with .json, .md, .csv or .txt".to_owned()),
+    };
+    Ok(ReportFile { path, format })
 }
 
 fn span(text: &str) -> Result<Duration, String> {

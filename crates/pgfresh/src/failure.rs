@@ -5,6 +5,7 @@ use std::fmt;
 
 use bench::BenchError;
 use doctor::DoctorError;
+use profile::ProfileError;
 use storage::{CacheError, FileError};
 use template::MakerError;
 
@@ -140,5 +141,11 @@ impl From<BenchError> for Failure {
 impl From<DoctorError> for Failure {
     fn from(error: DoctorError) -> Self {
         Self::of(&error).hint(error.hint())
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

@@ -5,19 +5,20 @@ use std::process::Command;
 use std::time::Duration;
 
 use database::{Databases, Origin, Status, TemplateDatabase};
-use gateway::{Access, Failed, Gateway, Isolation};
+use gateway::{Access, Failed, Gateway};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 
-use crate::cli::{Care, Options};
-use crate::config;
+use crate::cli::Care;
 use crate::failure::Failure;
 
+/// How long a database outlives its last session.
+const LINGER: Duration = Duration::from_secs(5);
 /// In the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
 /// How clients are served.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wish {
     /// Of the loopback interface; 0 is any that is free.
     pub(crate) port: u16,
@@ -25,23 +26,13 @@ pub(crate) struct Wish {
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
     pub(crate) failed: Failed,
-    /// How leases are isolated that do not say.
-    pub(crate) isolation: Isolation,
-    /// How long a database outlives its last session.
-    pub(crate) linger: Duration,
 }
 
 impl Wish {
-    /// With what the configuration says of leases.
-    pub(crate) fn new(options: &Options, port: u16) -> Result<Self, Failure> {
-        let (isolation, linger) = config::leases(options)?;
-        Ok(Self { port, paranoid: false, failed: Failed::Release, isolation, linger })
-    }
-
-    /// The same, as careful as the command line says.
-    pub(crate) fn with(self, care: &Care) -> Self {
+    /// With what the command line says.
+    pub(crate) fn new(port: u16, care: &Care) -> Self {
         let failed = if care.keep_failed { Failed::Keep } else { Failed::Release };
-        Self { paranoid: care.paranoid, failed, ..self }
+        Self { port, paranoid: care.paranoid, failed }
     }
 }
 
@@ -54,12 +45,26 @@ pub(crate) struct Service {
     pub(crate) server: Server,
     /// The database of the usual URL.
     pub(crate) database: String,
+    /// What it took until it was there.
+    pub(crate) times: Times,
+}
+
+/// What it took until a server was there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// Looking up what it starts from, and making that if need be.
+    pub(crate) template: Duration,
+    /// From then to its first answer.
+    pub(crate) boot: Duration,
 }
 
 impl Service {
     /// Takes the server's template into service and opens the gateway.
     pub(crate) fn open(maker: &Maker, started: Started, wish: Wish) -> Result<Self, Failure> {
-        let Started { server, place, database, .. } = started;
+        let Started { server, place, database, look_up } = started;
+        let phases = server.phases();
+        let boot = phases.copy + phases.boot + phases.rest + phases.ready;
+        let times = Times { template: look_up, boot };
         let directory = server.run().address().to_owned();
         // What CREATE DATABASE copies everywhere is always there as well: for whoever wants an empty one.
         let mut templates =
@@ -72,13 +77,11 @@ impl Service {
             major: maker.installation.version().major,
             budget: place.budget(),
             templates,
-            linger: wish.linger,
+            linger: LINGER,
             paranoid: wish.paranoid,
         })?;
-        // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
-        if wish.isolation == Isolation::Clone {
-            databases.retain(&database);
-        }
+        // A suite may migrate it in one process and test it in the next.
+        databases.retain(&database);
         let secret = Access::random_secret()
             .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?;
         let options = gateway::Options {
@@ -87,11 +90,9 @@ impl Service {
             secret,
             directory,
             failed: wish.failed,
-            isolation: wish.isolation,
-            linger: wish.linger,
         };
         let gateway = Gateway::open(databases.clone(), options)?;
-        Ok(Self { gateway, databases, server, database })
+        Ok(Self { gateway, databases, server, database, times })
     }
 
     /// How to reach `database`, which comes to be with the first session.

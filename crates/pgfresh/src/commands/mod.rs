@@ -6,6 +6,7 @@ mod control;
 mod doctor;
 mod manual;
 mod postgres;
+mod profile;
 mod psql;
 mod run;
 mod serve;
@@ -54,6 +55,7 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Man { folder } => manual::pages(&folder),
         Command::Sweep(arguments) => sweep::execute(options, &arguments),
         Command::Doctor(arguments) => doctor::execute(options, &arguments),
+        Command::Profile(arguments) => profile::execute(options, &arguments),
         Command::Bench(command) => bench::execute(options, &command),
     }
 }

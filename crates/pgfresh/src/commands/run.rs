@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
+use super::profile::Watch;
 use crate::cli::{Options, Run};
 use crate::environment;
 use crate::failure::Failure;
@@ -10,8 +11,7 @@ use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let wish = Wish::new(options, 0)?.with(&arguments.care);
-    let service = super::serve(options, &maker, wish)?;
+    let service = super::serve(options, &maker, Wish::new(0, &arguments.care))?;
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
@@ -22,7 +22,9 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
+    let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
+    let profile = watch.map(|watch| watch.end(&service, &arguments.command));
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
         eprintln!(
@@ -31,6 +33,9 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
         );
     } else {
         super::stop_or_keep(options, service)?;
+    }
+    if let Some(profile) = profile {
+        super::profile::tell(options.quiet, &profile, &arguments.report)?;
     }
     Ok(ExitCode::from(code))
 }

@@ -1,0 +1,133 @@
+//! `pgfresh profile` and `pgfresh run --profile`: watching a server, and telling what was seen.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use profile::{Circumstances, Profile, Recorder, Target};
+
+use crate::cli::{self, Format, Options, ReportFile};
+use crate::failure::Failure;
+use crate::foreground::{self, Event, Events};
+use crate::service::Service;
+
+/// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+/// How many new databases are asked for, to see what one costs.
+const TRIALS: u32 = 5;
+
+/// Between two questions whether the server is still there.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Watches somebody else's server.
+pub(super) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
+    let target = Target::at(&arguments.url)?;
+    let recorder = Recorder::start(&target)?;
+    let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
+        let mut command = Command::new(program);
+        command.args(rest);
+        (foreground::run(None, command)?, Some(words(&arguments.command)))
+    } else {
+        if !options.quiet && arguments.r#for.is_none() {
+            eprintln!("pgfresh: watching {}; Ctrl-C ends it", target.place());
+        }
+        wait(&recorder, arguments.r#for)?;
+        (0, None)
+    };
+    let profile = Profile::new(recorder.stop(), Circumstances { command, ..Circumstances::default() });
+    if arguments.json {
+        println!("{}", profile.report().to_json());
+    }
+    let quiet = options.quiet || arguments.json;
+    tell(quiet, &profile, &arguments.report)?;
+    Ok(ExitCode::from(code))
+}
+
+/// Until a signal comes, the time is over, or the server is gone.
+fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
+    let mut events = Events::listen()?;
+    let early = events.hear();
+    let begun = Instant::now();
+    let mut over = !early.is_empty();
+    while !over && !recorder.has_ended() {
+        let left = length.map(|length| length.saturating_sub(begun.elapsed()));
+        let heard = events.next_within(left.map_or(PATIENCE, |left| left.min(PATIENCE)));
+        over = matches!(heard, Some(Event::Signal(_))) || left.is_some_and(|left| left.is_zero());
+    }
+    Ok(())
+}
+
+fn words(command: &[OsString]) -> String {
+    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A service that is watched.
+pub(super) struct Watch {
+    recorder: Recorder,
+}
+
+impl Watch {
+    pub(super) fn begin(service: &Service) -> Result<Self, Failure> {
+        Ok(Self { recorder: Recorder::start(&Target::of(&service.server))? })
+    }
+
+    /// Stops watching. `command` is what was run meanwhile.
+    pub(super) fn end(self, service: &Service, command: &[OsString]) -> Profile {
+        let (sessions, waited) = service.status().connected;
+        let recording = self.recorder.stop();
+        let circumstances = Circumstances {
+            ours: true,
+            command: Some(words(command)),
+            boot: Some(service.times.boot.as_secs_f64()),
+            template: Some(service.times.template.as_secs_f64()),
+            #[allow(clippy::cast_precision_loss)]
+            connecting: Some((sessions as f64, waited.as_secs_f64())),
+            fresh_database: fresh_database(service),
+        };
+        Profile::new(recording, circumstances)
+    }
+}
+
+/// What the first session in a new database costs a client, in seconds: the median of some.
+fn fresh_database(service: &Service) -> Option<f64> {
+    let mut times: Vec<f64> = (0..TRIALS)
+        .map(|trial| {
+            let name = format!("profile_{}_{trial}", std::process::id());
+            Target::at(&service.address(&name).url()).ok()?.time_of_a_session()
+        })
+        .collect::<Option<_>>()?;
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
+/// Says the most important on standard error, and all of it where it is wanted.
+pub(super) fn tell(quiet: bool, profile: &Profile, files: &[ReportFile]) -> Result<(), Failure> {
+    if !quiet {
+        eprint!("\n{profile}");
+    }
+    let report = profile.report();
+    for ReportFile { path, format } in files {
+        let text = match format {
+            Format::Json => format!("{}\n", report.to_json()),
+            Format::Markdown => report.to_markdown(),
+            Format::Csv => report.to_csv(),
+            Format::Text => report.to_string(),
+        };
+        fs::write(path, text).map_err(|error| could_not_write(path, &error))?;
+    }
+    if let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) {
+        let path = Path::new(&path);
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(report.to_markdown().as_bytes()));
+        written.map_err(|error| could_not_write(path, &error))?;
+    }
+    Ok(())
+}
+
+fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("could not write \"{}\": {error}", path.display()))
+}

@@ -1,0 +1,197 @@
+//! `pgfresh run --profile` and `pgfresh profile`: what they see of real servers.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres};
+use serde_json::Value;
+
+/// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
+const SPAN: &str = "1.5";
+
+fn read(scene: &Scene, name: &str) -> Value {
+    let text = fs::read_to_string(scene.directory.join(name)).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn fact(profile: &Value, layer: &str, name: &str) -> f64 {
+    let layers = profile["layers"].as_array().unwrap();
+    let layer = layers.iter().find(|one| one["name"] == layer).unwrap_or_else(|| panic!("{profile}"));
+    layer["facts"][name]["value"].as_f64().unwrap_or_else(|| panic!("{name}: {profile}"))
+}
+
+fn rows<'a>(profile: &'a Value, title: &str) -> &'a Vec<Value> {
+    let tables = profile["tables"].as_array().unwrap();
+    let table = tables.iter().find(|table| table["title"] == title);
+    table.unwrap_or_else(|| panic!("no table {title}: {profile}"))["rows"].as_array().unwrap()
+}
+
+/// Session seconds of the row that `column` calls `name`; 0 without one.
+fn spent(profile: &Value, title: &str, column: &str, name: &str) -> f64 {
+    let row = rows(profile, title).iter().find(|row| row[column] == name);
+    row.map_or(0.0, |row| row["sessions"]["value"].as_f64().unwrap())
+}
+
+fn findings(profile: &Value) -> Vec<&str> {
+    profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
+/// Runs `script` under `run --profile` with `options`; returns the profile.
+fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
+    let words =
+        [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();
+    let outcome = scene.run(words);
+    assert!(outcome.code == Some(0), "{outcome}");
+    (read(scene, "out.json"), outcome)
+}
+
+#[test]
+fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    // One waits for a lock that another holds while it sleeps; a third computes.
+    let script = format!(
+        "{psql} -XAtqc 'CREATE TABLE t ()'
+         {psql} -XAtqc 'BEGIN; LOCK TABLE t; SELECT pg_sleep({SPAN}); COMMIT' & sleep 0.2
+         {psql} -XAtqc 'TRUNCATE t' &
+         {psql} -XAtqc \"DO 'BEGIN WHILE clock_timestamp() < now() + interval ''{SPAN} s'' LOOP END LOOP; END'\" & wait"
+    );
+    for major in MAJORS {
+        let (profile, outcome) = profile_of(&scene, &["--postgres", &postgres(major)], &script);
+        assert!(
+            profile["environment"]["PostgreSQL"].as_str().unwrap().starts_with(&major.to_string()),
+            "{major}"
+        );
+        assert!(spent(&profile, "Kinds of statements", "kind", "TRUNCATE") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "lock") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "other") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "CPU") > 0.3, "{major}: {profile}");
+        assert!(fact(&profile, "Suite", "at most") >= 3.0, "{major}: {profile}");
+        assert!(fact(&profile, "Suite", "sessions begun") >= 4.0, "{major}: {profile}");
+        assert!(fact(&profile, "Machine", "the sessions'") > 0.3, "{major}: {profile}");
+        assert!(fact(&profile, "Server", "log") > 0.0, "{major}: {profile}");
+        let statement =
+            rows(&profile, "Statements").iter().find(|row| row["statement"] == "TRUNCATE t").unwrap();
+        assert_eq!(statement["seen runs"]["value"], 1.0, "{statement}");
+        assert_eq!(rows(&profile, "Databases")[0]["database"], "postgres");
+        assert!(findings(&profile).contains(&"Sessions wait for each other's locks"), "{profile}");
+        assert!(
+            outcome.stderr.contains("in the database") && outcome.stderr.contains("TRUNCATE"),
+            "{outcome}"
+        );
+    }
+}
+
+#[test]
+fn time_is_split_between_the_database_and_the_rest() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!("sleep {SPAN}; {psql} -XAtqc 'SELECT pg_sleep({SPAN})'");
+    let (profile, _) = profile_of(&scene, &[], &script);
+    let [wall, inside, outside] =
+        ["wall", "in the database", "outside"].map(|name| fact(&profile, "Suite", name));
+    assert!((wall - inside - outside).abs() < 1e-6);
+    assert!(inside > 1.2 && outside > 1.2, "{profile}");
+}
+
+#[test]
+fn a_suite_that_computes_hears_that_the_database_is_not_the_problem() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!(
+        "{psql} -XAtqc 'SELECT 1'; end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; {psql} -XAtqc 'SELECT 1'"
+    );
+    let (profile, outcome) = profile_of(&scene, &[], &script);
+    assert_eq!(findings(&profile), ["The database is not the problem"], "{profile}");
+    assert!(profile["findings"][0]["gain"].is_null(), "{profile}");
+    assert!(outcome.stderr.contains("The database is not the problem"), "{outcome}");
+}
+
+#[test]
+fn cleaning_up_is_found_with_what_it_would_be_without() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let tables: Vec<String> = (0..40).map(|table| format!("t{table}")).collect();
+    let create = tables.join(" (id serial PRIMARY KEY, a text); CREATE TABLE ");
+    let test = format!("TRUNCATE {} RESTART IDENTITY;\nINSERT INTO t0 (a) VALUES (1);\n", tables.join(", "));
+    scene.write("tests.sql", &test.repeat(60));
+    let (profile, _) = profile_of(
+        &scene,
+        &[],
+        &format!(
+            "{psql} -Xqc 'CREATE TABLE {create} (id serial PRIMARY KEY, a text)'; {psql} -Xqf tests.sql"
+        ),
+    );
+    let finding = profile["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "Tests clean up by TRUNCATE");
+    let gain = &finding.unwrap_or_else(|| panic!("{profile}"))["gain"];
+    assert_eq!((&gain["of"], &gain["basis"]), (&"the suite".into(), &"predicted".into()));
+    let [before, after] = [0, 1].map(|index| gain["change"][index]["value"].as_f64().unwrap());
+    assert!(after < before && gain["factor"]["value"].as_f64().unwrap() > 1.1, "{gain}");
+}
+
+#[test]
+fn a_server_of_somebody_else_is_watched_and_not_changed() {
+    let scene = Scene::new(User::Ourselves);
+    let mut serve = scene.pgfresh(["serve"]);
+    let mut owner =
+        serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let url = line_of(owner.stdout.as_mut().unwrap());
+    let url = url.trim();
+    let psql = ground::psql();
+    let sql = format!("SELECT pg_sleep({SPAN})");
+    // What psql is told, the command has to be told by the one who writes it.
+    let outcome =
+        scene.run(["profile", "--url", url, "--report", "out.json", "--", psql, "-XAtqc", &sql, "-d", url]);
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("in the database"), "{outcome}");
+    let profile = read(&scene, "out.json");
+    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 1.0, "{profile}");
+    let watched = finish(scene.pgfresh(["profile", "--url", url, "--for", "300ms", "--json"]));
+    assert!(watched.code == Some(0) && watched.stderr.is_empty(), "{watched}");
+    let watched: Value = serde_json::from_str(&watched.stdout).unwrap();
+    assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
+    let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failing.code, Some(7), "{failing}");
+    drop(owner.stdin.take());
+    assert!(collect(owner).code == Some(0));
+}
+
+#[test]
+fn what_cannot_be_watched_is_said_before_anything_is_run() {
+    let scene = Scene::new(User::Ourselves);
+    for (url, expected) in [
+        ("mysql://x", "cannot read the URL of the server"),
+        ("postgresql://me@localhost/x?sslmode=require", "it demands encryption"),
+        ("postgresql://me@/x?host=/nowhere", "could not connect to the server"),
+    ] {
+        let outcome = scene.run(["profile", "--url", url, "--", "touch", "ran"]);
+        assert!(outcome.code == Some(1) && outcome.stderr.contains(expected), "{url}: {outcome}");
+        assert!(outcome.stderr.contains("HINT:"), "{outcome}");
+        assert!(!scene.directory.join("ran").exists(), "{url}");
+    }
+    let outcome = scene.run(["run", "--profile", "--report", "out.pdf", "--", "true"]);
+    assert!(outcome.code == Some(2) && outcome.stderr.contains(".json, .md, .csv or .txt"), "{outcome}");
+}
+
+#[test]
+fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
+    let scene = Scene::new(User::Ourselves);
+    let names = ["out.json", "out.md", "out.csv", "out.txt"];
+    let reports = names.iter().flat_map(|name| ["--report", name]);
+    let words = ["run", "--quiet", "--profile"].into_iter().chain(reports);
+    let mut command = scene.pgfresh(words.chain(["--", "sh", "-c", "echo hello; exit 3"]));
+    command.env("GITHUB_STEP_SUMMARY", scene.write("summary.md", "before\n"));
+    let outcome = finish(command);
+    assert_eq!((outcome.code, &outcome.stdout[..], &outcome.stderr[..]), (Some(3), "hello\n", ""));
+    let text = |name: &str| fs::read_to_string(scene.directory.join(name)).unwrap();
+    read(&scene, "out.json");
+    assert!(text("out.md").starts_with("# Profile of sh -c"), "{}", text("out.md"));
+    assert!(text("out.csv").starts_with("section,row,column,value,unit\n"));
+    assert!(text("out.txt").starts_with("Profile of sh -c"));
+    assert!(text("summary.md").starts_with("before\n# Profile of sh -c"), "{}", text("summary.md"));
+}

@@ -1,0 +1,309 @@
+//! The time of a recording, handed out to what was seen in it.
+//!
+//! Each look stands for the seconds since the one before. *Session time* counts them for every session at work, so three at
+//! once make three seconds a second. *Wall time* divides them among the sessions at work, so all of it and the time in
+//! which none was add up to the length of the recording.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::recording::{Look, Recording, Seen, State};
+use crate::statement::Kind;
+use crate::wait::Cause;
+
+/// Sessions that are at work at once for less than this share of the time in the database are not called usual.
+const RARE: f64 = 0.05;
+
+/// Seconds, counted in two ways.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Time {
+    /// Of the wall clock, divided among all that were at work.
+    pub wall: f64,
+    /// Of sessions.
+    pub sessions: f64,
+}
+
+impl Time {
+    fn add(&mut self, seconds: f64, among: f64) {
+        self.wall += seconds / among;
+        self.sessions += seconds;
+    }
+}
+
+/// What one statement took, whatever its values were.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spent {
+    /// Its time.
+    pub time: Time,
+    /// How many times it was seen to run: all that take longer than a look lasts, and of others a part.
+    pub runs: usize,
+}
+
+/// Where the time went.
+#[derive(Debug, Clone, Default)]
+pub struct Attribution {
+    /// Seconds from begin to end.
+    pub wall: f64,
+    /// Seconds of the wall clock and of sessions during which the server was at work for a client.
+    pub database: Time,
+    /// Seconds in which the server was not at work, but a transaction was open.
+    pub in_transaction: f64,
+    /// How many sessions are at work at once as a rule, while one is.
+    pub width: f64,
+    /// How many ever were.
+    pub most: usize,
+    /// By kind of statement.
+    pub kinds: BTreeMap<Kind, Time>,
+    /// By what was waited for.
+    pub causes: BTreeMap<Cause, Time>,
+    /// By both.
+    pub both: BTreeMap<(Kind, Cause), Time>,
+    /// By statement, its number in the recording first; what took longest comes first.
+    pub statements: Vec<(u32, Spent)>,
+    /// By database; what took longest comes first.
+    pub databases: Vec<(String, Time)>,
+    /// What empties tables, with the commits of such transactions.
+    pub clean_up: Spent,
+    /// Waiting for syncs, one's own or that of whoever holds the lock that one waits for.
+    pub syncing: Time,
+}
+
+impl Attribution {
+    /// Hands out the time of `recording`.
+    #[must_use]
+    pub fn of(recording: &Recording) -> Self {
+        let mut attribution = Self { wall: recording.seconds, ..Self::default() };
+        let mut runs = Runs::default();
+        for look in &recording.looks {
+            attribution.add(look, recording, &mut runs);
+        }
+        attribution.finish(recording, runs)
+    }
+
+    fn add(&mut self, look: &Look, recording: &Recording, runs: &mut Runs) {
+        let active = || look.seen.iter().filter(|seen| seen.state == State::Active);
+        let count = active().count();
+        if count == 0 {
+            if !look.seen.is_empty() {
+                self.in_transaction += look.seconds;
+            }
+            return;
+        }
+        self.most = self.most.max(count);
+        *runs.at_once.entry(count).or_default() += look.seconds;
+        let among = crate::machine::as_f64(count as u64);
+        self.database.wall += look.seconds;
+        self.database.sessions += look.seconds * among;
+        let somebody_syncs = active().any(|seen| seen.cause.is_sync());
+        for seen in active() {
+            let statement = recording.statements.get(seen.statement);
+            let kind = statement.kind;
+            self.kinds.entry(kind).or_default().add(look.seconds, among);
+            self.causes.entry(seen.cause).or_default().add(look.seconds, among);
+            self.both.entry((kind, seen.cause)).or_default().add(look.seconds, among);
+            if seen.cause.is_sync() || (seen.cause == Cause::Lock && somebody_syncs) {
+                self.syncing.add(look.seconds, among);
+            }
+            runs.statements.entry(seen.statement).or_default().add(look.seconds, among, seen);
+            let database = recording.sessions.get(seen.session).database.clone();
+            runs.databases.entry(database).or_default().add(look.seconds, among);
+            let transaction = (seen.session, seen.transaction.to_bits());
+            if statement.clears {
+                runs.clearing.insert(transaction);
+            }
+            if statement.clears || (kind == Kind::Commit && runs.clearing.contains(&transaction)) {
+                self.clean_up.time.add(look.seconds, among);
+            }
+        }
+    }
+
+    fn finish(mut self, recording: &Recording, runs: Runs) -> Self {
+        let mut seconds = 0.0;
+        let usual = runs.at_once.iter().rev().find(|(_, time)| {
+            seconds += **time;
+            seconds >= RARE * self.database.wall
+        });
+        self.width = usual.map_or(1.0, |(count, _)| crate::machine::as_f64(*count as u64));
+        self.clean_up.runs = runs
+            .statements
+            .iter()
+            .filter(|(statement, _)| recording.statements.get(**statement).clears)
+            .map(|(_, run)| run.seen.len())
+            .sum();
+        self.statements = runs
+            .statements
+            .into_iter()
+            .map(|(statement, run)| (statement, Spent { time: run.time, runs: run.seen.len() }))
+            .collect();
+        self.statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
+        self.databases = runs.databases.into_iter().collect();
+        self.databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
+        self
+    }
+
+    /// Seconds in which the server was not at work.
+    #[must_use]
+    pub fn outside(&self) -> f64 {
+        self.wall - self.database.wall
+    }
+
+    /// A share of the whole time, 0 to 1.
+    #[must_use]
+    pub fn share(&self, seconds: f64) -> f64 {
+        if self.wall > 0.0 { seconds / self.wall } else { 0.0 }
+    }
+
+    /// The greatest first, without those that took no time.
+    pub(crate) fn ranked<K: Copy>(times: &BTreeMap<K, Time>) -> Vec<(K, Time)> {
+        let mut ranked: Vec<(K, Time)> = times.iter().map(|(key, time)| (*key, *time)).collect();
+        ranked.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
+        ranked
+    }
+}
+
+/// What is only needed until all looks are handed out.
+#[derive(Debug, Default)]
+struct Runs {
+    /// Seconds, by the number of sessions at work.
+    at_once: BTreeMap<usize, f64>,
+    statements: HashMap<u32, Run>,
+    databases: BTreeMap<String, Time>,
+    /// Transactions in which a table was emptied: session, and when they began.
+    clearing: HashSet<(u32, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    time: Time,
+    /// Session, and when it began.
+    seen: HashSet<(u32, u64)>,
+}
+
+impl Run {
+    fn add(&mut self, seconds: f64, among: f64, seen: &Seen) {
+        self.time.add(seconds, among);
+        self.seen.insert((seen.session, seen.since.to_bits()));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::recording::SessionName;
+    use crate::statement::Statement;
+
+    /// A recording out of looks of 10 ms, each given by `SESSION:SQL:WAIT` for those that are not idle; WAIT is `cpu`,
+    /// `sync`, `lock` or `open` (idle in a transaction). A statement lasts while it is seen without a gap.
+    pub(crate) fn recording(looks: &[&[&str]]) -> Recording {
+        let mut recording = Recording { major: 15, ..Recording::default() };
+        let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
+        for look in looks {
+            let at = recording.seconds + 0.01;
+            let mut seen = Vec::new();
+            for word in *look {
+                let parts: Vec<&str> = word.split(':').collect();
+                let [name, sql, wait] = parts[..] else { panic!("{word}") };
+                let session = recording.sessions.put(SessionName {
+                    pid: name.bytes().map(i32::from).sum(),
+                    began: 0,
+                    database: format!("of_{name}"),
+                    application: String::new(),
+                });
+                let statement = recording.statements.put(Statement::read(sql));
+                let since = match running.get(&session) {
+                    Some((same, since)) if *same == statement => *since,
+                    _ => at,
+                };
+                running.insert(session, (statement, since));
+                let (state, cause) = match wait {
+                    "sync" => (State::Active, Cause::WalSync),
+                    "lock" => (State::Active, Cause::Lock),
+                    "open" => (State::InTransaction, Cause::Client),
+                    _ => (State::Active, Cause::Cpu),
+                };
+                seen.push(Seen { session, state, statement, event: None, cause, since, transaction: 1.0 });
+            }
+            running.retain(|session, _| seen.iter().any(|seen| seen.session == *session));
+            recording.looks.push(Look { at, seconds: 0.01, seen });
+            recording.seconds = at;
+        }
+        recording
+    }
+
+    fn near(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-9
+    }
+
+    #[test]
+    fn all_parts_add_up_to_the_whole() {
+        let recording = recording(&[
+            &["a:TRUNCATE t:sync", "b:SELECT 1:cpu"],
+            &["a:TRUNCATE t:sync"],
+            &["a:COMMIT:sync"],
+            &[],
+            &["b:SELECT 1:open"],
+        ]);
+        let attribution = Attribution::of(&recording);
+        assert!(near(attribution.wall, 0.05) && near(attribution.database.wall, 0.03));
+        assert!(near(attribution.database.sessions, 0.04) && near(attribution.in_transaction, 0.01));
+        assert!(near(attribution.outside(), 0.02));
+        for parts in [
+            attribution.kinds.values().copied().collect::<Vec<_>>(),
+            attribution.causes.values().copied().collect(),
+            attribution.both.values().copied().collect(),
+            attribution.statements.iter().map(|(_, spent)| spent.time).collect(),
+            attribution.databases.iter().map(|(_, time)| *time).collect(),
+        ] {
+            assert!(near(parts.iter().map(|time| time.wall).sum(), 0.03), "{parts:?}");
+            assert!(near(parts.iter().map(|time| time.sessions).sum(), 0.04), "{parts:?}");
+        }
+        assert!(near(attribution.kinds[&Kind::Truncate].wall, 0.015));
+        assert!(near(attribution.syncing.sessions, 0.03));
+        assert_eq!(attribution.databases[0].0, "of_a");
+    }
+
+    #[test]
+    fn the_commit_of_a_clean_up_belongs_to_it_and_no_other_commit() {
+        let recording = recording(&[
+            &["b:COMMIT:sync"],
+            &["a:DELETE FROM t:cpu"],
+            &["a:COMMIT:sync"],
+            &["b:DELETE FROM t WHERE a = 1:cpu"],
+        ]);
+        let Attribution { clean_up, .. } = Attribution::of(&recording);
+        assert!(near(clean_up.time.wall, 0.02) && clean_up.runs == 1, "{clean_up:?}");
+    }
+
+    #[test]
+    fn runs_are_told_apart_by_their_begin() {
+        let recording = recording(&[
+            &["a:SELECT 1:cpu"],
+            &["a:SELECT 1:cpu"],
+            &[],
+            &["a:SELECT 2:cpu", "b:SELECT 3:cpu"],
+        ]);
+        let attribution = Attribution::of(&recording);
+        assert_eq!(attribution.statements.len(), 1);
+        assert_eq!(attribution.statements[0].1.runs, 3);
+    }
+
+    #[test]
+    fn rare_crowds_are_not_the_rule() {
+        let alone: &[&str] = &["a:SELECT 1:cpu"];
+        let crowd: &[&str] = &["a:SELECT 1:cpu", "b:SELECT 1:cpu", "c:SELECT 1:lock"];
+        let looks: Vec<&[&str]> = (0..100).map(|look| if look % 25 == 0 { crowd } else { alone }).collect();
+        let attribution = Attribution::of(&recording(&looks));
+        assert!(near(attribution.width, 1.0) && attribution.most == 3, "{}", attribution.width);
+        let looks: Vec<&[&str]> = (0..100).map(|look| if look % 10 == 0 { crowd } else { alone }).collect();
+        assert!(near(Attribution::of(&recording(&looks)).width, 3.0));
+        assert!(near(Attribution::of(&Recording::default()).width, 1.0));
+    }
+
+    #[test]
+    fn whoever_waits_for_somebody_who_syncs_waits_for_the_sync() {
+        let recording = recording(&[
+            &["a:COMMIT:sync", "b:UPDATE t SET a = 1:lock"],
+            &["a:SELECT 1:cpu", "b:UPDATE t SET a = 1:lock"],
+        ]);
+        assert!(near(Attribution::of(&recording).syncing.sessions, 0.02));
+    }
+}

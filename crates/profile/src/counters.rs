@@ -1,0 +1,118 @@
+//! What a server counts of itself: log, checkpoints, transactions, sessions.
+
+use postgres::Client;
+use postgres::SimpleQueryMessage;
+
+use crate::ProfileError;
+
+/// Counts, of which the difference between two moments tells. `None` is what this major does not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counters {
+    /// Bytes of log.
+    pub wal_bytes: Option<f64>,
+    /// Times that the log was flushed. Counted from 14 on.
+    pub wal_syncs: Option<f64>,
+    /// Checkpoints that somebody demanded: CREATE or DROP DATABASE, CHECKPOINT, or too much log.
+    pub checkpoints_requested: Option<f64>,
+    /// Checkpoints because it was time.
+    pub checkpoints_timed: Option<f64>,
+    /// Seconds that checkpoints spent flushing files.
+    pub checkpoint_sync_seconds: Option<f64>,
+    /// Files that sessions themselves flushed. Counted from 16 on.
+    pub session_syncs: Option<f64>,
+    /// Transactions that ended well, in databases that are still there.
+    pub commits: Option<f64>,
+    /// Sessions that were begun, in databases that are still there. Counted from 14 on.
+    pub sessions: Option<f64>,
+}
+
+/// The questions, by major; each gives one number. Source: the manual's "Cumulative Statistics System", 13 to 18.
+fn questions(major: u32) -> [Option<&'static str>; 8] {
+    let by = |from: u32, new, old| if major >= from { new } else { old };
+    [
+        Some("SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_insert_lsn() - '0/0' END"),
+        by(
+            18,
+            Some("SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal' AND context = 'normal'"),
+            by(14, Some("SELECT wal_sync FROM pg_stat_wal"), None),
+        ),
+        by(
+            17,
+            Some("SELECT num_requested FROM pg_stat_checkpointer"),
+            Some("SELECT checkpoints_req FROM pg_stat_bgwriter"),
+        ),
+        by(
+            17,
+            Some("SELECT num_timed FROM pg_stat_checkpointer"),
+            Some("SELECT checkpoints_timed FROM pg_stat_bgwriter"),
+        ),
+        by(
+            17,
+            Some("SELECT sync_time / 1000 FROM pg_stat_checkpointer"),
+            Some("SELECT checkpoint_sync_time / 1000 FROM pg_stat_bgwriter"),
+        ),
+        by(
+            16,
+            Some(
+                "SELECT sum(fsyncs) FROM pg_stat_io WHERE backend_type = 'client backend' AND object = 'relation'",
+            ),
+            None,
+        ),
+        Some("SELECT sum(xact_commit) FROM pg_stat_database"),
+        by(14, Some("SELECT sum(sessions) FROM pg_stat_database"), None),
+    ]
+}
+
+impl Counters {
+    /// As they stand now.
+    pub(crate) fn read(client: &mut Client, major: u32) -> Result<Self, ProfileError> {
+        let mut values = [None; 8];
+        for (value, question) in values.iter_mut().zip(questions(major)) {
+            let Some(question) = question else { continue };
+            let ask = |source| ProfileError::Ask { what: "the server's counters", source };
+            *value = client.simple_query(question).map_err(ask)?.iter().find_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+                _ => None,
+            });
+        }
+        let [wal_bytes, wal_syncs, requested, timed, sync_seconds, session_syncs, commits, sessions] = values;
+        Ok(Self {
+            wal_bytes,
+            wal_syncs,
+            checkpoints_requested: requested,
+            checkpoints_timed: timed,
+            checkpoint_sync_seconds: sync_seconds,
+            session_syncs,
+            commits,
+            sessions,
+        })
+    }
+
+    /// What was added since `before`. Where a count has fallen (statistics were reset, databases dropped) it is not known.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let less = |now: Option<f64>, before: Option<f64>| Some(now? - before?).filter(|added| *added >= 0.0);
+        Self {
+            wal_bytes: less(self.wal_bytes, before.wal_bytes),
+            wal_syncs: less(self.wal_syncs, before.wal_syncs),
+            checkpoints_requested: less(self.checkpoints_requested, before.checkpoints_requested),
+            checkpoints_timed: less(self.checkpoints_timed, before.checkpoints_timed),
+            checkpoint_sync_seconds: less(self.checkpoint_sync_seconds, before.checkpoint_sync_seconds),
+            session_syncs: less(self.session_syncs, before.session_syncs),
+            commits: less(self.commits, before.commits),
+            sessions: less(self.sessions, before.sessions),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_fallen_is_not_known() {
+        let before = Counters { commits: Some(5.0), wal_syncs: Some(1.0), ..Counters::default() };
+        let now = Counters { commits: Some(3.0), wal_syncs: Some(4.0), sessions: Some(1.0), ..before };
+        let added = now.since(before);
+        assert_eq!((added.commits, added.wal_syncs, added.sessions), (None, Some(3.0), None));
+    }
+}

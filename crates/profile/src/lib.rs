@@ -1,0 +1,25 @@
+//! Where the time of a test suite goes, seen through its server.
+//!
+//! Makes a [`Recording`] of a server, look by look ([`Recorder`]), attributes the suite's time to kinds of statements, to
+//! what they wait for and to databases ([`Attribution`]), and says what follows ([`Profile`]). It needs no extension and
+//! changes nothing in the server. It prints nothing and does not know the command line.
+
+mod attribution;
+mod counters;
+mod error;
+mod findings;
+mod machine;
+mod profile;
+mod recorder;
+mod recording;
+mod statement;
+mod summary;
+mod target;
+mod wait;
+
+pub use attribution::{Attribution, Time};
+pub use error::ProfileError;
+pub use profile::{Circumstances, Profile};
+pub use recorder::Recorder;
+pub use recording::Recording;
+pub use target::Target;

@@ -1,0 +1,158 @@
+//! What the machine shows of a server that runs on it: processor time, waiting for processors, files read and written.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Differences between two moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Machine {
+    /// Processors of this machine.
+    pub processors: f64,
+    /// Seconds of processors that the suite took: our children that have ended.
+    pub suite_cpu: f64,
+    /// Seconds of processors that the backends seen took.
+    pub backend_cpu: f64,
+    /// Seconds that these were ready to run, and no processor was free.
+    pub backend_delay: f64,
+    /// Bytes that these had written to disks.
+    pub backend_written: f64,
+    /// Seconds during which at least one process of the machine waited for a processor.
+    pub cpu_pressure: Option<f64>,
+    /// Seconds during which at least one process of the machine waited for a disk.
+    pub io_pressure: Option<f64>,
+}
+
+/// What is known of one process since its begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Usage {
+    cpu: f64,
+    delay: f64,
+    written: f64,
+}
+
+/// Looks into `/proc`.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    procfs: PathBuf,
+    suite_cpu: f64,
+    pressure: [Option<f64>; 2],
+    /// Of each backend, by process and begin: when it was met first, and last.
+    usage: HashMap<(i32, i64), (Usage, Usage)>,
+}
+
+impl Observer {
+    pub(crate) fn new(procfs: PathBuf) -> Self {
+        let mut observer = Self { procfs, suite_cpu: 0.0, pressure: [None; 2], usage: HashMap::new() };
+        observer.suite_cpu = observer.children_cpu();
+        observer.pressure = [observer.pressure_of("cpu"), observer.pressure_of("io")];
+        observer
+    }
+
+    /// Whether the process waits for a disk, without the server's knowing: in the midst of a system call that the server
+    /// does not count as waiting, such as the removal of a file. Source: proc(5), `/proc/PID/stat`, state `D`.
+    pub(crate) fn waits_for_disk(&self, pid: i32) -> bool {
+        self.read(pid, "stat").is_some_and(|stat| {
+            stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
+        })
+    }
+
+    /// Notes what the process has used so far. `new`: it began after the recording did.
+    pub(crate) fn note(&mut self, pid: i32, began: i64, new: bool) {
+        let Some(now) = self.usage_of(pid) else { return };
+        let first = if new { Usage::default() } else { now };
+        self.usage.entry((pid, began)).or_insert((first, now)).1 = now;
+    }
+
+    /// Source: Linux, Documentation/scheduler/sched-stats.rst (`/proc/PID/schedstat`, nanoseconds); proc(5), `io`.
+    fn usage_of(&self, pid: i32) -> Option<Usage> {
+        let schedule = self.read(pid, "schedstat")?;
+        let mut times = schedule.split_whitespace().map(|time| time.parse::<f64>().unwrap_or(0.0) / 1e9);
+        let (cpu, delay) = (times.next()?, times.next()?);
+        // Only its owner and root may read this.
+        let io = self.read(pid, "io").unwrap_or_default();
+        let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+        Some(Usage { cpu, delay, written: written.unwrap_or(0.0) })
+    }
+
+    fn read(&self, pid: i32, file: &str) -> Option<String> {
+        fs::read_to_string(self.procfs.join(pid.to_string()).join(file)).ok()
+    }
+
+    /// Source: Linux, Documentation/accounting/psi.rst.
+    fn pressure_of(&self, what: &str) -> Option<f64> {
+        let text = fs::read_to_string(self.procfs.join("pressure").join(what)).ok()?;
+        let some = text.lines().find(|line| line.starts_with("some"))?;
+        Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
+    }
+
+    /// Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
+    fn children_cpu(&self) -> f64 {
+        let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();
+        let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
+        let ticks: f64 =
+            fields.split_whitespace().skip(13).take(2).filter_map(|time| time.parse::<f64>().ok()).sum();
+        ticks / as_f64(rustix::param::clock_ticks_per_second())
+    }
+
+    pub(crate) fn finish(self) -> Machine {
+        let less = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        let sum = |part: fn(&Usage) -> f64| {
+            self.usage.values().map(|(first, last)| part(last) - part(first)).sum::<f64>()
+        };
+        Machine {
+            processors: as_f64(std::thread::available_parallelism().map_or(1, usize::from) as u64),
+            suite_cpu: self.children_cpu() - self.suite_cpu,
+            backend_cpu: sum(|usage| usage.cpu),
+            backend_delay: sum(|usage| usage.delay),
+            backend_written: sum(|usage| usage.written),
+            cpu_pressure: less(self.pressure_of("cpu"), self.pressure[0]),
+            io_pressure: less(self.pressure_of("io"), self.pressure[1]),
+        }
+    }
+}
+
+/// Exact up to 2⁵³.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &std::path::Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn differences_are_of_what_was_used_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        put(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 100 50 20 0");
+        put(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n");
+        put(root, "7/schedstat", "1000000000 500000000 9\n");
+        put(root, "7/io", "rchar: 1\nwrite_bytes: 4096\n");
+        put(root, "8/schedstat", "2000000000 0 9\n");
+        put(root, "8/stat", "8 (postgres) D 1");
+        let mut observer = Observer::new(root.to_owned());
+        observer.note(7, 1, false);
+        observer.note(8, 1, true);
+        observer.note(9, 1, true);
+        put(root, "7/schedstat", "1500000000 700000000 9\n");
+        put(root, "7/io", "rchar: 1\nwrite_bytes: 8192\n");
+        observer.note(7, 1, false);
+        put(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 200 150 20 0");
+        put(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3500000\n");
+        assert!(observer.waits_for_disk(8) && !observer.waits_for_disk(7));
+        let machine = observer.finish();
+        let ticks = as_f64(rustix::param::clock_ticks_per_second());
+        assert!((machine.suite_cpu - 200.0 / ticks).abs() < 1e-9);
+        assert!((machine.backend_cpu - 2.5).abs() < 1e-9 && (machine.backend_delay - 0.2).abs() < 1e-9);
+        assert!((machine.backend_written - 4096.0).abs() < 1e-9);
+        assert_eq!((machine.cpu_pressure, machine.io_pressure), (Some(2.5), None));
+    }
+}

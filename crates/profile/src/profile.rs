@@ -1,0 +1,227 @@
+//! A recording with what is known beside it, as a report.
+
+use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit};
+
+use crate::attribution::{Attribution, Time};
+use crate::findings::Case;
+use crate::machine::as_f64;
+use crate::recording::Recording;
+
+/// Lines of a table of statements or databases.
+const LINES: usize = 20;
+
+/// What whoever ran the suite knows of it, in seconds.
+#[derive(Debug, Clone, Default)]
+pub struct Circumstances {
+    /// Whether the server is one of ours.
+    pub ours: bool,
+    /// What was run, as people write it; `None` if the server was only watched.
+    pub command: Option<String>,
+    /// From nothing to the first answer, the template aside.
+    pub boot: Option<f64>,
+    /// Looking up the template, and making it if need be.
+    pub template: Option<f64>,
+    /// Sessions that were begun, and how long their clients waited for that in all.
+    pub connecting: Option<(f64, f64)>,
+    /// What the first session in a new database costs its client here.
+    pub fresh_database: Option<f64>,
+}
+
+/// What there is to say of a recording.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    pub(crate) recording: Recording,
+    pub(crate) attribution: Attribution,
+    pub(crate) circumstances: Circumstances,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Profile {
+    /// Attributes the time, and finds what follows.
+    #[must_use]
+    pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
+        let attribution = Attribution::of(&recording);
+        let case = Case { recording: &recording, attribution: &attribution, circumstances: &circumstances };
+        let findings = case.findings();
+        Self { recording, attribution, circumstances, findings }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let title = self.circumstances.command.as_ref();
+        let mut report =
+            Report::new(title.map_or_else(|| "Profile".to_owned(), |what| format!("Profile of {what}")));
+        report.add_environment("PostgreSQL", &self.recording.version);
+        report.add_layer(self.suite());
+        report.add_layer(self.server());
+        if let Some(layer) = self.machine() {
+            report.add_layer(layer);
+        }
+        report.add_findings(self.findings.iter().cloned());
+        report.add_table(self.kinds());
+        report.add_table(self.causes());
+        report.add_table(self.statements());
+        report.add_table(self.databases());
+        report.add_notes(self.notes());
+        report
+    }
+
+    fn suite(&self) -> Layer {
+        let Attribution { wall, database, in_transaction, width, most, .. } = &self.attribution;
+        let share = |seconds| percent(self.attribution.share(seconds));
+        let verdict = format!(
+            "{}: {} in the database, {} outside.",
+            seconds(*wall),
+            share(database.wall),
+            share(self.attribution.outside())
+        );
+        let mut layer = Layer::new("Suite", verdict);
+        let time = |value| Quantity::new(value, Unit::Seconds);
+        let count = |value| Quantity::new(value, Unit::Count);
+        layer.add_fact("wall", time(*wall));
+        layer.add_fact("in the database", time(database.wall));
+        layer.add_fact("outside", time(self.attribution.outside()));
+        layer.add_fact("outside, within a transaction", time(*in_transaction));
+        layer.add_fact("session time in the database", time(database.sessions));
+        layer.add_fact("boot", self.circumstances.boot.map(time));
+        layer.add_fact("template", self.circumstances.template.map(time));
+        layer.add_fact("sessions at work at once, as a rule", count(*width));
+        layer.add_fact("at most", count(as_f64(*most as u64)));
+        let connecting = self.connecting();
+        layer.add_fact("sessions begun", connecting.map(|(sessions, _)| count(sessions)));
+        layer.add_fact("waiting for sessions", connecting.map(|(_, spent)| time(spent)));
+        layer
+    }
+
+    pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
+        let Self { recording, attribution, circumstances, .. } = self;
+        Case { recording, attribution, circumstances }.connecting()
+    }
+
+    fn server(&self) -> Layer {
+        let counters = self.recording.counters;
+        let syncs = counters.wal_syncs.map_or_else(
+            || "It does not count its flushes.".to_owned(),
+            |syncs| format!("It flushed its log {syncs:.0} times."),
+        );
+        let mut layer = Layer::new("Server", syncs);
+        let count = |value: Option<f64>| value.map(|value| Quantity::new(value, Unit::Count));
+        layer.add_fact("log", counters.wal_bytes.map(|bytes| Quantity::new(bytes, Unit::Bytes)));
+        layer.add_fact("commits", count(counters.commits));
+        layer.add_fact("checkpoints demanded", count(counters.checkpoints_requested));
+        layer.add_fact("checkpoints in time", count(counters.checkpoints_timed));
+        let syncing = counters.checkpoint_sync_seconds.map(|time| Quantity::new(time, Unit::Seconds));
+        layer.add_fact("checkpoints flushing", syncing);
+        layer.add_fact("files flushed by sessions", count(counters.session_syncs));
+        layer
+    }
+
+    fn machine(&self) -> Option<Layer> {
+        let machine = self.recording.machine?;
+        let time = |value| Quantity::new(value, Unit::Seconds);
+        let verdict = format!(
+            "The server's sessions used processors for {}, and waited for them for {}.",
+            seconds(machine.backend_cpu),
+            seconds(machine.backend_delay)
+        );
+        let mut layer = Layer::new("Machine", verdict);
+        layer.add_fact("processors", Quantity::new(machine.processors, Unit::Count));
+        let suite = Some(machine.suite_cpu).filter(|cpu| *cpu > 0.0);
+        layer.add_fact("the suite's processor time", suite.map(time));
+        layer.add_fact("the sessions'", time(machine.backend_cpu));
+        layer.add_fact("their waiting for processors", time(machine.backend_delay));
+        layer.add_fact("written by them", Quantity::new(machine.backend_written, Unit::Bytes));
+        layer.add_fact("anybody's waiting for processors", machine.cpu_pressure.map(time));
+        layer.add_fact("anybody's waiting for disks", machine.io_pressure.map(time));
+        Some(layer)
+    }
+
+    /// Time, and its share of all session time in the database.
+    fn cells(&self, time: Time) -> [Cell; 3] {
+        let quantity = |value| Quantity::new(value, Unit::Seconds);
+        let all = self.attribution.database.sessions;
+        let share = if all > 0.0 { percent(time.sessions / all) } else { percent(0.0) };
+        [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
+    }
+
+    fn kinds(&self) -> Table {
+        let numbers = ["wall", "sessions", "share"].map(Column::right);
+        let columns = [Column::left("kind")].into_iter().chain(numbers).chain([Column::left("waits for")]);
+        let mut table = Table::new("Kinds of statements", columns);
+        for (kind, time) in Attribution::ranked(&self.attribution.kinds) {
+            let of_kind = self.attribution.both.iter().filter(|((this, _), _)| *this == kind);
+            let mut waits: Vec<_> = of_kind.map(|((_, cause), time)| (cause, time.sessions)).collect();
+            waits.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+            let waits = waits
+                .iter()
+                .filter(|(_, spent)| *spent >= 0.05 * time.sessions)
+                .map(|(cause, spent)| format!("{cause} {}", percent(spent / time.sessions)))
+                .collect::<Vec<_>>();
+            let [wall, sessions, share] = self.cells(time);
+            table.add_row([kind.name().into(), wall, sessions, share, waits.join(", ").into()]);
+        }
+        table
+    }
+
+    fn causes(&self) -> Table {
+        let numbers = ["wall", "sessions", "share"].map(Column::right);
+        let mut table = Table::new("Waits", [Column::left("for")].into_iter().chain(numbers));
+        for (cause, time) in Attribution::ranked(&self.attribution.causes) {
+            let [wall, sessions, share] = self.cells(time);
+            table.add_row([cause.name().into(), wall, sessions, share]);
+        }
+        table
+    }
+
+    fn statements(&self) -> Table {
+        let numbers = ["wall", "sessions", "share", "seen runs"].map(Column::right);
+        let mut table = Table::new("Statements", numbers.into_iter().chain([Column::left("statement")]));
+        for (statement, spent) in self.attribution.statements.iter().take(LINES) {
+            let [wall, sessions, share] = self.cells(spent.time);
+            let runs = Quantity::new(as_f64(spent.runs as u64), Unit::Count);
+            let text = self.recording.statements.get(*statement).text.as_str();
+            table.add_row([wall, sessions, share, runs.into(), text.into()]);
+        }
+        table
+    }
+
+    fn databases(&self) -> Table {
+        let numbers = ["wall", "sessions", "share"].map(Column::right);
+        let mut table = Table::new("Databases", [Column::left("database")].into_iter().chain(numbers));
+        for (name, time) in self.attribution.databases.iter().take(LINES) {
+            let [wall, sessions, share] = self.cells(*time);
+            table.add_row([name.as_str().into(), wall, sessions, share]);
+        }
+        table
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let Recording { looks, looking, seconds: length, cut_short, .. } = &self.recording;
+        let each = looking / as_f64(looks.len().max(1) as u64);
+        let mut notes = vec![format!(
+            "Out of {} looks in {}, each of {}: a share of the time is known to about {} points.",
+            looks.len(),
+            seconds(*length),
+            seconds(each),
+            // Two standard errors of a share of one half.
+            percent(1.0 / as_f64(looks.len().max(1) as u64).sqrt())
+        )];
+        notes.push(
+            "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
+                .to_owned(),
+        );
+        if let Some(why) = cut_short {
+            notes.push(format!("The server was not watched to the end: {why}."));
+        }
+        notes
+    }
+}
+
+pub(crate) fn seconds(value: f64) -> String {
+    Quantity::new(value, Unit::Seconds).to_string()
+}
+
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

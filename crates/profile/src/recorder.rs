@@ -1,0 +1,188 @@
+//! Looks at a server again and again, on a thread and a session of its own, until it is told to stop.
+//!
+//! One look is one statement: what each session does that is not idle. It costs the server about half a millisecond;
+//! between two looks pass 15 ms on average, and at least 20 times as long as a look takes, so that a server with very many
+//! sessions is not disturbed either.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, Row, Statement as Prepared};
+
+use crate::ProfileError;
+use crate::counters::Counters;
+use crate::machine::Observer;
+use crate::recording::{Look, Recording, Seen, SessionName, State};
+use crate::statement::Statement;
+use crate::target::{OURSELVES, Target, is_visible};
+use crate::wait::Cause;
+
+/// Between two looks, on average.
+const PERIOD: Duration = Duration::from_millis(15);
+/// How many times longer than a look the time until the next one is, at least.
+const REST: u32 = 20;
+
+/// How many sessions are begun to see what one costs.
+const TRIALS: usize = 5;
+
+/// What all sessions do. The function and not the view, which looks up names that we do not want. Our own sessions and
+/// databases aside.
+const LOOK: &str = "SELECT a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
+    a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
+    coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8 \
+    FROM pg_stat_get_activity(NULL) a LEFT JOIN pg_database d ON d.oid = a.datid \
+    WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
+    AND d.datname NOT LIKE 'pgfresh\\_%'";
+
+/// Something that looks.
+#[derive(Debug)]
+pub struct Recorder {
+    stop: Sender<()>,
+    thread: JoinHandle<Recording>,
+}
+
+impl Recorder {
+    /// Begins to look at `target`.
+    ///
+    /// # Errors
+    /// It cannot be reached, is too old, or does not let us look.
+    pub fn start(target: &Target) -> Result<Self, ProfileError> {
+        let eyes = Eyes::open(target)?;
+        let (stop, stopped) = channel();
+        let thread = thread::Builder::new().name("profile".to_owned());
+        let thread = thread.spawn(move || eyes.record(&stopped)).map_err(ProfileError::Thread)?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Whether it has stopped by itself, because the server went away.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops looking; returns all that was seen. Takes as long as one look, and five new sessions.
+    ///
+    /// # Panics
+    /// The thread has panicked.
+    #[must_use]
+    #[allow(clippy::missing_panics_doc)]
+    pub fn stop(self) -> Recording {
+        // It is gone already if the server is.
+        let _ = self.stop.send(());
+        self.thread.join().expect("nothing in it panics")
+    }
+}
+
+struct Eyes {
+    client: Client,
+    look: Prepared,
+    target: Target,
+    before: Counters,
+    observer: Option<Observer>,
+    begun: Instant,
+    /// When that was, in the server's own microseconds.
+    begun_there: i64,
+    recording: Recording,
+}
+
+impl Eyes {
+    fn open(target: &Target) -> Result<Self, ProfileError> {
+        let mut client = target.connect()?;
+        let ask = |what| move |source| ProfileError::Ask { what, source };
+        let about = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
+                     pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+        let row = client.query_one(about, &[]).map_err(ask("the server's version"))?;
+        let (version, major): (String, i32) = (row.get(0), row.get(1));
+        if major < 13 {
+            return Err(ProfileError::TooOld(version));
+        }
+        let major = u32::try_from(major).unwrap_or_default();
+        let look = client.prepare(LOOK).map_err(ask("what sessions do"))?;
+        let before = Counters::read(&mut client, major)?;
+        let observer = is_visible(row.get(2)).then(|| Observer::new(PathBuf::from("/proc")));
+        let recording = Recording { version, major, ..Recording::default() };
+        let (target, begun) = (target.clone(), Instant::now());
+        Ok(Self { client, look, target, before, observer, begun, begun_there: row.get(3), recording })
+    }
+
+    fn record(mut self, stopped: &Receiver<()>) -> Recording {
+        // Unequal steps, so that no rhythm of the suite is met always at the same point: multiples of the golden ratio.
+        let mut rhythm = (0..).map(|step| PERIOD.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
+        loop {
+            let begun = Instant::now();
+            if let Err(error) = self.look() {
+                self.recording.cut_short = Some(explain(&error));
+                break;
+            }
+            let took = begun.elapsed();
+            self.recording.looking += took.as_secs_f64();
+            let rest = rhythm.next().unwrap_or(PERIOD).saturating_sub(took).max(took * REST);
+            if stopped.recv_timeout(rest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    fn look(&mut self) -> Result<(), postgres::Error> {
+        let rows = self.client.query(&self.look, &[&OURSELVES])?;
+        let at = self.begun.elapsed().as_secs_f64();
+        let seconds = at - self.recording.looks.last().map_or(0.0, |look| look.at);
+        let seen = rows.iter().map(|row| self.see(row)).collect::<Result<_, _>>()?;
+        self.recording.looks.push(Look { at, seconds, seen });
+        Ok(())
+    }
+
+    fn see(&mut self, row: &Row) -> Result<Seen, postgres::Error> {
+        let (pid, began): (i32, i64) =
+            (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
+        let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
+        // None, or "starting" from 18 on, for a session that is not ready yet.
+        let state: Option<&str> = row.try_get(3)?;
+        let starting = matches!(state, None | Some("starting"));
+        let in_transaction = state.is_some_and(|state| state.starts_with("idle in transaction"));
+        let (kind, event): (Option<&str>, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
+        let mut cause = Cause::of(kind, event);
+        if let Some(observer) = &mut self.observer {
+            observer.note(pid, began, began > self.begun_there);
+            if cause == Cause::Cpu && !in_transaction && observer.waits_for_disk(pid) {
+                cause = Cause::DataIo;
+            }
+        }
+        let statement = if starting { Statement::connecting() } else { Statement::read(row.try_get(6)?) };
+        let event = kind.map(|kind| format!("{kind} {}", event.unwrap_or_default()));
+        let Recording { sessions, statements, events, .. } = &mut self.recording;
+        Ok(Seen {
+            session: sessions.put(name),
+            state: if in_transaction { State::InTransaction } else { State::Active },
+            statement: statements.put(statement),
+            event: event.map(|event| events.put(event)),
+            cause,
+            since: row.try_get(7)?,
+            transaction: row.try_get(8)?,
+        })
+    }
+
+    fn finish(self) -> Recording {
+        let Self { mut client, target, before, observer, begun, mut recording, .. } = self;
+        recording.seconds = begun.elapsed().as_secs_f64();
+        recording.machine = observer.map(Observer::finish);
+        match Counters::read(&mut client, recording.major) {
+            Ok(now) => recording.counters = now.since(before),
+            Err(error) => {
+                recording.cut_short.get_or_insert_with(|| error.to_string());
+            }
+        }
+        drop(client);
+        let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.time_of_a_session()).collect();
+        costs.sort_by(f64::total_cmp);
+        recording.session_cost = costs.get(costs.len() / 2).copied();
+        recording
+    }
+}
+
+fn explain(error: &postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}

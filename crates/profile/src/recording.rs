@@ -1,0 +1,132 @@
+//! What was seen of a server, look by look.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::counters::Counters;
+use crate::machine::Machine;
+use crate::statement::Statement;
+use crate::wait::Cause;
+
+/// What a session does at the moment of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The server works for it, or it waits for something.
+    Active,
+    /// Its client works, in the middle of a transaction.
+    InTransaction,
+}
+
+/// A session that is not idle at the moment of a look.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// Which, in [`Recording::sessions`].
+    pub session: u32,
+    /// Whether the server or the client is at work.
+    pub state: State,
+    /// What it runs or ran last, in [`Recording::statements`].
+    pub statement: u32,
+    /// The wait event, in [`Recording::events`]; `None` if there is none.
+    pub event: Option<u32>,
+    /// Why it is not done.
+    pub cause: Cause,
+    /// When the statement began, in seconds since some moment; tells one run of it from the next.
+    pub since: f64,
+    /// When its transaction began, likewise; 0 outside of one.
+    pub transaction: f64,
+}
+
+/// All sessions that are not idle at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// Seconds since the recording began.
+    pub at: f64,
+    /// Seconds for which it stands: those since the look before.
+    pub seconds: f64,
+    /// The sessions.
+    pub seen: Vec<Seen>,
+}
+
+/// A backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionName {
+    /// Its process, as the server knows it.
+    pub pid: i32,
+    /// When it began, in microseconds: process numbers come again.
+    pub began: i64,
+    /// The database, as it was called when it was seen first there: databases are renamed under their backends.
+    pub database: String,
+    /// What it calls itself.
+    pub application: String,
+}
+
+/// Equal things kept once, by number.
+#[derive(Debug, Clone)]
+pub struct Shelf<T> {
+    items: Vec<T>,
+    places: HashMap<T, u32>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), places: HashMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Shelf<T> {
+    /// The number of `item`, which is kept if it is new.
+    pub(crate) fn put(&mut self, item: T) -> u32 {
+        if let Some(place) = self.places.get(&item) {
+            return *place;
+        }
+        let place = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
+        self.places.insert(item.clone(), place);
+        self.items.push(item);
+        place
+    }
+}
+
+impl<T> Shelf<T> {
+    /// What has this number.
+    ///
+    /// # Panics
+    /// The number is not one of this shelf.
+    #[must_use]
+    pub fn get(&self, place: u32) -> &T {
+        &self.items[place as usize]
+    }
+
+    /// All, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter()
+    }
+}
+
+/// All that was seen of a server between two moments.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// Its version, as it writes it.
+    pub version: String,
+    /// Its major version.
+    pub major: u32,
+    /// Seconds from the first moment to the last.
+    pub seconds: f64,
+    /// In order of time.
+    pub looks: Vec<Look>,
+    /// Backends that were seen.
+    pub sessions: Shelf<SessionName>,
+    /// Statements that were seen, without their values.
+    pub statements: Shelf<Statement>,
+    /// Wait events that were seen, as `TYPE EVENT`.
+    pub events: Shelf<String>,
+    /// What the server counted meanwhile.
+    pub counters: Counters,
+    /// What the machine shows of it; nothing if the server is not on this machine.
+    pub machine: Option<Machine>,
+    /// Seconds that went into looking.
+    pub looking: f64,
+    /// What a new session costs, in seconds.
+    pub session_cost: Option<f64>,
+    /// Why it ended before its time.
+    pub cut_short: Option<String>,
+}

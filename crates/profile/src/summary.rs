@@ -1,0 +1,100 @@
+//! The profile in about ten lines.
+
+use std::fmt;
+
+use report::Finding;
+
+use crate::attribution::Attribution;
+use crate::profile::{Profile, percent, seconds};
+
+/// Lines of findings and of statements.
+const MOST: usize = 3;
+/// Columns of a statement.
+const WIDTH: usize = 110;
+
+/// What a terminal gets: some lines, each ended.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attribution { wall, database, in_transaction, .. } = &self.attribution;
+        let share = |part| percent(self.attribution.share(part));
+        let what = if self.circumstances.command.is_some() { "suite" } else { "watched" };
+        let mut time = format!(
+            "{}: {} in the database ({}), {} outside",
+            seconds(*wall),
+            seconds(database.wall),
+            share(database.wall),
+            seconds(self.attribution.outside())
+        );
+        if self.attribution.share(*in_transaction) >= 0.01 {
+            time = format!("{time}, {} of it within transactions", seconds(*in_transaction));
+        }
+        line(f, what, &time)?;
+        if let Some(before) = self.before() {
+            line(f, "before", &before)?;
+        }
+        let kinds = Attribution::ranked(&self.attribution.kinds);
+        line(f, "in it", &self.list(kinds.iter().map(|(kind, time)| (kind.name(), time.sessions))))?;
+        let causes = Attribution::ranked(&self.attribution.causes);
+        line(f, "waits", &self.list(causes.iter().map(|(cause, time)| (cause.name(), time.sessions))))?;
+        line(f, "sessions", &self.sessions())?;
+        for (place, (statement, spent)) in self.attribution.statements.iter().take(MOST).enumerate() {
+            let text = &self.recording.statements.get(*statement).text;
+            let text = format!("{} {text}", seconds(spent.time.sessions));
+            line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
+        }
+        for finding in self.findings.iter().take(MOST) {
+            line(f, "finding", &say(finding))?;
+            line(f, "", &finding.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+impl Profile {
+    fn before(&self) -> Option<String> {
+        let parts = [("boot", self.circumstances.boot), ("template", self.circumstances.template)];
+        let known: Vec<String> =
+            parts.iter().filter_map(|(name, spent)| Some(format!("{name} {}", seconds((*spent)?)))).collect();
+        (!known.is_empty()).then(|| known.join(", "))
+    }
+
+    /// What takes at least one part in a hundred of the time in the database.
+    fn list<'a>(&self, parts: impl Iterator<Item = (&'a str, f64)>) -> String {
+        let all = self.attribution.database.sessions;
+        let named: Vec<String> = parts
+            .filter(|(_, spent)| *spent > 0.0 && *spent >= 0.01 * all)
+            .map(|(name, spent)| format!("{name} {}", percent(spent / all)))
+            .collect();
+        if named.is_empty() { "nothing was seen".to_owned() } else { named.join(", ") }
+    }
+
+    fn sessions(&self) -> String {
+        let Attribution { width, most, .. } = self.attribution;
+        let at_once = format!("{width:.0} at work at once, {most} at most");
+        match self.connecting() {
+            Some((count, spent)) => {
+                format!("{at_once}; {count:.0} begun, {} of waiting for that", seconds(spent))
+            }
+            None => at_once,
+        }
+    }
+}
+
+fn say(finding: &Finding) -> String {
+    match &finding.gain {
+        Some(gain) => format!("{}: {gain}", finding.name),
+        None => format!("{}. {}", finding.name, finding.evidence),
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
+    writeln!(f, "{head:<9} {text}")
+}
+
+/// What fits on a line.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= WIDTH {
+        return text.to_owned();
+    }
+    text.chars().take(WIDTH - 1).chain(['…']).collect()
+}
