@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use database::{Databases, Origin, TemplateDatabase};
-use gateway::{Access, Failed, Gateway, Options};
+use gateway::{Access, Failed, Gateway, Isolation, Options};
 use report::Report;
 use server::{SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
@@ -23,6 +23,8 @@ pub(crate) const BY_HAND: &str = "by_hand";
 const TEMPLATE: &str = "thirty";
 /// Sessions that the server admits, unless the user wishes otherwise.
 const SESSIONS: u32 = 500;
+/// How long a database outlives its last session, as usual.
+const LINGER: Duration = Duration::from_secs(5);
 /// How long a statement may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -56,7 +58,7 @@ impl Stage {
             major: maker.installation.version().major,
             budget: started.place.budget(),
             templates: vec![TemplateDatabase { name: TEMPLATE.to_owned(), database: TEMPLATE.to_owned() }],
-            linger: Duration::from_secs(5),
+            linger: LINGER,
             paranoid: false,
         })?;
         let gateway = front(&databases, directory)?;
@@ -109,6 +111,8 @@ pub(crate) fn front(databases: &Databases, directory: PathBuf) -> Result<Gateway
         secret,
         directory,
         failed: Failed::Release,
+        isolation: Isolation::Clone,
+        linger: LINGER,
     };
     Ok(Gateway::open(databases.clone(), options)?)
 }

@@ -77,11 +77,11 @@ pub struct Connected {
 
 /// One session's right to be in a database. Dropped when the session ends; with the last one the lease's end begins.
 #[derive(Debug)]
-pub struct Tenancy(Stay);
+pub struct Tenancy(pub(crate) Stay);
 
 /// Where a session is.
 #[derive(Debug)]
-enum Stay {
+pub(crate) enum Stay {
     /// In a leased database.
     Database {
         inner: Arc<Inner>,
@@ -223,6 +223,12 @@ impl Databases {
         }
     }
 
+    /// Whether it is a database that initdb has made, which nobody leases.
+    #[must_use]
+    pub fn is_always_there(name: &str) -> bool {
+        ALWAYS.contains(&name)
+    }
+
     /// A lease of that name shall last until it is released, however long nobody is in it.
     pub fn retain(&self, name: &str) {
         self.0.lock().retained.insert(cut(name).to_owned());
@@ -355,14 +361,8 @@ impl Inner {
 
     /// Counts a session in, having waited for whoever makes or ends the lease just now.
     pub(crate) fn reserve(&self, name: &str, request: &Request<'_>) -> Result<Entry, DatabaseError> {
-        if name.starts_with(PREFIX) {
-            return Err(DatabaseError::Name {
-                name: name.to_owned(),
-                why: "pgfresh's own databases are called so",
-            });
-        }
-        if name.is_empty() {
-            return Err(DatabaseError::Name { name: String::new(), why: "it is empty" });
+        if let Some(why) = unusable(name) {
+            return Err(DatabaseError::Name { name: name.to_owned(), why });
         }
         let template = self.template(request.template)?.name;
         let most = self.most();
@@ -415,7 +415,7 @@ impl Inner {
     }
 
     /// Starts a session with a database that is there; `oid` if it is leased, and then the session is counted already.
-    fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         name: &str,
         oid: Option<u32>,
@@ -558,13 +558,23 @@ pub(crate) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
+/// Why a name cannot be a lease's.
+pub(crate) fn unusable(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("it is empty"),
+        name if name.starts_with(PREFIX) => Some("pgfresh's own databases are called so"),
+        name if ALWAYS.contains(&name) => Some("it is always there"),
+        _ => None,
+    }
+}
+
 /// Whether the server refused because there is no such database.
 fn is_missing(words: &[u8]) -> bool {
     words.windows(7).any(|window| window == b"C3D000\0")
 }
 
 /// Whether a name could not be given because somebody has it.
-fn is_taken(error: &DatabaseError) -> bool {
+pub(crate) fn is_taken(error: &DatabaseError) -> bool {
     matches!(error, DatabaseError::Sql { source: SessionError::Server { sqlstate, .. }, .. }
         if sqlstate == "23505" || sqlstate == "42P04")
 }

@@ -33,6 +33,9 @@ pub enum DatabaseError {
         /// How many.
         sessions: usize,
     },
+    /// All that was done to it is in a transaction that is not committed.
+    #[error("cannot copy database \"{0}\": it is leased in isolation \"rollback\"")]
+    Uncommitted(String),
     /// The name cannot be one.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
@@ -85,7 +88,7 @@ impl DatabaseError {
         match self {
             Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
             Self::Leased(_) => "42P04",
-            Self::InUse { .. } => "55006",
+            Self::InUse { .. } | Self::Uncommitted(_) => "55006",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) => "57P03",
@@ -116,6 +119,7 @@ impl DatabaseError {
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
+            Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place.".to_owned(),

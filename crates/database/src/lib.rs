@@ -11,6 +11,7 @@
 //! database to be dropped pgfresh_old_N           its lease has ended
 //! ```
 
+mod alone;
 mod backend;
 mod databases;
 mod digest;
@@ -20,6 +21,7 @@ mod leaks;
 mod leases;
 mod own;
 mod recycle;
+mod sequences;
 mod shape;
 mod sql;
 mod state;
@@ -33,3 +35,4 @@ pub use digest::Digest;
 pub use error::DatabaseError;
 pub use leaks::Leak;
 pub use own::{Servers, Turn};
+pub use sequences::Sequences;

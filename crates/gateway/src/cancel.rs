@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::access::random;
+use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
 use crate::wire;
 
@@ -30,6 +31,8 @@ struct Target {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
+    /// Where not all that the server does is the client's.
+    gate: Option<Arc<Gate>>,
 }
 
 /// A key in use, good until it is dropped or withdrawn.
@@ -40,14 +43,17 @@ pub(crate) struct Key {
 }
 
 impl Keys {
-    /// Puts a secret of ours into `greeting`, where that of the backend behind `server` was; `None` if it has none.
+    /// Puts a secret of ours into `greeting`, where that of the backend behind `server` was; `None` if it has none. With
+    /// a gate, the session is interrupted only while that is open.
     pub(crate) fn issue(
         self: &Arc<Self>,
         greeting: &mut [u8],
         server: &UnixStream,
+        gate: Option<Arc<Gate>>,
     ) -> io::Result<Option<Key>> {
         let Some(place) = wire::key_of(greeting) else { return Ok(None) };
-        let target = Target { server: server.peer_addr()?, key: greeting[place.clone()].into(), used: false };
+        let target =
+            Target { server: server.peer_addr()?, key: greeting[place.clone()].into(), used: false, gate };
         random(&mut greeting[place.start + PROCESS..place.end])?;
         let ours: Box<[u8]> = greeting[place].into();
         self.lock().insert(ours.clone(), target);
@@ -57,10 +63,25 @@ impl Keys {
     /// Interrupts the session that `ours` was issued to; a key of nobody's does nothing, as with any server. Returns
     /// when the server has passed it on.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
-        let (server, request) = {
+        let gate = {
             let mut keys = self.lock();
             let Some(target) = keys.get_mut(ours) else { return Ok(()) };
             target.used = true;
+            target.gate.clone()
+        };
+        match &gate {
+            None => self.send(ours).await,
+            Some(gate) => match gate.enter().await {
+                Some(_held) => self.send(ours).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn send(&self, ours: &[u8]) -> io::Result<()> {
+        let (server, request) = {
+            let keys = self.lock();
+            let Some(target) = keys.get(ours) else { return Ok(()) };
             (target.server.clone(), wire::cancel_request(&target.key))
         };
         // Connecting to a unix socket does not wait, unless the server cannot keep up at all.
@@ -78,6 +99,11 @@ impl Keys {
 }
 
 impl Key {
+    /// Interrupts the session, gate or not.
+    pub(crate) async fn interrupt(&self) -> io::Result<()> {
+        self.keys.send(&self.ours).await
+    }
+
     /// Ends its validity. Returns whether it was ever used: then a signal may still be on its way to the backend.
     pub(crate) fn withdraw(self) -> bool {
         self.keys.lock().remove(&self.ours).is_some_and(|target| target.used)
@@ -101,7 +127,7 @@ mod tests {
 
     fn issued(keys: &Arc<Keys>, server: &UnixStream) -> (Key, Vec<u8>) {
         let mut greeting = GREETING.to_vec();
-        let key = keys.issue(&mut greeting, server).unwrap().unwrap();
+        let key = keys.issue(&mut greeting, server, None).unwrap().unwrap();
         assert_eq!((&greeting[..18], &greeting[22..]), (&GREETING[..18], &GREETING[22..]));
         (key, greeting[14..22].to_vec())
     }

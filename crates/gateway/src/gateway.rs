@@ -5,19 +5,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use database::Databases;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Access;
 use crate::http::Control;
 use crate::listener::Listener;
 use crate::presence::Presence;
-use crate::session::Door;
+use crate::rollback::Pool;
+use crate::session::{Door, Maintainers};
 use crate::workers::{self, Threads};
+use crate::{Access, Isolation};
 
 /// How long sessions may take to hear that it is over.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,6 +35,10 @@ pub struct Options {
     pub directory: PathBuf,
     /// What becomes of a database whose holder says that its test failed.
     pub failed: Failed,
+    /// How leases are isolated that do not say.
+    pub isolation: Isolation,
+    /// How long a lease in rollback isolation outlives its last session, if it does not say.
+    pub linger: Duration,
 }
 
 /// What becomes of the databases of failed tests.
@@ -103,7 +107,7 @@ impl Gateway {
     /// # Errors
     /// Nothing is left of the attempt.
     pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
-        let Options { listen, socket, secret, directory, failed } = options;
+        let Options { listen, socket, secret, directory, failed, isolation, linger } = options;
         if !listen.ip().is_loopback() {
             return Err(GatewayError::Exposed(listen));
         }
@@ -120,15 +124,19 @@ impl Gateway {
         let (access, workers) =
             (Arc::new(Access::new(secret, address, socket, directory)), Arc::new(workers));
         let presence = Presence::new();
-        let control = Arc::new(Control::new(databases.clone(), Arc::clone(&access), failed));
+        let rollbacks = Arc::new(Pool::new(databases.clone(), linger));
+        let leases = (databases.clone(), Arc::clone(&rollbacks), isolation);
+        let control = Arc::new(Control::new(leases, Arc::clone(&access), failed));
         let door = Arc::new(Door {
             control: Arc::clone(&control),
             databases,
+            rollbacks,
+            isolation,
             access: Arc::clone(&access),
             keys: Arc::default(),
             workers: Arc::clone(&workers),
             presence: presence.clone(),
-            maintainers: AtomicUsize::new(0),
+            maintainers: Maintainers::default(),
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {

@@ -3,6 +3,8 @@
 //! Makes a [`Gateway`], which gives each session a backend of [`database::Databases`] and forwards bytes between the
 //! two from then on, unparsed but for the headers of messages. How a database comes about it does not know.
 //!
+//! In rollback isolation it plays all sessions of a lease in one transaction instead; that is in `rollback`.
+//!
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend
 //!                                ├─ cancel request ─────────────────── server
@@ -14,8 +16,10 @@ mod cancel;
 mod forward;
 mod gateway;
 mod http;
+mod isolation;
 mod listener;
 mod presence;
+mod rollback;
 mod session;
 mod span;
 mod stream;
@@ -24,5 +28,6 @@ mod workers;
 
 pub use access::Access;
 pub use gateway::{Failed, Gateway, GatewayError, Options};
+pub use isolation::Isolation;
 pub use span::parse_span;
 pub(crate) use stream::Stream;

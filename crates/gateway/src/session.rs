@@ -3,25 +3,27 @@
 use std::future::{pending, poll_fn};
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use database::{Backend, Connected, DatabaseError, Databases, Request, Tenancy};
+use database::{Backend, Connected, Databases, Request, Tenancy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Access;
 use crate::cancel::{Key, Keys};
 use crate::forward::{End, Forward};
 use crate::http::{self, Control};
 use crate::presence::Presence;
+use crate::rollback::{self, Entered, Gate, Machine, Pool, elsewhere};
 use crate::stream::{Socket, Stream};
 use crate::wire::{
     Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, opening, password,
 };
 use crate::workers::Workers;
+use crate::{Access, Isolation};
 
 /// How long a client may take to say who it is. Source: `authentication_timeout`.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -36,13 +38,16 @@ const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) databases: Databases,
+    /// The leases in rollback isolation.
+    pub(crate) rollbacks: Arc<Pool>,
+    /// How leases are isolated that do not say.
+    pub(crate) isolation: Isolation,
     pub(crate) access: Arc<Access>,
     pub(crate) control: Arc<Control>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) presence: Presence,
-    /// Open sessions with a maintenance database.
-    pub(crate) maintainers: AtomicUsize,
+    pub(crate) maintainers: Maintainers,
 }
 
 /// True once the gateway closes.
@@ -180,13 +185,9 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
         reset: wishes.reset,
         kind: &kind,
     };
-    let Connected { backend, tenancy } = match door.databases.connect(&request) {
-        Ok(connected) => connected,
-        Err(error) => {
-            let words = match error {
-                DatabaseError::Refused(words) => words,
-                error => Refusal::from(&error).to_bytes(),
-            };
+    let entered = match choose(door, &request, wishes.isolation, replication) {
+        Ok(entered) => entered,
+        Err(words) => {
             door.workers.spawn(move || async move {
                 if let Ok(stream) = Stream::new(socket, unread) {
                     say_and_close(stream, &words).await;
@@ -196,25 +197,88 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
         }
     };
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
-    if door.maintainers.load(Ordering::Relaxed) > 0 {
+    if !door.maintainers.none() {
         door.databases.vacate();
+        door.rollbacks.vacate();
     }
-    let Backend { stream, greeting } = backend;
-    let mut words = greeting.clone();
-    let Ok(key) = door.keys.issue(&mut words, &stream) else { return };
-    let Ok(server) = Socket::unix(stream) else { return };
-    // Straight from here: the client is already at its first query when the worker takes over.
-    let sent = socket.send(&words).unwrap_or(0);
-    words.drain(..sent);
     let door = Arc::clone(door);
-    let (conversation, databases) = (Conversation::new(replication), door.databases.clone());
-    let session = Session { door, greeting, key, tenancy, maintainer };
-    let workers = Arc::clone(&session.door.workers);
+    match entered {
+        Entered::Plain(connected) => {
+            let Connected { backend: Backend { stream, greeting }, tenancy } = connected;
+            let mut words = greeting.clone();
+            let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
+            let session = Session { door, greeting, key, tenancy, maintainer };
+            let (conversation, databases) = (Conversation::new(replication), session.door.databases.clone());
+            let workers = Arc::clone(&session.door.workers);
+            greet(&workers, socket, unread, stream, words, |client, server, words| async move {
+                session.run(Forward::new(client, server, conversation, databases, words), closing).await;
+            });
+        }
+        Entered::Lease(mut lease) => {
+            let Some((stream, mut words, thread)) = lease.lend() else { return };
+            let gate = Arc::new(Gate::new());
+            let machine = Machine::new(thread, &words);
+            let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
+            let workers = Arc::clone(&door.workers);
+            let session = rollback::Session { door, lease, key, gate, machine };
+            greet(&workers, socket, unread, stream, words, |client, server, words| {
+                session.run(client, server, words, closing)
+            });
+        }
+    }
+}
+
+/// Gets a session in the isolation that is wished, or that the lease has, or else the server's; or the reason why not.
+fn choose(
+    door: &Door,
+    request: &Request<'_>,
+    wished: Option<Isolation>,
+    replication: bool,
+) -> Result<Entered, Vec<u8>> {
+    let name = request.database;
+    let leased = door.rollbacks.has(name);
+    let isolation = wished.unwrap_or(if leased { Isolation::Rollback } else { door.isolation });
+    match isolation {
+        _ if Databases::is_always_there(name) => {}
+        Isolation::Clone if leased => return Err(elsewhere(name, "rollback").to_bytes()),
+        Isolation::Clone => door.rollbacks.clear(name),
+        Isolation::Rollback if replication => {
+            let refusal = Refusal::new("0A000", "cannot replicate in rollback isolation");
+            return Err(refusal.hint("Use isolation \"clone\".").to_bytes());
+        }
+        Isolation::Rollback => return door.rollbacks.enter(request),
+    }
+    door.databases.connect(request).map(Entered::Plain).map_err(Refusal::words)
+}
+
+/// Tells the client what the server said, and has a worker go on.
+fn greet<F: Future<Output = ()> + Send + 'static>(
+    workers: &Workers,
+    client: Socket,
+    unread: Vec<u8>,
+    server: UnixStream,
+    mut words: Vec<u8>,
+    run: impl FnOnce(Stream, Stream, Vec<u8>) -> F + Send + 'static,
+) {
+    let Ok(server) = Socket::unix(server) else { return };
+    // Straight from here: the client is already at its first query when the worker takes over.
+    let sent = client.send(&words).unwrap_or(0);
+    words.drain(..sent);
     workers.spawn(move || async move {
-        if let (Ok(client), Ok(server)) = (Stream::new(socket, unread), Stream::new(server, Vec::new())) {
-            session.run(Forward::new(client, server, conversation, databases, words), closing).await;
+        if let (Ok(client), Ok(server)) = (Stream::new(client, unread), Stream::new(server, Vec::new())) {
+            run(client, server, words).await;
         }
     });
+}
+
+/// Counts the open sessions with a maintenance database.
+#[derive(Debug, Default)]
+pub(crate) struct Maintainers(AtomicUsize);
+
+impl Maintainers {
+    pub(crate) fn none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// A session with a maintenance database, for as long as it lasts.
@@ -223,14 +287,14 @@ struct Maintainer(Arc<Door>);
 
 impl Maintainer {
     fn new(door: &Arc<Door>) -> Self {
-        door.maintainers.fetch_add(1, Ordering::Relaxed);
+        door.maintainers.0.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(door))
     }
 }
 
 impl Drop for Maintainer {
     fn drop(&mut self) {
-        self.0.maintainers.fetch_sub(1, Ordering::Relaxed);
+        self.0.maintainers.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -274,7 +338,7 @@ impl Session {
     async fn give_back(self, mut server: Stream) {
         let Self { door, greeting, key, tenancy, maintainer: _maintainer } = self;
         // A signal may still be on its way, or somebody needs all backends to go.
-        let wanted = || door.maintainers.load(Ordering::Relaxed) == 0;
+        let wanted = || door.maintainers.none();
         if key.is_some_and(Key::withdraw) || !wanted() {
             return;
         }
@@ -312,7 +376,7 @@ async fn forget(server: &mut Stream) -> io::Result<bool> {
 }
 
 /// Says the last words, and waits for a moment until the client has read them.
-async fn say_and_close(mut stream: Stream, words: &[u8]) {
+pub(crate) async fn say_and_close(mut stream: Stream, words: &[u8]) {
     let farewell = async {
         stream.write_all(words).await?;
         stream.shutdown().await?;

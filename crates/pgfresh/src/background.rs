@@ -187,7 +187,7 @@ fn key(maker: &Maker, project: &Path, options: &Options) -> Result<String, Failu
     let mut hasher = DefaultHasher::new();
     project.hash(&mut hasher);
     maker.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}", config::wishes(options)?).hash(&mut hasher);
+    format!("{:?}{:?}", config::wishes(options)?, config::leases(options)?).hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }
@@ -248,7 +248,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     };
     let project = config::read(options)?.folder;
     let maker = commands::maker(options, false)?;
-    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::default() };
+    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options, 0)? };
     let (service, idle) = match kept {
         Some(kept) => (Service::open(&maker, maker.reopen(kept)?, wish)?, DAY),
         None => (commands::serve(options, &maker, wish)?, config::idle(options)?),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use gateway::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 
@@ -84,6 +85,14 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_IDLE", hide_env_values = true)]
     #[arg(value_parser = span)]
     pub(crate) idle: Option<Duration>,
+    /// How tests are kept apart: clone (each name is a database of its own) or rollback (each is one transaction) [default: clone]
+    #[arg(long, global = true, value_name = "ISOLATION", env = "PGFRESH_ISOLATION", hide_env_values = true)]
+    #[arg(help_heading = "Databases")]
+    pub(crate) isolation: Option<Isolation>,
+    /// How long a database outlives its last session [default: 5s]
+    #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_LINGER", hide_env_values = true)]
+    #[arg(value_parser = span, help_heading = "Databases")]
+    pub(crate) linger: Option<Duration>,
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,

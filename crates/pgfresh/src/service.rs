@@ -5,20 +5,19 @@ use std::process::Command;
 use std::time::Duration;
 
 use database::{Databases, Origin, Status, TemplateDatabase};
-use gateway::{Access, Failed, Gateway};
+use gateway::{Access, Failed, Gateway, Isolation};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 
-use crate::cli::Care;
+use crate::cli::{Care, Options};
+use crate::config;
 use crate::failure::Failure;
 
-/// How long a database outlives its last session.
-const LINGER: Duration = Duration::from_secs(5);
 /// In the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
 /// How clients are served.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
     /// Of the loopback interface; 0 is any that is free.
     pub(crate) port: u16,
@@ -26,13 +25,23 @@ pub(crate) struct Wish {
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
     pub(crate) failed: Failed,
+    /// How leases are isolated that do not say.
+    pub(crate) isolation: Isolation,
+    /// How long a database outlives its last session.
+    pub(crate) linger: Duration,
 }
 
 impl Wish {
-    /// With what the command line says.
-    pub(crate) fn new(port: u16, care: &Care) -> Self {
+    /// With what the configuration says of leases.
+    pub(crate) fn new(options: &Options, port: u16) -> Result<Self, Failure> {
+        let (isolation, linger) = config::leases(options)?;
+        Ok(Self { port, paranoid: false, failed: Failed::Release, isolation, linger })
+    }
+
+    /// The same, as careful as the command line says.
+    pub(crate) fn with(self, care: &Care) -> Self {
         let failed = if care.keep_failed { Failed::Keep } else { Failed::Release };
-        Self { port, paranoid: care.paranoid, failed }
+        Self { paranoid: care.paranoid, failed, ..self }
     }
 }
 
@@ -77,11 +86,13 @@ impl Service {
             major: maker.installation.version().major,
             budget: place.budget(),
             templates,
-            linger: LINGER,
+            linger: wish.linger,
             paranoid: wish.paranoid,
         })?;
-        // A suite may migrate it in one process and test it in the next.
-        databases.retain(&database);
+        // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
+        if wish.isolation == Isolation::Clone {
+            databases.retain(&database);
+        }
         let secret = Access::random_secret()
             .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?;
         let options = gateway::Options {
@@ -90,6 +101,8 @@ impl Service {
             secret,
             directory,
             failed: wish.failed,
+            isolation: wish.isolation,
+            linger: wish.linger,
         };
         let gateway = Gateway::open(databases.clone(), options)?;
         Ok(Self { gateway, databases, server, database, times })

@@ -1,8 +1,8 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use database::{DatabaseError, Databases};
+use database::DatabaseError;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::Control;
 use super::answer::{Body, Problem, json, no_content};
 use super::request::parse;
-use crate::Failed;
+use crate::{Failed, Isolation};
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
@@ -53,15 +53,16 @@ struct Snapshot {
 /// `POST /v1/databases`
 pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Wish { template, name, isolation, holder } = parse(body)?;
-    if let Some(isolation) = isolation.filter(|isolation| isolation != "clone") {
-        return Err(no_isolation(&isolation));
-    }
-    let (name, template) = leased(&control.databases, name, template).await?;
+    let isolation = match isolation {
+        None => control.isolation,
+        Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
+    };
+    let (name, template) = leased(control, isolation, name, template).await?;
     if let Some(holder) = holder {
         let noted = control.holders.note(&holder, &name);
         if noted.is_err() {
             let name = name.clone();
-            blocking(&control.databases, move |databases| databases.release(&name)).await?;
+            blocking(&control.rollbacks, move |leases| leases.release(&name)).await?;
         }
         noted?;
     }
@@ -76,39 +77,35 @@ pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Bod
     Ok(json(StatusCode::CREATED, &leased))
 }
 
-fn no_isolation(isolation: &str) -> Problem {
-    let problem = |code, why| {
-        Problem::new(
-            StatusCode::BAD_REQUEST,
-            code,
-            format!("cannot lease with isolation \"{isolation}\": {why}"),
-        )
-    };
-    match isolation {
-        "rollback" => problem("0A000", "it belongs to a session")
-            .hint("Connect with options='-c pgfresh.isolation=rollback'."),
-        _ => problem("22023", "there is none of that name").hint("Leave it out, or say \"clone\"."),
-    }
+fn no_isolation(word: &str, why: &str) -> Problem {
+    let what = format!("cannot lease with isolation \"{word}\": {why}");
+    Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("Leave it out for the server's own.")
 }
 
 /// Leases a database; returns its name and its template's.
 ///
 /// If the request is dropped meanwhile, so is a lease whose name nobody will ever learn.
 async fn leased(
-    databases: &Databases,
+    control: &Control,
+    isolation: Isolation,
     name: Option<String>,
     template: Option<String>,
 ) -> Result<(String, String), Problem> {
     let (answer, answered) = oneshot::channel();
-    let databases = databases.clone();
+    let (databases, rollbacks) = (control.databases.clone(), Arc::clone(&control.rollbacks));
     spawn_blocking(move || {
-        let leased = databases.lease(name.as_deref(), template.as_deref()).map(|leased| {
-            let leases = databases.status().leases;
-            let found = leases.into_iter().find(|lease| lease.database == leased);
-            (leased, found.map(|lease| lease.template).or(template).unwrap_or_default())
+        let leased = match isolation {
+            Isolation::Clone => rollbacks.lease_clone(name.as_deref(), template.as_deref()),
+            Isolation::Rollback => rollbacks.reserve(name.as_deref(), template.as_deref()),
+        };
+        let leased = leased.map(|leased| {
+            let status = databases.status();
+            let found = status.leases.into_iter().find(|lease| lease.database == leased);
+            let default = status.ready.into_iter().next().map(|(name, _)| name);
+            (leased, found.map(|lease| lease.template).or(template).or(default).unwrap_or_default())
         });
         if let (Err(Ok((made_up, _))), None) = (answer.send(leased), name) {
-            let _ = databases.release(&made_up);
+            let _ = rollbacks.release(&made_up);
         }
     });
     Ok(answered.await.map_err(|_| Problem::defect())??)
@@ -133,7 +130,8 @@ pub(super) async fn release(
     name: String,
     failed: bool,
 ) -> Result<Response<Body>, Problem> {
-    if failed && control.failing != Failed::Release {
+    // What is in a transaction goes with it.
+    if failed && control.failing != Failed::Release && !control.rollbacks.has(&name) {
         let kept = name.clone();
         blocking(&control.databases, move |databases| databases.keep(&kept)).await?;
         control.holders.forget(&name);
@@ -145,14 +143,14 @@ pub(super) async fn release(
             Failed::Keep | Failed::Release => no_content(),
         });
     }
-    blocking(&control.databases, move |databases| databases.release(&name)).await?;
+    blocking(&control.rollbacks, move |leases| leases.release(&name)).await?;
     Ok(no_content())
 }
 
 /// `POST /v1/databases/NAME/reset`
 pub(super) async fn reset(control: &Control, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Reset { close_sessions } = parse(body)?;
-    blocking(&control.databases, move |databases| databases.reset(&name, close_sessions)).await?;
+    blocking(&control.rollbacks, move |leases| leases.reset(&name, close_sessions)).await?;
     Ok(no_content())
 }
 
@@ -164,17 +162,17 @@ pub(super) async fn snapshot(
 ) -> Result<Response<Body>, Problem> {
     let made: Snapshot = parse(body)?;
     let template = made.template.clone();
-    blocking(&control.databases, move |databases| databases.snapshot(&name, &template, made.close_sessions))
+    blocking(&control.rollbacks, move |leases| leases.snapshot(&name, &template, made.close_sessions))
         .await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
 }
 
 /// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
-pub(super) async fn blocking<T: Send + 'static>(
-    databases: &Databases,
-    call: impl FnOnce(&Databases) -> Result<T, DatabaseError> + Send + 'static,
+pub(super) async fn blocking<L: Clone + Send + 'static, T: Send + 'static>(
+    leases: &L,
+    call: impl FnOnce(&L) -> Result<T, DatabaseError> + Send + 'static,
 ) -> Result<T, Problem> {
-    let databases = databases.clone();
+    let leases = leases.clone();
     // A panic is all that can end it otherwise.
-    Ok(spawn_blocking(move || call(&databases)).await.map_err(|_| Problem::defect())??)
+    Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }

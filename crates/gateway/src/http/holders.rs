@@ -70,11 +70,11 @@ pub(super) fn hold(control: &Arc<Control>) -> Response<Body> {
         let _ = sender.send(Bytes::from(json!({ "holder": holder }).to_string() + "\n")).await;
         sender.closed().await;
         let leased = control.holders.leave(&holder);
-        let databases = control.databases.clone();
+        let rollbacks = Arc::clone(&control.rollbacks);
         spawn_blocking(move || {
             for name in leased {
                 // Most have been released before.
-                let _ = databases.release(&name);
+                let _ = rollbacks.release(&name);
             }
         });
     });

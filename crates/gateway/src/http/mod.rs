@@ -38,8 +38,9 @@ use self::guard::Ends;
 use self::holders::Holders;
 use self::route::Route;
 use self::shelf::Shelf;
+use crate::rollback::Pool;
 use crate::stream::Socket;
-use crate::{Access, Failed, Stream};
+use crate::{Access, Failed, Isolation, Stream};
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,6 +59,10 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
 #[derive(Debug)]
 pub(crate) struct Control {
     databases: Databases,
+    /// The leases in rollback isolation.
+    rollbacks: Arc<Pool>,
+    /// How leases are isolated that do not say.
+    isolation: Isolation,
     access: Arc<Access>,
     /// What integresql's clients have made.
     shelf: Shelf,
@@ -69,9 +74,15 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(databases: Databases, access: Arc<Access>, failing: Failed) -> Self {
+    pub(crate) fn new(
+        (databases, rollbacks, isolation): (Databases, Arc<Pool>, Isolation),
+        access: Arc<Access>,
+        failing: Failed,
+    ) -> Self {
         Self {
             databases,
+            rollbacks,
+            isolation,
             failing,
             failed: Mutex::default(),
             access,

@@ -118,7 +118,13 @@ fn seconds(time: Duration) -> f64 {
 
 /// What there is now.
 pub(super) async fn look(control: &Control) -> Result<Status, Problem> {
-    blocking(&control.databases, |databases| Ok(databases.status())).await
+    let leases = (control.databases.clone(), Arc::clone(&control.rollbacks));
+    blocking(&leases, |(databases, rollbacks)| {
+        let mut status = databases.status();
+        rollbacks.correct(&mut status);
+        Ok(status)
+    })
+    .await
 }
 
 /// `GET /v1/status`

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::Refusal;
-use crate::parse_span;
+use crate::{Isolation, parse_span};
 
 /// What a session may ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) struct Wishes {
     pub(crate) linger: Option<Duration>,
     /// Whether the database is to be as its template is, whoever has been in it.
     pub(crate) reset: bool,
+    /// How the lease is isolated, if it is a new one.
+    pub(crate) isolation: Option<Isolation>,
 }
 
 impl Wishes {
@@ -49,11 +51,20 @@ impl Wishes {
             b"template" => self.template = Some(value.into_owned()),
             b"linger" => self.linger = Some(span(&value)?),
             b"reset" => self.reset = truth(&value)?,
+            b"isolation" => {
+                let isolation = value.parse().map_err(|why: String| {
+                    let message = format!("invalid value for parameter \"pgfresh.isolation\": \"{value}\"");
+                    Refusal::new("22023", message).hint(why)
+                })?;
+                self.isolation = Some(isolation);
+            }
             _ => {
                 let name = String::from_utf8_lossy(name);
                 let refusal =
                     Refusal::new("42704", format!("unrecognized configuration parameter \"{name}\""));
-                return Err(refusal.hint("There are pgfresh.template, pgfresh.linger and pgfresh.reset."));
+                return Err(refusal.hint(
+                    "There are pgfresh.template, pgfresh.isolation, pgfresh.linger and pgfresh.reset.",
+                ));
             }
         }
         Ok(())
@@ -102,8 +113,11 @@ mod tests {
 
     #[test]
     fn every_spelling_of_an_option_is_read() {
-        let wanted =
-            Wishes { template: Some("a b".to_owned()), linger: Some(Duration::from_secs(5)), reset: false };
+        let wanted = Wishes {
+            template: Some("a b".to_owned()),
+            linger: Some(Duration::from_secs(5)),
+            ..Wishes::default()
+        };
         for options in [
             r"-c pgfresh.template=a\ b -c pgfresh.linger=5s",
             r"-cpgfresh.template=a\ b --pgfresh.linger=5000ms",
@@ -114,7 +128,9 @@ mod tests {
         let mut direct = Wishes::default();
         direct.consider(b"pgfresh.linger", b"0").unwrap();
         direct.consider(b"pgfresh.reset", b"ON").unwrap();
+        direct.consider(b"pgfresh.isolation", b"rollback").unwrap();
         assert_eq!((direct.linger, direct.reset), (Some(Duration::ZERO), true));
+        assert_eq!(direct.isolation, Some(Isolation::Rollback));
     }
 
     #[test]
@@ -132,6 +148,7 @@ mod tests {
             "-c pgfresh.linger=s",
             "-c pgfresh.=1",
             "-c pgfresh.reset=x",
+            "-c pgfresh.isolation=none",
         ] {
             assert!(wishes(options).is_err(), "{options}");
         }

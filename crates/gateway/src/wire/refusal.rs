@@ -31,6 +31,21 @@ impl Refusal {
         self
     }
 
+    /// Adds what is behind it.
+    #[must_use]
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The ErrorResponse for an error, which is the server's own where it was the server that refused.
+    pub(crate) fn words(error: DatabaseError) -> Vec<u8> {
+        match error {
+            DatabaseError::Refused(words) => words,
+            error => Self::from(&error).to_bytes(),
+        }
+    }
+
     /// Its ErrorResponse, severity FATAL.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);

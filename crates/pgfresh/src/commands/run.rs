@@ -11,7 +11,8 @@ use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let service = super::serve(options, &maker, Wish::new(0, &arguments.care))?;
+    let wish = Wish::new(options, 0)?.with(&arguments.care);
+    let service = super::serve(options, &maker, wish)?;
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);

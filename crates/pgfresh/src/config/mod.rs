@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::template::{Recipe, Wishes};
+use gateway::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 use toml_edit::{Document, TableLike};
@@ -25,6 +26,10 @@ const POSTGRES: [&str; 4] = ["version", "settings", "preset", "place"];
 const SERVER: [&str; 1] = ["idle"];
 /// How long the background server outlives its last client.
 const IDLE: Duration = Duration::from_mins(5);
+/// The keys of `[database]`.
+const DATABASE: [&str; 2] = ["isolation", "linger"];
+/// How long a database outlives its last session.
+const LINGER: Duration = Duration::from_secs(5);
 /// The keys of `[cache]`.
 const CACHE: [&str; 1] = ["size"];
 
@@ -37,6 +42,10 @@ pub(crate) struct Config {
     pub(crate) recipes: Vec<Recipe>,
     /// How long the background server outlives its last client.
     idle: Option<Duration>,
+    /// How leases are isolated that do not say.
+    isolation: Option<Isolation>,
+    /// How long a database outlives its last session.
+    linger: Option<Duration>,
     /// Where the file is, or else where we are: the project.
     pub(crate) folder: PathBuf,
 }
@@ -86,6 +95,13 @@ pub(crate) fn idle(options: &Options) -> Result<Duration, Failure> {
     Ok(options.idle.or(read(options)?.idle).unwrap_or(IDLE))
 }
 
+/// How leases are isolated that do not say, and how long a database outlives its last session.
+pub(crate) fn leases(options: &Options) -> Result<(Isolation, Duration), Failure> {
+    let config = read(options)?;
+    let isolation = options.isolation.or(config.isolation).unwrap_or_default();
+    Ok((isolation, options.linger.or(config.linger).unwrap_or(LINGER)))
+}
+
 fn here() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     here.map_err(|error| Failure::new(format!("could not find the working directory: {error}")))
@@ -116,8 +132,9 @@ fn read_file(path: &Path) -> Result<Config, Failure> {
             "template" => config.recipes = template::read(&file, table()?, &config.folder)?,
             "cache" => config.wishes.cache_size = read_cache(&file, table()?)?,
             "server" => config.idle = read_server(&file, table()?)?,
+            "database" => (config.isolation, config.linger) = read_database(&file, table()?)?,
             _ => {
-                let known = ["postgres", "template", "server", "cache"];
+                let known = ["postgres", "template", "database", "server", "cache"];
                 return Err(file.unknown(at, name, "table", known.into_iter()));
             }
         }
@@ -139,6 +156,17 @@ fn read_server(file: &File<'_>, table: &dyn TableLike) -> Result<Option<Duration
     file.check_keys(table, "server", &SERVER)?;
     let Some(item) = table.get("idle") else { return Ok(None) };
     file.span(item, "idle").map(Some)
+}
+
+fn read_database(
+    file: &File<'_>,
+    table: &dyn TableLike,
+) -> Result<(Option<Isolation>, Option<Duration>), Failure> {
+    file.check_keys(table, "database", &DATABASE)?;
+    let isolation =
+        table.get("isolation").map(|item| file.parse(item, "isolation", file.text(item, "isolation")?));
+    let linger = table.get("linger").map(|item| file.span(item, "linger"));
+    Ok((isolation.transpose()?, linger.transpose()?))
 }
 
 fn read_postgres(file: &File<'_>, table: &dyn TableLike, wishes: &mut Wishes) -> Result<(), Failure> {

@@ -1,0 +1,341 @@
+//! Feeds a machine from two sockets.
+//!
+//! A message is kept until it is whole only if the machine has to see it from end to end; all others pass in pieces.
+//! Nothing more is read from an end while what is on its way to the other exceeds a bound.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::gate::Gate;
+use super::machine::{Fate, Machine, Thread, Turn};
+use super::message::{after_zero, until_zero};
+use crate::stream::Stream;
+use crate::wire::{Refusal, TERMINATE};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// Bytes on their way to one end beyond which nothing is read from the other.
+const BOUND: usize = 256 << 10;
+/// How long the server may take to end what a client that has gone was about.
+const LAST: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
+}
+
+/// How a session ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Client,
+    Server,
+    /// The transaction is no more what it should be.
+    Broken(Refusal),
+}
+
+/// What has come from one end.
+#[derive(Debug, Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    /// Bytes that have been dealt with.
+    start: usize,
+    /// What is left of a message that passes in pieces, and whether it passes at all.
+    rest: (usize, bool),
+    /// Bytes that a message needs to be whole.
+    wanted: usize,
+}
+
+impl Inbox {
+    fn left(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Passes on what has come of a message in pieces; whether there was any.
+    fn pass(&mut self, to: &mut Vec<u8>) -> bool {
+        let count = self.rest.0.min(self.left().len());
+        if self.rest.1 {
+            to.extend_from_slice(&self.left()[..count]);
+        }
+        self.start += count;
+        self.rest.0 -= count;
+        count > 0
+    }
+
+    /// Tag and length of the next message, tag included.
+    fn head(&self) -> Option<(u8, usize)> {
+        let (tag, length) = self.left().split_first()?;
+        let length = u32::from_be_bytes(*length.first_chunk()?) as usize;
+        Some((*tag, 1 + length.max(4)))
+    }
+
+    /// Takes a message out, if it is whole.
+    fn take(&mut self, length: usize) -> Option<&[u8]> {
+        if self.left().len() < length {
+            self.wanted = length;
+            return None;
+        }
+        self.wanted = 0;
+        self.start += length;
+        Some(&self.bytes[self.start - length..self.start])
+    }
+
+    fn has_room(&self) -> bool {
+        self.left().len() < CHUNK.max(self.wanted)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// An idle session holds no buffer.
+    fn shrink(&mut self) {
+        if self.left().is_empty() {
+            (self.bytes, self.start) = (Vec::new(), 0);
+        }
+    }
+}
+
+/// A client, a server, and the machine between them.
+#[derive(Debug)]
+pub(super) struct Drive {
+    pub(super) client: Stream,
+    pub(super) server: Stream,
+    machine: Machine,
+    gate: Arc<Gate>,
+    turn: Turn,
+    up: Inbox,
+    down: Inbox,
+    /// The client will send nothing more.
+    ended: bool,
+    /// Nobody listens to what the client is told.
+    deaf: bool,
+}
+
+impl Drive {
+    pub(super) fn new(client: Stream, server: Stream, machine: Machine, gate: Arc<Gate>) -> Self {
+        let (up, down) = (Inbox::default(), Inbox::default());
+        Self { client, server, machine, gate, turn: Turn::Nobody, up, down, ended: false, deaf: false }
+    }
+
+    /// Goes on until one of the ends ends. May be dropped between two polls.
+    pub(super) async fn run(&mut self) -> End {
+        loop {
+            let turn = self.machine.turn();
+            if turn != self.turn {
+                self.gate.set(turn).await;
+                self.turn = turn;
+            }
+            if let Some(end) = poll_fn(|context| self.poll(context)).await {
+                return end;
+            }
+        }
+    }
+
+    /// Has the server end what a client that has gone was about. Returns the transaction, if it can be gone on with, and
+    /// whether one of the client's is still open in it.
+    pub(super) async fn wind_down(&mut self, interrupt: impl Future<Output = ()>) -> Option<(Thread, bool)> {
+        if self.up.rest.0 > 0 || self.machine.broken.is_some() {
+            return None;
+        }
+        self.gate.set(Turn::Nobody).await;
+        (self.ended, self.deaf) = (true, true);
+        self.up = Inbox::default();
+        self.machine.hang_up();
+        if !self.machine.is_quiet() || !self.machine.to_server.is_empty() {
+            if self.turn == Turn::Client {
+                interrupt.await;
+            }
+            let quiet = poll_fn(|context| self.poll_until_quiet(context));
+            timeout(LAST, quiet).await.ok().filter(|quiet| *quiet)?;
+        }
+        self.down.left().is_empty().then(|| (std::mem::take(&mut self.machine.thread), self.machine.saved))
+    }
+
+    /// The client, and what it has not been told yet; nothing may be added to it in the middle of a message (`None`).
+    pub(super) fn farewell(self) -> (Stream, Option<Vec<u8>>) {
+        let unsaid = self.machine.to_client;
+        (self.client, (self.down.rest.0 == 0).then_some(unsaid))
+    }
+
+    fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            if self.machine.is_quiet() && self.machine.to_server.is_empty() {
+                return Poll::Ready(true);
+            }
+            // Nobody has a key any more.
+            self.turn = self.machine.turn();
+            match self.poll(context) {
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(_)) => return Poll::Ready(self.machine.is_quiet()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Reads, decides and writes until there is nothing to do, or an end has ended, or the turn has changed (`None`).
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
+        loop {
+            if let Some(why) = &self.machine.broken {
+                return Poll::Ready(Some(End::Broken(why.clone())));
+            }
+            if flush(&mut self.machine.to_server, &mut self.server, context).is_err() {
+                // The server is about to say why.
+                self.machine.to_server.clear();
+            }
+            if self.deaf {
+                self.machine.to_client.clear();
+            } else if flush(&mut self.machine.to_client, &mut self.client, context).is_err() {
+                return Poll::Ready(Some(End::Client));
+            }
+            let mut busy = self.take_from_server();
+            if !self.ended && self.take_from_client() {
+                busy = true;
+            }
+            if self.machine.turn() != self.turn {
+                return Poll::Ready(None);
+            }
+            if busy {
+                continue;
+            }
+            if self.is_left() {
+                return Poll::Ready(Some(End::Client));
+            }
+            match (self.read_server(context), self.read_client(context)) {
+                (Poll::Ready(false), _) => return Poll::Ready(Some(End::Server)),
+                (Poll::Pending, Poll::Pending) => {
+                    self.up.shrink();
+                    self.down.shrink();
+                    return Poll::Pending;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the client has gone. One that has said goodbye wanted the rest to be done.
+    fn is_left(&self) -> bool {
+        let waits = self.up.left().ends_with(TERMINATE) && !self.machine.is_quiet();
+        self.ended && !self.deaf && !waits
+    }
+
+    fn read_server(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.machine.to_client.len() > BOUND || !self.down.has_room() {
+            return Poll::Pending;
+        }
+        read(&mut self.server, &mut self.down, context)
+    }
+
+    fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.ended || self.machine.to_server.len() > BOUND || !self.up.has_room() {
+            return Poll::Pending;
+        }
+        let read = read(&mut self.client, &mut self.up, context);
+        self.ended |= read == Poll::Ready(false);
+        read
+    }
+
+    /// Whether anything was done.
+    fn take_from_server(&mut self) -> bool {
+        let Self { machine, down, turn, .. } = self;
+        let mut busy = false;
+        while machine.to_client.len() <= BOUND && machine.broken.is_none() {
+            if down.rest.0 > 0 {
+                if !down.pass(&mut machine.to_client) {
+                    break;
+                }
+                busy = true;
+                continue;
+            }
+            let Some((tag, length)) = down.head() else { break };
+            match machine.server_head(tag) {
+                Fate::Whole => {
+                    let Some(message) = down.take(length) else { break };
+                    machine.server(message);
+                }
+                fate => down.rest = (length, fate == Fate::Pass),
+            }
+            busy = true;
+            if machine.turn() != *turn {
+                break;
+            }
+        }
+        busy
+    }
+
+    /// Whether anything was done.
+    fn take_from_client(&mut self) -> bool {
+        let Self { machine, up, turn, .. } = self;
+        let mut busy = false;
+        while machine.to_server.len() <= BOUND && machine.broken.is_none() {
+            if up.rest.0 > 0 {
+                if !up.pass(&mut machine.to_server) {
+                    break;
+                }
+                busy = true;
+                continue;
+            }
+            let Some((tag, length)) = up.head() else { break };
+            let fate = machine.client_head(tag);
+            match fate {
+                Fate::Wait => break,
+                // Nothing comes after it.
+                _ if tag == b'X' => {
+                    self.ended = true;
+                    *up = Inbox::default();
+                    return true;
+                }
+                Fate::Whole => {
+                    let Some(message) = up.take(length) else { break };
+                    machine.client(tag, &message[5..]);
+                }
+                Fate::Names => {
+                    let left = up.left();
+                    let body = &left[5..left.len().min(length)];
+                    let names = until_zero(body).len() + until_zero(after_zero(body)).len() + 2;
+                    if names > body.len() && body.len() + 5 < length {
+                        up.wanted = left.len() + 1;
+                        break;
+                    }
+                    machine.client_names(body);
+                    up.rest = (length, true);
+                }
+                Fate::Pass | Fate::Drop => up.rest = (length, fate == Fate::Pass),
+            }
+            busy = true;
+            if machine.turn() != *turn {
+                break;
+            }
+        }
+        busy
+    }
+}
+
+/// Writes what there is room for.
+fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match to.poll_send(context, &bytes[sent..]) {
+            Poll::Ready(count) => sent += count?,
+            Poll::Pending => break,
+        }
+    }
+    bytes.drain(..sent);
+    Ok(())
+}
+
+/// Reads once; false at the end.
+fn read(from: &mut Stream, to: &mut Inbox, context: &mut Context<'_>) -> Poll<bool> {
+    BUFFER.with_borrow_mut(|buffer| {
+        from.poll_receive(context, buffer).map(|count| {
+            let count = count.unwrap_or(0);
+            to.add(&buffer[..count]);
+            count > 0
+        })
+    })
+}

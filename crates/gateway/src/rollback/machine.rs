@@ -1,0 +1,581 @@
+//! What becomes of each message, decided without input or output.
+//!
+//! The server link does one thing at a time: statements of ours, a Query of the client's, or a group of its messages in
+//! the extended protocol. Each ends with a ReadyForQuery, for which [`Awaited`] stands. What is to be done after it are
+//! [`Task`]s. The client's own Sync is never passed on: within a transaction a Sync ends nothing but a group, so there
+//! may be one wherever we have to know how far the server is, and the client is told that the server is ready when all
+//! is done.
+
+use std::collections::VecDeque;
+
+use super::message::{
+    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_UNDO, UNDO, after_zero, explained, field,
+    injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
+};
+use super::names::Names;
+use super::settle::Constraints;
+use super::statement::{Kind, Statement, statements};
+use crate::wire::Refusal;
+
+/// The one transaction of a lease, as one session leaves it to the next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Thread {
+    /// Whether it has begun.
+    pub(crate) begun: bool,
+    /// What is known of the constraints in it.
+    pub(super) constraints: Constraints,
+}
+
+impl Thread {
+    /// What of it holds for the next lease, when it was rolled back.
+    pub(super) fn of_next_lease(self) -> Self {
+        Self { begun: false, constraints: self.constraints.of_template() }
+    }
+}
+
+/// What is to become of a message of which the head is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Not yet.
+    Wait,
+    /// It has to be seen from end to end.
+    Whole,
+    /// Its names have to be seen, then it is passed on.
+    Names,
+    Pass,
+    Drop,
+}
+
+/// Who may be interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Nobody,
+    /// A statement of the client's runs.
+    Client,
+    /// A statement of ours runs, before or after one of the client's.
+    Ours,
+}
+
+/// What ends with the next ReadyForQuery.
+#[derive(Debug, PartialEq, Eq)]
+enum Awaited {
+    Ours(Ours),
+    /// A Query of the client's, or a part of it.
+    Part,
+    /// Messages of the extended protocol.
+    Group,
+}
+
+/// What a statement of ours is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ours {
+    /// It cannot fail, unless the transaction is no more what it should be.
+    Must,
+    /// Looks at what a COMMIT has to do.
+    Look,
+    /// Reads which constraints are deferrable.
+    Constraints,
+    /// Makes the client's work part of the transaction.
+    Release,
+    /// Reads a setting before it is changed.
+    Local(String),
+    /// Reads whether the client's transaction is read only, for the next in its chain.
+    Access,
+    /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
+    Syntax { saved: bool },
+}
+
+/// What is to be done once nothing is awaited.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// A statement that the server must not simply be given. `top`: it is not one of several in a string.
+    Control {
+        kind: Kind,
+        top: bool,
+        native: Native,
+    },
+    Native(Native),
+    Inject(Vec<String>, Ours),
+    /// Finds out whether the server understands the whole string, of which it will get parts.
+    CheckSyntax(Vec<u8>),
+    Settle,
+    /// The rest of [`Self::Settle`], with the cursors to close.
+    Release(Option<String>),
+    Undo,
+    /// The client's transaction has ended, or a chained one begins.
+    Left {
+        tag: &'static str,
+        chain: bool,
+    },
+    Say(Vec<u8>),
+    /// The end of a Query or of a group.
+    End,
+    Ready,
+}
+
+/// A statement of the client's as the server gets it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Native {
+    /// A Query or `FunctionCall`, and where in the client's string it begins, in characters.
+    Part(Vec<u8>, usize),
+    /// An Execute.
+    Execute(Vec<u8>),
+}
+
+/// One client session in the transaction of a lease.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
+pub(crate) struct Machine {
+    pub(super) to_server: Vec<u8>,
+    pub(super) to_client: Vec<u8>,
+    pub(super) thread: Thread,
+    /// The client is in a transaction of its own.
+    pub(super) tx: bool,
+    /// [`SAVE`] has been executed.
+    pub(super) saved: bool,
+    /// What the server last said: T, or E for a failed transaction.
+    pub(super) status: u8,
+    pub(super) tasks: VecDeque<Task>,
+    awaited: VecDeque<Awaited>,
+    /// What came for a statement of ours.
+    pub(super) row: Vec<Option<String>>,
+    pub(super) error: Option<Vec<u8>>,
+    /// Messages of the client's were passed on, and no Sync after them.
+    open: bool,
+    /// A statement was executed since the client's last Sync.
+    piped: bool,
+    /// All is dropped up to the client's Sync.
+    skipping: bool,
+    /// The client waits for a ReadyForQuery.
+    owed: bool,
+    /// The client may send data.
+    copying: bool,
+    /// The client has ended its data before the server has asked for them.
+    ahead: bool,
+    /// The client's statement failed.
+    failed: bool,
+    /// A CommandComplete that may still turn out to be an error.
+    pub(super) held: Vec<u8>,
+    /// Where the part that runs begins in the client's string, in characters.
+    offset: usize,
+    pub(super) names: Names,
+    /// Settings changed for the client's transaction, and their values before it.
+    pub(super) locals: Vec<(String, String)>,
+    /// The client's transaction is to be read only.
+    pub(super) read_only: bool,
+    /// A backslash means something in a plain literal.
+    backslashes: bool,
+    /// The server's version.
+    major: u32,
+    /// Why no more can be done.
+    pub(super) broken: Option<Refusal>,
+}
+
+impl Machine {
+    /// Goes on in a transaction, with a server that has said `greeting`.
+    pub(crate) fn new(thread: Thread, greeting: &[u8]) -> Self {
+        let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
+        let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
+        let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
+        Self { thread, backslashes, major: digits.parse().unwrap_or(0), status: b'T', ..Self::default() }
+    }
+
+    /// What to do with the client's next message.
+    pub(super) fn client_head(&mut self, tag: u8) -> Fate {
+        let busy = self.owed || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
+        match tag {
+            b'd' | b'c' | b'f' if self.copying => {
+                self.copying = tag == b'd';
+                Fate::Pass
+            }
+            // Sent before the server has asked for them.
+            b'd' | b'c' | b'f' if self.open => {
+                self.ahead |= tag != b'd';
+                Fate::Pass
+            }
+            // The server ignores them while it copies.
+            b'H' | b'S' if self.copying => Fate::Drop,
+            _ if busy && !self.copying => Fate::Wait,
+            // Left over from a COPY that failed.
+            b'd' | b'c' | b'f' => Fate::Drop,
+            b'S' => Fate::Whole,
+            _ if self.skipping => Fate::Drop,
+            b'B' => Fate::Names,
+            _ => Fate::Whole,
+        }
+    }
+
+    /// A message of the client's that is to be passed on has begun with these names.
+    pub(super) fn client_names(&mut self, body: &[u8]) {
+        self.names.bind(until_zero(body), until_zero(after_zero(body)));
+        self.open_group();
+    }
+
+    /// A whole message of the client's.
+    pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
+        match tag {
+            b'Q' => self.query(body),
+            b'S' => {
+                self.owed = true;
+                self.close_group();
+                self.tasks.push_back(if self.skipping { Task::Ready } else { Task::End });
+                self.skipping = false;
+            }
+            b'F' => {
+                self.owed = true;
+                self.tasks.push_back(Task::Native(Native::Part(message(tag, body), 0)));
+                self.tasks.push_back(Task::End);
+            }
+            b'P' => self.parse(body),
+            b'E' => self.execute(body),
+            _ => {
+                if tag == b'C' {
+                    self.names.close(body);
+                }
+                self.pass(&message(tag, body));
+            }
+        }
+        self.proceed();
+    }
+
+    fn query(&mut self, body: &[u8]) {
+        self.owed = true;
+        self.close_group();
+        let sql = until_zero(body);
+        let found = statements(sql, !self.backslashes);
+        self.names.forget_unnamed();
+        if found.iter().all(|statement| !statement.kind.is_control()) {
+            self.tasks.push_back(Task::Native(Native::Part(message(b'Q', body), 0)));
+        } else {
+            let top = found.len() == 1;
+            if !top {
+                self.tasks.push_back(Task::CheckSyntax(sql.to_vec()));
+            }
+            for run in found.chunk_by(|one, next| !one.kind.is_control() && !next.kind.is_control()) {
+                self.tasks.push_back(part(sql, run, top));
+            }
+        }
+        self.tasks.push_back(Task::End);
+    }
+
+    fn parse(&mut self, body: &[u8]) {
+        let mut found = statements(until_zero(after_zero(body)), !self.backslashes);
+        // Of several the server says that they are too many.
+        let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
+        let parse = match kind {
+            Kind::Begin { .. } => reworded(body, BEGIN_PLACEHOLDER),
+            // Like the original, it may be prepared in a failed transaction.
+            Kind::Commit { .. } | Kind::Rollback { .. } => reworded(body, UNDO),
+            _ => message(b'P', body),
+        };
+        self.names.parse(until_zero(body), kind);
+        self.pass(&parse);
+    }
+
+    fn execute(&mut self, body: &[u8]) {
+        let (kind, execute) = (self.names.of_portal(until_zero(body)), message(b'E', body));
+        // What comes later in a group is like one of several in a string, to new servers more than to old ones.
+        let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
+        let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
+        match kind {
+            Some(kind) if !self.is_native(&kind, top) => {
+                self.close_group();
+                let native = Native::Execute(execute);
+                self.tasks.push_back(Task::Control { kind, top, native });
+            }
+            _ => self.pass(&execute),
+        }
+        self.piped = !ends;
+    }
+
+    /// What to do with the server's next message.
+    pub(super) fn server_head(&mut self, tag: u8) -> Fate {
+        match tag {
+            b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Fate::Whole,
+            // One that a check of ours has caused comes before the tag that waits for it.
+            b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Ours(_))) => return Fate::Pass,
+            _ => {}
+        }
+        match self.awaited.front() {
+            Some(Awaited::Ours(_)) if tag == b'D' => Fate::Whole,
+            Some(Awaited::Ours(_)) => Fate::Drop,
+            _ => {
+                self.flush_held();
+                Fate::Pass
+            }
+        }
+    }
+
+    /// A whole message of the server's.
+    pub(super) fn server(&mut self, bytes: &[u8]) {
+        let (tag, body) = (bytes[0], &bytes[5..]);
+        let ours = matches!(self.awaited.front(), Some(Awaited::Ours(_)));
+        match tag {
+            b'Z' => self.done(body.first().copied().unwrap_or_default()),
+            b'S' => {
+                match body {
+                    b"standard_conforming_strings\0on\0" => self.backslashes = false,
+                    b"standard_conforming_strings\0off\0" => self.backslashes = true,
+                    _ => {}
+                }
+                // It comes after the tag of the statement that it is about.
+                let to = if self.held.is_empty() { &mut self.to_client } else { &mut self.held };
+                to.extend_from_slice(bytes);
+            }
+            b'D' => self.row = values(body),
+            b'E' if ours => self.error = Some(bytes.to_vec()),
+            _ if ours => {}
+            b'C' if self.awaited.front() == Some(&Awaited::Part) => {
+                self.flush_held();
+                self.held = bytes.to_vec();
+            }
+            b'E' => {
+                (self.failed, self.copying) = (true, false);
+                self.flush_held();
+                let explained = explained(bytes, self.offset, !self.tx);
+                self.to_client.extend_from_slice(&explained);
+                self.close_group();
+            }
+            _ => {
+                match tag {
+                    b'1' => self.names.parsed(),
+                    b'G' => self.begin_copy(),
+                    _ => {}
+                }
+                self.say(bytes);
+            }
+        }
+        self.proceed();
+    }
+
+    /// The server takes data now. A Sync that it has got already is as good as never sent.
+    fn begin_copy(&mut self) {
+        self.copying = !std::mem::take(&mut self.ahead);
+        if !self.copying {
+            return;
+        }
+        if self.awaited.front() == Some(&Awaited::Group) && !self.open {
+            if self.tasks.iter().any(|task| *task != Task::End) {
+                self.broken = Some(Refusal::violation("a transaction was to end during COPY from stdin"));
+            }
+            self.tasks.clear();
+            (self.open, self.owed) = (true, false);
+        }
+    }
+
+    fn done(&mut self, status: u8) {
+        let awaited = self.awaited.pop_front();
+        self.status = status;
+        if self.thread.begun && status == b'I' {
+            self.broken = Some(lost());
+        }
+        if let Some(Awaited::Ours(ours)) = awaited {
+            let error = self.error.take();
+            return self.answered(ours, error);
+        }
+        (self.copying, self.ahead) = (false, false);
+        if std::mem::take(&mut self.failed) {
+            self.fail();
+        }
+    }
+
+    fn answered(&mut self, ours: Ours, error: Option<Vec<u8>>) {
+        let row = std::mem::take(&mut self.row);
+        match (ours, error) {
+            (Ours::Must, Some(error)) => {
+                let message = field(&error, b'M').unwrap_or_default();
+                self.broken = Some(lost().detail(String::from_utf8_lossy(message)));
+            }
+            // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
+            (Ours::Syntax { .. }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
+                self.say(&error);
+                self.fail();
+            }
+            (Ours::Must, None) | (Ours::Syntax { saved: false }, _) => {}
+            (Ours::Syntax { saved: true }, _) => {
+                let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
+                self.first([Task::Inject(undo, Ours::Must)]);
+            }
+            (_, Some(error)) => self.commit_failed(&error),
+            (Ours::Look, None) => self.looked(&row),
+            (Ours::Constraints, None) => self.know_constraints(row),
+            (Ours::Release, None) => self.released(),
+            (Ours::Access, None) => self.read_only = row.first() == Some(&Some("on".to_owned())),
+            (Ours::Local(name), None) => {
+                let value = row.into_iter().next().flatten().unwrap_or_default();
+                self.locals.push((name, value));
+            }
+        }
+    }
+
+    /// The client's statement has failed: outside a transaction of its own, what it did is undone.
+    pub(super) fn fail(&mut self) {
+        self.tasks.clear();
+        self.names.failed();
+        if !self.tx && self.saved {
+            self.tasks.push_back(Task::Undo);
+        }
+        if self.owed {
+            self.tasks.push_back(Task::Ready);
+        } else {
+            self.skipping = true;
+        }
+    }
+
+    /// Goes on with what is to be done, until an answer is awaited.
+    pub(super) fn proceed(&mut self) {
+        while self.broken.is_none() && self.awaited.is_empty() {
+            let Some(task) = self.tasks.pop_front() else { return };
+            self.perform(task);
+        }
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
+            Task::Control { kind, top, native } => {
+                self.flush_held();
+                self.control(&kind, top, native);
+            }
+            Task::Native(Native::Part(bytes, offset)) => {
+                self.ensure();
+                self.offset = offset;
+                self.to_server.extend_from_slice(&bytes);
+                self.awaited.push_back(Awaited::Part);
+            }
+            Task::Native(Native::Execute(bytes)) => self.pass(&bytes),
+            Task::Inject(statements, ours) => self.inject(statements, ours),
+            Task::CheckSyntax(sql) => {
+                let saved = !self.is_aborted();
+                self.ensure();
+                self.to_server.extend(syntax_check(&sql, saved));
+                self.awaited.push_back(Awaited::Ours(Ours::Syntax { saved }));
+            }
+            Task::Settle => self.settle(),
+            Task::Release(cursors) => self.release(cursors.as_deref()),
+            Task::Undo => self.undo(),
+            Task::Left { tag, chain } => self.leave(tag, chain),
+            Task::Say(bytes) => self.say(&bytes),
+            Task::End if !self.tx && self.saved => self.first([Task::Settle, Task::Ready]),
+            Task::End | Task::Ready => {
+                let status = if self.tx { self.status } else { b'I' };
+                (self.owed, self.piped) = (false, false);
+                self.say(&ready(status));
+            }
+        }
+    }
+
+    /// Puts tasks before all others.
+    pub(super) fn first(&mut self, tasks: impl IntoIterator<Item = Task, IntoIter: DoubleEndedIterator>) {
+        for task in tasks.into_iter().rev() {
+            self.tasks.push_front(task);
+        }
+    }
+
+    /// Sees to it that what the client does can be undone. Does not wait for the server.
+    pub(super) fn ensure(&mut self) {
+        let mut statements = Vec::new();
+        if !self.thread.begun {
+            statements.extend(BEGIN);
+        }
+        if !self.saved {
+            statements.push(SAVE);
+        }
+        (self.thread.begun, self.saved) = (true, true);
+        if !statements.is_empty() {
+            self.inject(statements, Ours::Must);
+        }
+    }
+
+    fn undo(&mut self) {
+        // The server would warn of one that was made in a failed transaction.
+        self.to_server.extend(self.names.end_portals());
+        self.inject([UNDO, RELEASE], Ours::Must);
+        self.saved = false;
+        self.locals.clear();
+    }
+
+    pub(super) fn inject<S: AsRef<str>>(&mut self, statements: impl IntoIterator<Item = S>, ours: Ours) {
+        self.to_server.extend(injection(statements));
+        self.awaited.push_back(Awaited::Ours(ours));
+    }
+
+    /// Passes on a message of the extended protocol.
+    fn pass(&mut self, bytes: &[u8]) {
+        self.open_group();
+        self.to_server.extend_from_slice(bytes);
+    }
+
+    fn open_group(&mut self) {
+        self.ensure();
+        if !self.open {
+            (self.open, self.offset) = (true, 0);
+            self.awaited.push_back(Awaited::Group);
+        }
+    }
+
+    fn close_group(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.to_server.extend_from_slice(SYNC);
+        }
+    }
+
+    /// Tells the client, after all that it was told before.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.flush_held();
+        self.to_client.extend_from_slice(bytes);
+    }
+
+    pub(super) fn warn(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
+        self.say(&report("WARNING", sqlstate, text, hint));
+    }
+
+    fn flush_held(&mut self) {
+        self.to_client.append(&mut self.held);
+    }
+
+    /// Whose statement runs.
+    pub(super) fn turn(&self) -> Turn {
+        match self.awaited.front() {
+            Some(Awaited::Part | Awaited::Group) => Turn::Client,
+            Some(Awaited::Ours(_)) => Turn::Ours,
+            None if self.owed => Turn::Ours,
+            None => Turn::Nobody,
+        }
+    }
+
+    /// Ends what the client was about: it has gone.
+    pub(super) fn hang_up(&mut self) {
+        if std::mem::take(&mut self.copying) {
+            self.to_server.extend(message(b'f', b"the client has gone\0"));
+        }
+        self.close_group();
+        self.tasks.clear();
+        self.proceed();
+    }
+
+    /// Whether nothing is awaited.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
+    }
+}
+
+/// What comes behind `name` in a greeting; nothing if that is not in it.
+fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
+    let at = greeting.windows(name.len()).position(|window| window == name);
+    at.map_or(b"", |at| until_zero(&greeting[at + name.len()..]))
+}
+
+fn lost() -> Refusal {
+    Refusal::new("25000", "terminating connection because the transaction of the lease is not what it was")
+        .hint(INSTEAD)
+}
+
+/// Statements that go to the server together, or one that the machine looks after.
+fn part(sql: &[u8], run: &[Statement], top: bool) -> Task {
+    let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
+    // Characters, as the server counts positions: what continues one in UTF-8 is none.
+    let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    let native = Native::Part(query(&sql[from..to]), offset);
+    let kind = run[0].kind.clone();
+    if kind.is_control() { Task::Control { kind, top, native } } else { Task::Native(native) }
+}

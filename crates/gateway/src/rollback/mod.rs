@@ -1,0 +1,29 @@
+//! Rollback isolation: a lease is one server session in one transaction, which is rolled back at its end.
+//!
+//! The client's own transactions are savepoints in it. [`Machine`] decides what becomes of each message and does no
+//! input or output, [`Drive`] feeds it from two sockets, and [`Pool`] keeps the leases and the databases that they are
+//! played on. What a rollback undoes need not be cleaned up, so one database serves thousands of leases.
+//!
+//! ```text
+//! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement
+//!   SAVEPOINT pgfresh_t … RELEASE           a statement alone, or the client's BEGIN … COMMIT
+//!   SAVEPOINT pgfresh_t … ROLLBACK TO …     one that failed, or the client's BEGIN … ROLLBACK
+//! ROLLBACK                                  at the lease's end
+//! ```
+
+mod control;
+mod drive;
+mod gate;
+mod machine;
+mod message;
+mod names;
+mod pool;
+mod serve;
+mod settle;
+mod stage;
+mod statement;
+
+pub(crate) use gate::Gate;
+pub(crate) use machine::Machine;
+pub(crate) use pool::{Entered, Pool, elsewhere};
+pub(crate) use serve::Session;

@@ -1,0 +1,70 @@
+//! The client's prepared statements and portals, as far as they are not plain.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::message::{message, until_zero};
+use super::statement::Kind;
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    statements: HashMap<Vec<u8>, Kind>,
+    portals: HashMap<Vec<u8>, Kind>,
+    /// Sent to the server and not confirmed yet, with what the name meant before.
+    parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
+}
+
+impl Names {
+    pub(super) fn parse(&mut self, name: &[u8], kind: Kind) {
+        let before = replace(&mut self.statements, name, (kind != Kind::Plain).then_some(kind));
+        self.parsing.push_back((name.to_vec(), before));
+    }
+
+    /// The server has taken the first of those that were sent.
+    pub(super) fn parsed(&mut self) {
+        self.parsing.pop_front();
+    }
+
+    /// The server has not taken the rest. An unnamed one is gone all the same, and a portal of it with it.
+    pub(super) fn failed(&mut self) {
+        for (name, before) in self.parsing.drain(..).rev() {
+            let before = before.filter(|_| !name.is_empty());
+            replace(&mut self.statements, &name, before);
+        }
+    }
+
+    pub(super) fn bind(&mut self, portal: &[u8], statement: &[u8]) {
+        let kind = self.statements.get(statement).cloned();
+        replace(&mut self.portals, portal, kind);
+    }
+
+    pub(super) fn of_portal(&self, name: &[u8]) -> Option<Kind> {
+        self.portals.get(name).cloned()
+    }
+
+    /// Takes note of a Close.
+    pub(super) fn close(&mut self, body: &[u8]) {
+        match body.split_first() {
+            Some((b'S', name)) => drop(self.statements.remove(until_zero(name))),
+            Some((_, name)) => drop(self.portals.remove(until_zero(name))),
+            None => {}
+        }
+    }
+
+    /// A Query ends the unnamed statement.
+    pub(super) fn forget_unnamed(&mut self) {
+        self.statements.remove(&b""[..]);
+    }
+
+    /// The messages that close them all: their transaction ends.
+    pub(super) fn end_portals(&mut self) -> Vec<u8> {
+        let closes = self.portals.drain().map(|(name, _)| message(b'C', &[b"P", &name[..], b"\0"].concat()));
+        closes.flatten().collect()
+    }
+}
+
+fn replace(map: &mut HashMap<Vec<u8>, Kind>, name: &[u8], kind: Option<Kind>) -> Option<Kind> {
+    match kind {
+        Some(kind) => map.insert(name.to_vec(), kind),
+        None => map.remove(name),
+    }
+}

@@ -1,0 +1,95 @@
+//! One client session in rollback isolation, from the first message after its greeting.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::drive::{Drive, End};
+use super::gate::Gate;
+use super::machine::{Machine, Thread};
+use super::pool::{Lease, Lingering};
+use crate::cancel::Key;
+use crate::session::{Closing, Door, Maintainers, closed, say_and_close};
+use crate::stream::{Socket, Stream};
+use crate::wire::Refusal;
+
+/// What a session has besides its two connections.
+pub(crate) struct Session {
+    pub(crate) door: Arc<Door>,
+    pub(crate) lease: Lease,
+    pub(crate) key: Option<Key>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) machine: Machine,
+}
+
+impl Session {
+    /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
+    pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut closing: Closing) {
+        let Self { door, lease, key, gate, mut machine } = self;
+        machine.to_client = unsent;
+        let mut drive = Drive::new(client, server, machine, gate);
+        let end = tokio::select! {
+            biased;
+            end = drive.run() => Some(end),
+            () = closed(&mut closing) => None,
+        };
+        let words = match end {
+            Some(End::Client) => {
+                lease.leaving();
+                let interrupt = async {
+                    if let Some(key) = &key {
+                        let _ = key.interrupt().await;
+                    }
+                };
+                let left = drive.wind_down(interrupt).await;
+                drop(key);
+                if let Some((thread, saved)) = left {
+                    give_back(door, lease, drive.server, thread, saved, closing).await;
+                }
+                return;
+            }
+            Some(End::Server) => Refusal::new("57P02", "terminating connection because the server went away")
+                .hint("The log of the server says why."),
+            Some(End::Broken(why)) => why,
+            None => Refusal::new("57P01", "terminating connection because pgfresh is shutting down"),
+        };
+        drop(lease);
+        let (client, unsaid) = drive.farewell();
+        if let Some(mut unsaid) = unsaid {
+            unsaid.extend(words.to_bytes());
+            say_and_close(client, &unsaid).await;
+        }
+    }
+}
+
+/// Leaves the lease to its next session, and ends it if there is none for too long.
+async fn give_back(
+    door: Arc<Door>,
+    lease: Lease,
+    server: Stream,
+    thread: Thread,
+    saved: bool,
+    mut closing: Closing,
+) {
+    let (Socket::Unix(stream), unread) = server.into_parts() else { return };
+    if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
+        return;
+    }
+    let keep = door.maintainers.none();
+    let left = spawn_blocking(move || lease.leave(stream, thread, saved, keep)).await;
+    if let Ok(Some(lingering)) = left {
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sleep(lingering.time) => {
+                    let _ = spawn_blocking(move || end(lingering, &door.maintainers)).await;
+                }
+                () = closed(&mut closing) => {}
+            }
+        });
+    }
+}
+
+fn end(lingering: Lingering, maintainers: &Maintainers) {
+    lingering.end(maintainers.none());
+}

@@ -1,0 +1,129 @@
+//! The end of a transaction of the client's: what COMMIT checks, closes and sets back.
+
+use std::fmt::Write as _;
+
+use super::machine::{Machine, Ours, Task};
+use super::message::{RELEASE, literal};
+
+/// Rows of `pg_constraint` (2606) that this transaction has changed, and open cursors that do not outlive it. Counters
+/// of the own transaction are in the backend's own memory. Portals of ours and of the protocol have no name that counts.
+const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
+    + pg_catalog.pg_stat_get_xact_tuples_updated(2606) + pg_catalog.pg_stat_get_xact_tuples_deleted(2606), \
+    (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(name), ' ' ORDER BY name) \
+     FROM pg_catalog.pg_cursors WHERE NOT is_holdable AND name NOT IN ('', '_pgfresh'))";
+
+/// Whether any constraint is deferrable, and the names of those that are deferred unless told otherwise. A name that
+/// also stands for one that cannot be deferred stands for none.
+const CONSTRAINTS: &str = "SELECT count(*) > 0, pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
+    (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
+     pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
+     FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
+     GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
+
+/// What is known of the constraints in a transaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Constraints {
+    /// The count of changes at which it was read.
+    seen: Option<String>,
+    /// Whether any is deferrable.
+    deferrable: bool,
+    /// Names of those that are deferred at first, as SQL wants them; empty if there are none.
+    deferred: String,
+}
+
+impl Constraints {
+    /// What of it holds in another transaction, when this one was rolled back: all, if there were no changes.
+    pub(super) fn of_template(self) -> Self {
+        if self.seen.as_deref() == Some("0") { self } else { Self::default() }
+    }
+}
+
+impl Machine {
+    /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.
+    pub(super) fn settle(&mut self) {
+        if self.saved {
+            self.inject([LOOK], Ours::Look);
+        }
+    }
+
+    /// Knows what there is to do.
+    pub(super) fn looked(&mut self, row: &[Option<String>]) {
+        let mut row = row.iter().cloned();
+        let (changes, cursors) = (row.next().flatten(), row.next().flatten());
+        let known = changes.is_some() && changes == self.thread.constraints.seen;
+        if !known {
+            self.thread.constraints.seen = changes;
+            let sql = vec![CONSTRAINTS.to_owned()];
+            self.first([Task::Inject(sql, Ours::Constraints), Task::Release(cursors)]);
+            return;
+        }
+        self.release(cursors.as_deref());
+    }
+
+    pub(super) fn know_constraints(&mut self, row: Vec<Option<String>>) {
+        let mut row = row.into_iter();
+        self.thread.constraints.deferrable = row.next().flatten().as_deref() == Some("t");
+        self.thread.constraints.deferred = row.next().flatten().unwrap_or_default();
+    }
+
+    /// Checks what was deferred, sets back what was for this transaction alone, closes its cursors. `cursors`: their
+    /// names as SQL wants them, between blanks.
+    pub(super) fn release(&mut self, cursors: Option<&str>) {
+        let mut statements = Vec::new();
+        let constraints = &self.thread.constraints;
+        if constraints.deferrable {
+            statements.push("SET CONSTRAINTS ALL IMMEDIATE".to_owned());
+            if !constraints.deferred.is_empty() {
+                statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
+            }
+        }
+        if !self.locals.is_empty() {
+            statements.push(restore(&self.locals));
+        }
+        statements.extend(cursors.into_iter().flat_map(split).map(|name| format!("CLOSE {name}")));
+        statements.push(RELEASE.to_owned());
+        self.to_server.extend(self.names.end_portals());
+        self.inject(statements, Ours::Release);
+    }
+
+    pub(super) fn released(&mut self) {
+        self.saved = false;
+        self.locals.clear();
+    }
+
+    /// What the client has done cannot stay: its error, and all of it undone.
+    pub(super) fn commit_failed(&mut self, error: &[u8]) {
+        self.held.clear();
+        self.to_client.extend_from_slice(error);
+        // What was read may be undone with the rest.
+        self.thread.constraints = Constraints::default();
+        self.tx = false;
+        self.fail();
+    }
+}
+
+/// Puts settings back, roles first: they decide who may set the others.
+fn restore(locals: &[(String, String)]) -> String {
+    let mut locals: Vec<_> = locals.iter().collect();
+    locals.sort_by_key(|(name, _)| match name.as_str() {
+        "session_authorization" => 0,
+        "role" => 1,
+        _ => 2,
+    });
+    let mut sql = String::from("SELECT ");
+    for (at, (name, value)) in locals.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        let _ = write!(sql, "{comma}pg_catalog.set_config({}, {}, false)", literal(name), literal(value));
+    }
+    sql
+}
+
+/// Names between blanks; a quoted one may have blanks of its own.
+fn split(names: &str) -> Vec<&str> {
+    let mut quoted = false;
+    let is_between = move |sign: char| {
+        quoted ^= sign == '"';
+        sign == ' ' && !quoted
+    };
+    names.split(is_between).collect()
+}

@@ -1,0 +1,380 @@
+//! Tells statements apart, as far as transactions go: splits a string where the server would, and reads first words.
+
+use std::ops::Range;
+
+/// How many words of a statement are looked at. The longest that matters is BEGIN with a list of modes.
+const WORDS: usize = 24;
+
+/// What a statement does to transactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Begin {
+        /// START TRANSACTION, which is its tag.
+        start: bool,
+        modes: Modes,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint,
+    Release,
+    RollbackTo,
+    SetTransaction(Modes),
+    SetConstraints,
+    /// The setting's name.
+    SetLocal(String),
+    /// SET or RESET of a setting for the session; "all" for every one.
+    Set(String),
+    /// A call of `set_config` for this setting, for the transaction.
+    SetConfig(String),
+    Lock,
+    /// A cursor that ends with its transaction.
+    Declare,
+    DiscardAll,
+    PrepareTransaction,
+}
+
+/// What is asked of a transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Modes {
+    pub(super) read_only: Option<bool>,
+    /// An isolation level other than ours.
+    pub(super) level: bool,
+}
+
+impl Kind {
+    /// Whether the machine has to look after such a statement itself, in one state or another.
+    pub(super) fn is_control(&self) -> bool {
+        *self != Self::Plain
+    }
+
+    /// Whether the server takes what comes behind it in a group for the first.
+    pub(super) fn ends_pipeline(&self) -> bool {
+        matches!(self, Self::Begin { .. } | Self::Commit { .. } | Self::Rollback { .. } | Self::DiscardAll)
+    }
+}
+
+/// One statement of a string.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// Where it is, without the semicolon.
+    pub(super) place: Range<usize>,
+    pub(super) kind: Kind,
+}
+
+/// The statements in `sql`, less empty ones. `plain`: whether a backslash means nothing in a plain literal.
+pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
+    let mut scan = Scan { sql, at: 0, plain };
+    let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
+    let (mut parentheses, mut blocks, mut last): (u32, u32, &[u8]) = (0, 0, b"");
+    loop {
+        let begin = scan.at;
+        let token = scan.token();
+        let is = |word: &str| token.is_some_and(|token| token.eq_ignore_ascii_case(word.as_bytes()));
+        match token {
+            Some(b"(") => parentheses += 1,
+            Some(b")") => parentheses = parentheses.saturating_sub(1),
+            // The body of a function in SQL; a CASE has an END, too.
+            Some(_) if blocks == 0 => {
+                let opens = last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, "CREATE");
+                blocks = u32::from(opens);
+            }
+            Some(_) if is("CASE") => blocks += 1,
+            Some(_) if is("END") => blocks -= 1,
+            _ => {}
+        }
+        match token {
+            Some(token) if token != b";" || parentheses > 0 || blocks > 0 => {
+                if words.len() < WORDS {
+                    words.push(token);
+                }
+                last = token;
+            }
+            _ => {
+                if !words.is_empty() {
+                    found.push(Statement { place: start..begin, kind: kind(&words) });
+                }
+                words.clear();
+                (start, parentheses, blocks, last) = (scan.at, 0, 0, b"");
+            }
+        }
+        if token.is_none() {
+            return found;
+        }
+    }
+}
+
+struct Scan<'a> {
+    sql: &'a [u8],
+    at: usize,
+    plain: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.sql.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    /// The next word, name, literal or sign; white space and comments are skipped.
+    fn token(&mut self) -> Option<&'a [u8]> {
+        self.skip_blank();
+        let start = self.at;
+        let first = *self.sql.get(start)?;
+        self.at += 1;
+        match first {
+            b'\'' => self.until(b'\'', !self.plain),
+            b'"' => self.until(b'"', false),
+            b'$' => self.dollar_quote(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
+                while matches!(self.peek(0), b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..) {
+                    self.at += 1;
+                }
+                // E'…' has backslashes; B, X, N and U& have none.
+                if self.at == start + 1 && b"eE".contains(&first) && self.peek(0) == b'\'' {
+                    self.at += 1;
+                    self.until(b'\'', true);
+                }
+            }
+            _ => {}
+        }
+        Some(&self.sql[start..self.at])
+    }
+
+    fn skip_blank(&mut self) {
+        loop {
+            match (self.peek(0), self.peek(1)) {
+                (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
+                (b'-', b'-') => {
+                    while self.at < self.sql.len() && !b"\n\r".contains(&self.peek(0)) {
+                        self.at += 1;
+                    }
+                }
+                (b'/', b'*') => self.skip_comment(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Comments nest.
+    fn skip_comment(&mut self) {
+        let mut depth = 0_u32;
+        while self.at < self.sql.len() {
+            match (self.peek(0), self.peek(1)) {
+                (b'/', b'*') => (depth, self.at) = (depth + 1, self.at + 2),
+                (b'*', b'/') => (depth, self.at) = (depth - 1, self.at + 2),
+                _ => self.at += 1,
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Goes behind the closing quote; a doubled one is none.
+    fn until(&mut self, quote: u8, backslashes: bool) {
+        while self.at < self.sql.len() {
+            let byte = self.peek(0);
+            self.at += 1;
+            if byte == b'\\' && backslashes {
+                self.at = (self.at + 1).min(self.sql.len());
+            } else if byte == quote {
+                if self.peek(0) != quote {
+                    return;
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Goes behind `$tag$…$tag$`, if the sign that was read begins one.
+    fn dollar_quote(&mut self) {
+        let rest = &self.sql[self.at..];
+        let is_of_tag = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_' || **byte >= 0x80;
+        let tag = rest.iter().take_while(is_of_tag).count();
+        if rest.get(tag) != Some(&b'$') || rest[0].is_ascii_digit() {
+            return;
+        }
+        let delimiter = &self.sql[self.at - 1..=self.at + tag];
+        let body = self.at + tag + 1;
+        let end = self.sql[body..].windows(delimiter.len()).position(|window| window == delimiter);
+        self.at = end.map_or(self.sql.len(), |end| body + end + delimiter.len());
+    }
+}
+
+fn first_is(words: &[&[u8]], word: &str) -> bool {
+    words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// What the words of a statement mean. One of transactions that the server would not understand is plain: then the
+/// server says so.
+fn kind(words: &[&[u8]]) -> Kind {
+    // Only words are compared, and those are short.
+    let short = |word: &&[u8]| {
+        if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
+    };
+    let words: Vec<String> = words.iter().map(short).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["START", "TRANSACTION", rest @ ..] => begin(true, rest),
+        ["BEGIN", rest @ ..] => begin(false, skip_noise(rest)),
+        ["COMMIT" | "END", rest @ ..] => match chain(skip_noise(rest)) {
+            Some(chain) => Kind::Commit { chain },
+            None => Kind::Plain,
+        },
+        ["ROLLBACK", "TO", ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..] => Kind::RollbackTo,
+        ["ROLLBACK" | "ABORT", rest @ ..] => match chain(skip_noise(rest)) {
+            Some(chain) => Kind::Rollback { chain },
+            None => Kind::Plain,
+        },
+        ["SAVEPOINT", ..] => Kind::Savepoint,
+        ["RELEASE", ..] => Kind::Release,
+        ["LOCK", ..] => Kind::Lock,
+        ["DECLARE", rest @ ..] => {
+            let holds = rest.windows(2).any(|pair| pair == ["WITH", "HOLD"]);
+            if holds { Kind::Plain } else { Kind::Declare }
+        }
+        ["DISCARD", "ALL"] => Kind::DiscardAll,
+        ["PREPARE", "TRANSACTION", ..] => Kind::PrepareTransaction,
+        ["SET", "LOCAL" | "SESSION", "TRANSACTION", rest @ ..] | ["SET", "TRANSACTION", rest @ ..] => {
+            modes(rest).map_or(Kind::Plain, Kind::SetTransaction)
+        }
+        ["SET", "CONSTRAINTS", ..] => Kind::SetConstraints,
+        ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(setting(rest)),
+        ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set("session_authorization".to_owned()),
+        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Plain,
+        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(setting(rest)),
+        words => set_config(words).map_or(Kind::Plain, Kind::SetConfig),
+    }
+}
+
+fn skip_noise<'w>(words: &'w [&'w str]) -> &'w [&'w str] {
+    if let ["WORK" | "TRANSACTION", rest @ ..] = words { rest } else { words }
+}
+
+fn begin(start: bool, rest: &[&str]) -> Kind {
+    modes(rest).map_or(Kind::Plain, |modes| Kind::Begin { start, modes })
+}
+
+fn chain(rest: &[&str]) -> Option<bool> {
+    match rest {
+        [] | ["AND", "NO", "CHAIN"] => Some(false),
+        ["AND", "CHAIN"] => Some(true),
+        _ => None,
+    }
+}
+
+/// A list of modes, to its end.
+fn modes(mut rest: &[&str]) -> Option<Modes> {
+    let mut modes = Modes::default();
+    loop {
+        rest = match rest {
+            [] => return Some(modes),
+            ["," | "DEFERRABLE", rest @ ..]
+            | ["NOT", "DEFERRABLE", rest @ ..]
+            | ["ISOLATION", "LEVEL", "READ", "COMMITTED" | "UNCOMMITTED", rest @ ..] => rest,
+            ["READ", access @ ("ONLY" | "WRITE"), rest @ ..] => {
+                modes.read_only = Some(*access == "ONLY");
+                rest
+            }
+            ["ISOLATION", "LEVEL", "REPEATABLE", "READ", rest @ ..]
+            | ["ISOLATION", "LEVEL", "SERIALIZABLE", rest @ ..] => {
+                modes.level = true;
+                rest
+            }
+            _ => return None,
+        };
+    }
+}
+
+/// The name of the setting that these words begin with.
+fn setting(words: &[&str]) -> String {
+    match words {
+        ["TIME", "ZONE", ..] => "timezone".to_owned(),
+        ["SESSION", "AUTHORIZATION", ..] => "session_authorization".to_owned(),
+        ["NAMES", ..] => "client_encoding".to_owned(),
+        ["SCHEMA", ..] => "search_path".to_owned(),
+        [space, ".", name, ..] => unquoted(space) + "." + &unquoted(name),
+        [name, ..] => unquoted(name),
+        [] => String::new(),
+    }
+}
+
+fn unquoted(name: &str) -> String {
+    name.to_lowercase().replace('"', "")
+}
+
+/// The setting that a call of `set_config('…', …, true)` changes for the transaction.
+fn set_config(words: &[&str]) -> Option<String> {
+    let at = words.windows(2).position(|pair| pair == ["SET_CONFIG", "("])?;
+    let name = words.get(at + 2)?.strip_prefix('\'')?.strip_suffix('\'')?;
+    words[at..].contains(&"TRUE").then(|| name.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(sql: &str) -> Vec<Kind> {
+        statements(sql.as_bytes(), true).into_iter().map(|statement| statement.kind).collect()
+    }
+
+    #[test]
+    fn words_are_read_as_the_server_does() {
+        let begin = |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level } };
+        for (sql, kind) in [
+            ("begin", begin(None, false)),
+            ("/* a /* b */ */ BEGIN -- c\n work", begin(None, false)),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY", begin(Some(true), true)),
+            ("BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE", begin(Some(false), false)),
+            ("START TRANSACTION NOT DEFERRABLE", Kind::Begin { start: true, modes: Modes::default() }),
+            ("END", Kind::Commit { chain: false }),
+            ("COMMIT AND CHAIN", Kind::Commit { chain: true }),
+            ("COMMIT WORK AND NO CHAIN", Kind::Commit { chain: false }),
+            ("COMMIT PREPARED 'x'", Kind::Plain),
+            ("abort work", Kind::Rollback { chain: false }),
+            ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackTo),
+            ("ROLLBACK TO a", Kind::RollbackTo),
+            ("PREPARE transaction 'x'", Kind::PrepareTransaction),
+            ("PREPARE x AS SELECT 1", Kind::Plain),
+            ("SET LOCAL time zone 'UTC'", Kind::SetLocal("timezone".to_owned())),
+            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal("app.user".to_owned())),
+            ("SET SESSION work_mem TO 1", Kind::Set("work_mem".to_owned())),
+            ("RESET ALL", Kind::Set("all".to_owned())),
+            ("SELECT set_config('App.x', 'y', TRUE)", Kind::SetConfig("app.x".to_owned())),
+            ("SELECT set_config('app.x', 'y', false)", Kind::Plain),
+            ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Plain),
+            ("DECLARE c CURSOR FOR SELECT 1", Kind::Declare),
+        ] {
+            assert_eq!(kinds(sql), [kind], "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_is_left_to_it() {
+        for sql in ["BEGIN nonsense", "COMMIT x", "ROLLBACK AND", "BEGIN READ", "ABORT TO a", "START"] {
+            assert_eq!(kinds(sql), [Kind::Plain], "{sql}");
+        }
+    }
+
+    #[test]
+    fn strings_are_split_outside_of_everything_that_quotes() {
+        for sql in [
+            "SELECT ';COMMIT;', \"a;b\", $$;COMMIT;$$, $x$ $$;$x$, E'\\';', (1;2) -- ;\n/*;*/",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END",
+            "CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)",
+            "SELECT 'it''s;' \"x\"\";\" ;;; ",
+        ] {
+            assert_eq!(kinds(sql), [Kind::Plain], "{sql}");
+        }
+        assert_eq!(kinds(" ; -- nothing\n"), []);
+        assert_eq!(kinds("SELECT 'a\\';COMMIT").len(), 2);
+        assert_eq!(statements(b"SELECT 'a\\';COMMIT", false).len(), 1);
+        let found = statements(b"SELECT 1; COMMIT ;x", true);
+        assert_eq!(found.iter().map(|one| one.place.clone()).collect::<Vec<_>>(), [0..8, 9..16, 18..19]);
+        assert_eq!(statements("SELECT $1; ü'".as_bytes(), true).len(), 2);
+    }
+}
