@@ -21,7 +21,7 @@ use crate::sync::{Syncs, Target};
 use crate::{DoctorError, findings, machine};
 
 /// What the test files take, and a little more, in bytes.
-const NEED: u64 = 64 << 20;
+pub(crate) const NEED: u64 = 64 << 20;
 
 /// The share of the time that syncs are measured; the rest is for commits.
 const SYNC_SHARE: f64 = 0.4;

@@ -6,6 +6,7 @@
 
 mod change;
 mod commit;
+mod comparison;
 mod device;
 mod error;
 mod examination;
@@ -21,6 +22,7 @@ mod trial;
 mod url;
 mod waits;
 
+pub use comparison::SyncComparison;
 pub use error::DoctorError;
 pub use examination::{Diagnosis, Examination, Onlooker};
 pub use url::Remote;

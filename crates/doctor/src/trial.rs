@@ -23,14 +23,24 @@ impl Latencies {
     pub(crate) fn measure<E>(
         &mut self,
         length: Duration,
+        operation: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.measure_by(1, length, operation)
+    }
+
+    /// The same for what is too quick to be timed one by one: of each `batch`, the mean is kept.
+    pub(crate) fn measure_by<E>(
+        &mut self,
+        batch: u32,
+        length: Duration,
         mut operation: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         let begun = Instant::now();
         let mut before = begun;
         loop {
-            operation()?;
+            (0..batch).try_for_each(|_| operation())?;
             let now = Instant::now();
-            self.add((now - before).as_secs_f64());
+            self.add((now - before).as_secs_f64() / f64::from(batch));
             before = now;
             if now - begun >= length {
                 return Ok(());

@@ -444,6 +444,18 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Time syncs as doctor does beside pg_test_fsync itself, in turn on the same disk, and beside published figures
+    #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
+    Fsync {
+        /// A directory on the disk in question [default: where a server's data would live on disk]
+        path: Option<PathBuf>,
+        /// How often each has its turn; a round takes 36 s
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        rounds: u32,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

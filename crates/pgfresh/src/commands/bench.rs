@@ -45,6 +45,9 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
             };
             (measured?, json)
         }
+        Bench::Fsync { ref path, rounds, json } => {
+            return super::doctor::compare(options, path.as_deref(), rounds, json);
+        }
     };
     onlooker.finish();
     show(&report, &timed, json);

@@ -1,13 +1,13 @@
 //! `pgfresh doctor`: why is it slow here, and what would help?
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use doctor::{Diagnosis, Examination, Remote};
+use doctor::{Diagnosis, Examination, Remote, SyncComparison};
 use report::Sample;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
@@ -44,7 +44,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let examination = Examination {
-        path: path(options, arguments)?,
+        path: path(options, arguments.path.as_deref())?,
         roots,
         length,
         soak: arguments.soak,
@@ -61,6 +61,28 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
+/// `pgfresh bench fsync`: our syncs beside those of `pg_test_fsync`.
+pub(super) fn compare(
+    options: &Options,
+    named: Option<&Path>,
+    rounds: u32,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let original = super::bare_maker(options)?.installation.client("pg_test_fsync");
+    let original = original.ok_or_else(|| {
+        let failure = Failure::new("could not find pg_test_fsync");
+        failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
+    })?;
+    let program = PathBuf::from(super::OURSELVES);
+    let comparison = SyncComparison { path: path(options, named)?, original, program, rounds };
+    let onlooker = Onlooker::listen(options)?;
+    let diagnosis = comparison.measure(&onlooker)?;
+    onlooker.finish();
+    show(&diagnosis, json);
+    let stopped = doctor::Onlooker::wants_to_stop(&onlooker);
+    Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
 /// What servers are made with. That there is no installation is no reason to say nothing of the disk.
 fn maker(options: &Options) -> Result<Result<Maker, MakerError>, Failure> {
     let wishes = config::wishes(options)?;
@@ -73,9 +95,9 @@ fn maker(options: &Options) -> Result<Result<Maker, MakerError>, Failure> {
 }
 
 /// The directory that was named, or where a server's data would live on disk.
-fn path(options: &Options, arguments: &Doctor) -> Result<PathBuf, Failure> {
-    if let Some(path) = &arguments.path {
-        return Ok(path.clone());
+fn path(options: &Options, named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
     }
     let wish = match config::read(options)?.wishes.place {
         Wish::At(path) => Wish::At(path),

@@ -1,0 +1,180 @@
+//! Our sync probe beside `pg_test_fsync` itself, in turn on the same file system, and beside published figures.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit};
+use server::Guard;
+use storage::{Account, Attempt, Place, Wish};
+use sys::{Mount, Roots, Stack};
+
+use crate::device::Device;
+use crate::examination::NEED;
+use crate::sync::{METHODS, Syncs, Target};
+use crate::{Diagnosis, DoctorError, Onlooker, machine};
+
+/// How long each method has in a round: the least that `pg_test_fsync` takes.
+const EACH: Duration = Duration::from_secs(1);
+/// What was published of a consumer's drive (Samsung 990 Pro, xfs) and of one with power-loss protection (`Micron 7400`,
+/// LVM), operations a second, in the order of all methods. The second ended when it got to 2 kB. Source: "Using Postgres
+/// `pg_test_fsync` tool for testing low latency writes" (2025-05-27).
+const PUBLISHED: [[Option<f64>; METHODS]; 2] = [
+    [
+        Some(249.578),
+        Some(608.573),
+        Some(177.431),
+        None,
+        Some(185.095),
+        Some(125.091),
+        Some(765.775),
+        Some(178.218),
+        None,
+        Some(91.849),
+        Some(180.052),
+        Some(98.289),
+        Some(43.374),
+        Some(21.095),
+        Some(11.298),
+        Some(184.788),
+        Some(180.081),
+        Some(651_627.688),
+    ],
+    [
+        Some(52_813.315),
+        Some(42_003.972),
+        Some(39_751.307),
+        None,
+        Some(48_070.142),
+        Some(26_275.705),
+        Some(32_551.276),
+        Some(31_099.826),
+        None,
+        Some(24_105.752),
+        Some(40_447.014),
+        Some(23_854.185),
+        Some(13_436.020),
+        None,
+        None,
+        None,
+        None,
+        None,
+    ],
+];
+
+/// What is to be compared.
+#[derive(Debug, Clone)]
+pub struct SyncComparison {
+    /// A directory on the disk in question.
+    pub path: PathBuf,
+    /// `pg_test_fsync`.
+    pub original: PathBuf,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// How often each has its turn; a round takes 36 s.
+    pub rounds: u32,
+}
+
+impl SyncComparison {
+    /// Measures both in turn.
+    ///
+    /// # Errors
+    /// Nothing can be written at the path, or `pg_test_fsync` cannot be run.
+    #[allow(clippy::missing_panics_doc)]
+    pub fn measure(&self, onlooker: &dyn Onlooker) -> Result<Diagnosis, DoctorError> {
+        let (roots, account) = (Roots::default(), Account::ours());
+        let place = Place::choose(&Wish::At(self.path.clone()), NEED, &self.path, &account)?;
+        let guard = Guard::over(&place, &account, &self.program)?;
+        let folder = guard.run().path();
+        let mount = Mount::of(&roots, folder).attempt("find the mount of", folder)?;
+        let device = Device::new(Stack::below(&roots, &mount), &roots);
+        let target = Target::create(folder)?;
+        let mut names = Vec::new();
+        let mut rates =
+            vec![
+                [Sample::new("ours", Unit::PerSecond), Sample::new("pg_test_fsync", Unit::PerSecond)];
+                METHODS
+            ];
+        let goes_on = || !onlooker.wants_to_stop();
+        for round in 0..self.rounds {
+            let (mut ours, mut theirs) = (None, Vec::new());
+            for turn in 0..2 {
+                if (turn + round) % 2 == 0 {
+                    onlooker.begins("our syncs");
+                    let length = EACH * u32::try_from(METHODS).unwrap_or(1);
+                    ours = Some(Syncs::measure(&target, &device, &roots, length, &goes_on));
+                } else {
+                    onlooker.begins("those of pg_test_fsync");
+                    theirs = self.original(folder)?;
+                }
+            }
+            let Some(ours) = ours.filter(|_| goes_on()) else { break };
+            names = ours.names().collect();
+            for (index, rate) in ours.rates().enumerate() {
+                let pair = [rate.map(|rate| rate.value), theirs.get(index).copied().flatten()];
+                if let [Some(ours), Some(theirs)] = pair {
+                    rates[index][0].push(ours).expect("it is finite");
+                    rates[index][1].push(theirs).expect("it is finite");
+                }
+            }
+        }
+        let mut report = Report::new(format!("pgfresh bench fsync {}", place.root().display()));
+        machine::describe(&mut report, &roots);
+        report.add_layer(device.layer());
+        report.add_table(table(&names, &rates));
+        Ok(Diagnosis {
+            report,
+            samples: rates.into_iter().flatten().filter(|sample| !sample.is_empty()).collect(),
+        })
+    }
+
+    /// The rates that it prints, in its order; `None` is what it calls n/a.
+    fn original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
+        let mut command = Command::new(&self.original);
+        command.args(["-s", "1", "-f"]).arg(folder.join("pg_test_fsync.out")).env("LC_ALL", "C");
+        let output =
+            command.stdin(Stdio::null()).stderr(Stdio::null()).output().attempt("run", &self.original)?;
+        // It ends with an error where a write is refused: what it had printed counts.
+        Ok(read(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+fn read(text: &str) -> Vec<Option<f64>> {
+    let methods = text.lines().filter(|line| line.contains("ops/sec") || line.trim_end().ends_with("n/a"));
+    let rate = |line: &str| line.split_once(" ops/sec")?.0.split_whitespace().next_back()?.parse().ok();
+    methods.map(rate).collect()
+}
+
+fn table(names: &[(&str, &str)], rates: &[[Sample; 2]]) -> Table {
+    let numbers = ["ours", "pg_test_fsync", "ratio", "990 Pro", "Micron 7400"].map(Column::right);
+    let columns = [Column::left("writes"), Column::left("method")].into_iter().chain(numbers);
+    let mut table = Table::new("Operations a second", columns);
+    for (index, ((group, name), [ours, theirs])) in names.iter().zip(rates).enumerate() {
+        let ratio = ours.ratio_to(theirs).ok().and_then(|ratios| {
+            let interval = Interval::of_median(&ratios).map(|interval| interval.to_string());
+            interval.or_else(|| ratios.median().map(|median| median.to_string()))
+        });
+        let published =
+            PUBLISHED.map(|all| Cell::from(all[index].map(|rate| Quantity::new(rate, Unit::PerSecond))));
+        let measured = [ours.median().into(), theirs.median().into(), Cell::from(ratio)];
+        let names = [Cell::from(*group), Cell::from(*name)];
+        table.add_row(names.into_iter().chain(measured).chain(published));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pg_test_fsync_prints_is_read_in_its_order() {
+        let text = "1 second per test\nO_DIRECT supported on this platform for open_datasync and open_sync.\n\n\
+            Compare file sync methods using one 8kB write:\n\
+            (in wal_sync_method preference order, except fdatasync is Linux's default)\n        \
+            open_datasync                     10941.775 ops/sec      91 usecs/op\n        \
+            fsync_writethrough                              n/a\n         \
+            8 *  2kB open_sync writes    pg_test_fsync: error: write failed: Invalid argument\n";
+        assert_eq!(read(text), [Some(10941.775), None]);
+    }
+}
