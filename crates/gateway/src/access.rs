@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::rand::{GetRandomFlags, getrandom};
 use server::SUPERUSER;
 
+use crate::wire::Verifier;
+
 /// Bytes of a random secret: 128 bits.
 const SECRET_BYTES: usize = 16;
 
@@ -15,6 +17,8 @@ const SECRET_BYTES: usize = 16;
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
+    /// Where others than this machine's could listen in.
+    verifier: Option<Verifier>,
     address: SocketAddr,
     socket: Option<PathBuf>,
     directory: PathBuf,
@@ -27,9 +31,20 @@ impl Access {
         address: SocketAddr,
         socket: Option<PathBuf>,
         directory: PathBuf,
+        verifier: Option<Verifier>,
     ) -> Self {
         let digest = blake3::hash(secret.as_bytes());
-        Self { secret, digest, address, socket, directory }
+        Self { secret, digest, verifier, address, socket, directory }
+    }
+
+    /// What clients on `address` have to prove that they know the secret by: nothing on loopback, where they may say it.
+    pub(crate) fn verifier_for(address: SocketAddr, secret: &str) -> io::Result<Option<Verifier>> {
+        if address.ip().is_loopback() {
+            return Ok(None);
+        }
+        let mut salt = [0; SECRET_BYTES];
+        random(&mut salt)?;
+        Ok(Some(Verifier::new(secret, salt)))
     }
 
     /// A new secret that nobody can guess, in letters and digits.
@@ -49,13 +64,18 @@ impl Access {
         blake3::hash(given) == self.digest
     }
 
+    /// What a client has to prove that it knows the secret by, where it may not be said in the clear.
+    pub(crate) fn verifier(&self) -> Option<&Verifier> {
+        self.verifier.as_ref()
+    }
+
     /// The secret: password of every user, and token of HTTP.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Host and port that the gateway listens on.
+    /// Host and port by which programs on this machine reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -132,7 +152,7 @@ mod tests {
     use super::*;
 
     fn access(secret: &str) -> Access {
-        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into())
+        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into(), None)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Opening and closing the gateway.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where to listen, and for whom.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A loopback address; port 0 is any that is free.
+    /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and there
+    /// is no HTTP for others than this machine's.
     pub listen: SocketAddr,
     /// The file of a unix socket, in a directory closed to others: whoever reaches it needs no password.
     pub socket: Option<PathBuf>,
@@ -56,9 +57,9 @@ pub enum Failed {
 /// There is no gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// Others could read along.
-    #[error("cannot listen on {0}: it is not a loopback address")]
-    Exposed(SocketAddr),
+    /// There is no randomness for what protects the secret.
+    #[error("could not read random numbers")]
+    Random(#[source] io::Error),
     /// The address cannot be had.
     #[error("could not listen on {address}")]
     Listen {
@@ -77,13 +78,10 @@ impl GatewayError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Exposed(_) => {
-                Some("Passwords would cross the network in the clear; use 127.0.0.1.".to_owned())
-            }
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("Somebody else listens there; port 0 is any that is free.".to_owned())
             }
-            Self::Listen { .. } | Self::Threads(_) => None,
+            Self::Listen { .. } | Self::Threads(_) | Self::Random(_) => None,
         }
     }
 }
@@ -108,21 +106,19 @@ impl Gateway {
     /// Nothing is left of the attempt.
     pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
         let Options { listen, socket, secret, directory, failed, isolation, linger } = options;
-        if !listen.ip().is_loopback() {
-            return Err(GatewayError::Exposed(listen));
-        }
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
-        let address = tcp.local_addr().map_err(cannot(listen.to_string()))?;
+        let address = near(tcp.local_addr().map_err(cannot(listen.to_string()))?);
         let mut listeners = vec![Listener::Tcp(tcp)];
         if let Some(path) = &socket {
             let unix = UnixListener::bind(path).map_err(cannot(path.display().to_string()))?;
             listeners.push(Listener::Unix(unix, path.clone()));
         }
+        let verifier = Access::verifier_for(listen, &secret).map_err(GatewayError::Random)?;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
         let (access, workers) =
-            (Arc::new(Access::new(secret, address, socket, directory)), Arc::new(workers));
+            (Arc::new(Access::new(secret, address, socket, directory, verifier)), Arc::new(workers));
         let presence = Presence::new();
         let rollbacks = Arc::new(Pool::new(databases.clone(), linger));
         let leases = (databases.clone(), Arc::clone(&rollbacks), isolation);
@@ -145,7 +141,7 @@ impl Gateway {
         Ok(Self { access, closing, control, presence, workers, threads: Some(threads) })
     }
 
-    /// Host and port that it listens on.
+    /// Host and port by which programs on this machine reach it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.access.address()
@@ -184,4 +180,14 @@ impl Drop for Gateway {
         let _ = self.workers.first().block_on(all);
         drop(self.threads.take());
     }
+}
+
+/// Where programs on this machine reach what listens on `address`, which may be all of its addresses.
+fn near(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
 }

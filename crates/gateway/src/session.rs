@@ -2,7 +2,7 @@
 
 use std::future::{pending, poll_fn};
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ use crate::presence::Presence;
 use crate::rollback::{self, Entered, Gate, Machine, Pool, elsewhere};
 use crate::stream::{Socket, Stream};
 use crate::wire::{
-    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, opening, password,
+    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier, opening,
+    password, sasl_request, sasl_response,
 };
 use crate::workers::Workers;
 use crate::{Access, Isolation};
@@ -147,23 +148,66 @@ async fn authenticate(mut stream: Stream, startup: Startup, access: &Access) -> 
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(Wanted::Session(stream, startup));
     }
-    stream.write_all(PASSWORD_REQUEST).await.map_err(|_| Failed::Gone)?;
     let mut bytes = Vec::new();
-    let (place, length) = loop {
-        read_some(&mut stream, &mut bytes).await.map_err(|_| Failed::Gone)?;
-        match password(&bytes) {
-            Ok(Some(found)) => break found,
-            Ok(None) => {}
-            Err(refusal) => return Err(Failed::Refused(stream, refusal)),
-        }
+    let admitted = match access.verifier() {
+        None => ask_for_password(&mut stream, &mut bytes, access).await,
+        Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
     };
-    if !access.admits(&bytes[place]) {
-        let refusal = Refusal::new("28P01", "password authentication failed")
-            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command.");
-        return Err(Failed::Refused(stream, refusal));
+    let refusal = match admitted {
+        Ok(true) => return Ok(Wanted::Session(stream.preceded_by(bytes), startup)),
+        Ok(false) => Refusal::new("28P01", "password authentication failed")
+            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
+        Err(Some(refusal)) => refusal,
+        Err(None) => return Err(Failed::Gone),
+    };
+    Err(Failed::Refused(stream, refusal))
+}
+
+/// Whether the client knows the secret. What it says too early stays in `bytes`.
+///
+/// # Errors
+/// What to tell a client that does not speak the protocol; nothing if it is gone.
+async fn ask_for_password(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    access: &Access,
+) -> Result<bool, Option<Refusal>> {
+    stream.write_all(PASSWORD_REQUEST).await.map_err(|_| None)?;
+    Ok(access.admits(&answer(stream, bytes, password).await?))
+}
+
+/// The same over a network: neither side says the secret.
+async fn exchange(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    verifier: &Verifier,
+) -> Result<bool, Option<Refusal>> {
+    stream.write_all(&sasl_request()).await.map_err(|_| None)?;
+    let first = answer(stream, bytes, sasl_response).await?;
+    let nonce = Access::random_secret().map_err(|_| None)?;
+    let (exchange, ours) = verifier.begin(&first, &nonce)?;
+    stream.write_all(&ours).await.map_err(|_| None)?;
+    let Some(proof) = exchange.finish(&answer(stream, bytes, sasl_response).await?)? else {
+        return Ok(false);
+    };
+    stream.write_all(&proof).await.map_err(|_| None)?;
+    Ok(true)
+}
+
+/// The content of the client's next message, as `read` finds it.
+async fn answer(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, Refusal>,
+) -> Result<Vec<u8>, Option<Refusal>> {
+    loop {
+        if let Some((place, length)) = read(bytes)? {
+            let content = bytes[place].to_vec();
+            bytes.drain(..length);
+            return Ok(content);
+        }
+        read_some(stream, bytes).await.map_err(|_| None)?;
     }
-    bytes.drain(..length);
-    Ok(Wanted::Session(stream.preceded_by(bytes), startup))
 }
 
 async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {

@@ -248,7 +248,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     };
     let project = config::read(options)?.folder;
     let maker = commands::maker(options, false)?;
-    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options, 0)? };
+    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options)? };
     let (service, idle) = match kept {
         Some(kept) => (Service::open(&maker, maker.reopen(kept)?, wish)?, DAY),
         None => (commands::serve(options, &maker, wish)?, config::idle(options)?),

@@ -3,6 +3,7 @@
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -262,10 +263,13 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
     #[arg(hide_default_value = true)]
     pub(crate) port: u16,
+    /// The address to listen on; beyond 127.0.0.1 passwords are proved by SCRAM, and HTTP stays local
+    #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
+    pub(crate) listen: Option<IpAddr>,
     #[command(flatten)]
     pub(crate) care: Care,
     /// Join the background server instead, started if need be: a database on it, for as long as standard input is open
-    #[arg(long, conflicts_with_all = ["port", "paranoid", "keep_failed"])]
+    #[arg(long, conflicts_with_all = ["port", "listen", "paranoid", "keep_failed"])]
     pub(crate) shared: bool,
     /// Say where the server is as one line of JSON
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! A server with its databases and its front door: what commands hand out.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,14 +13,18 @@ use crate::cli::{Care, Options};
 use crate::config;
 use crate::failure::Failure;
 
+/// Where a password is taken from that others shall know beforehand.
+const PASSWORD: &str = "PGFRESH_PASSWORD";
 /// In the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
 /// How clients are served.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
-    /// Of the loopback interface; 0 is any that is free.
+    /// 0 is any that is free.
     pub(crate) port: u16,
+    /// 127.0.0.1 if nothing is said.
+    pub(crate) listen: Option<IpAddr>,
     /// Whether recycled databases are compared with their template.
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
@@ -33,9 +37,9 @@ pub(crate) struct Wish {
 
 impl Wish {
     /// With what the configuration says of leases.
-    pub(crate) fn new(options: &Options, port: u16) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &Options) -> Result<Self, Failure> {
         let (isolation, linger) = config::leases(options)?;
-        Ok(Self { port, paranoid: false, failed: Failed::Release, isolation, linger })
+        Ok(Self { port: 0, listen: None, paranoid: false, failed: Failed::Release, isolation, linger })
     }
 
     /// The same, as careful as the command line says.
@@ -93,10 +97,9 @@ impl Service {
         if wish.isolation == Isolation::Clone {
             databases.retain(&database);
         }
-        let secret = Access::random_secret()
-            .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?;
+        let secret = secret()?;
         let options = gateway::Options {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, wish.port)),
+            listen: SocketAddr::new(wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), wish.port),
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
@@ -156,5 +159,18 @@ impl Service {
         gateway.close();
         databases.abandon();
         server
+    }
+}
+
+/// The password of the variable, or one that nobody can guess.
+fn secret() -> Result<String, Failure> {
+    match std::env::var(PASSWORD) {
+        Ok(secret) if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            let failure = Failure::new(format!("cannot use the password in {PASSWORD}"));
+            Err(failure.hint("It has letters, digits and signs of ASCII, and no space.".to_owned()))
+        }
+        Ok(secret) => Ok(secret),
+        Err(_) => Access::random_secret()
+            .map_err(|error| Failure::new(format!("could not read random numbers: {error}"))),
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::Control;
 use super::answer::{Body, Problem, json, no_content};
+use super::guard;
 use super::request::parse;
 use crate::{Failed, Isolation};
 
@@ -113,8 +114,7 @@ async fn leased(
 
 /// Whether the holder says that its test failed: `?failed=true`.
 pub(super) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
-    let mut pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    match pairs.find(|(name, _)| *name == "failed").map(|(_, value)| value) {
+    match guard::query(parts, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(other) => {

@@ -38,6 +38,12 @@ pub(super) fn split(path: &str) -> (Option<&str>, &str) {
 /// 403 for a foreign `Host` (a name that an attacker pointed at us) and for what a foreign page sends; 401 without the
 /// secret.
 pub(super) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
+    if ends.is_some_and(|ends| !ends.remote.ip().to_canonical().is_loopback()) {
+        let problem =
+            Problem::new(StatusCode::FORBIDDEN, "28000", "HTTP is for programs on the same machine");
+        return Err(problem
+            .hint("The secret would cross the network in the clear; PostgreSQL's protocol has no need to."));
+    }
     let host = host(parts, ends)?;
     own_page(parts, host)?;
     let (secret, path) = split(parts.uri.path());
@@ -164,12 +170,20 @@ mod tests {
     use super::*;
 
     fn access() -> Access {
-        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into())
+        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into(), None)
     }
 
-    /// Of another machine, so that only the secret counts.
+    /// Nobody whom the kernel knows, so that only the secret counts.
     fn far() -> Ends {
-        Ends { local: "192.0.2.1:5433".parse().unwrap(), remote: "192.0.2.2:999".parse().unwrap() }
+        Ends { local: "192.0.2.1:5433".parse().unwrap(), remote: "127.0.0.1:999".parse().unwrap() }
+    }
+
+    #[test]
+    fn the_secret_is_not_taken_from_other_machines() {
+        let ends = Ends { remote: "192.0.2.2:999".parse().unwrap(), ..far() };
+        let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
+        assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
+        assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
     }
 
     fn near() -> Ends {

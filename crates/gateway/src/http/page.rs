@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_and_its_policy_strict() {
-        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
+        let access =
+            Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into(), None);
         let response = page(&access);
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();

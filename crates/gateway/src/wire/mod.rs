@@ -12,6 +12,7 @@ mod message;
 mod opening;
 mod options;
 mod refusal;
+mod scram;
 
 pub(crate) use conversation::Conversation;
 pub(crate) use message::{
@@ -19,6 +20,7 @@ pub(crate) use message::{
 };
 pub(crate) use opening::{Opening, Startup, opening};
 pub(crate) use refusal::Refusal;
+pub(crate) use scram::{Verifier, sasl_request, sasl_response};
 
 #[cfg(test)]
 #[path = "../../fuzz/exercise.rs"]

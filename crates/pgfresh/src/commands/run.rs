@@ -11,7 +11,7 @@ use crate::service::Wish;
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let maker = super::maker(options, arguments.keep)?;
-    let wish = Wish::new(options, 0)?.with(&arguments.care);
+    let wish = Wish::new(options)?.with(&arguments.care);
     let service = super::serve(options, &maker, wish)?;
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");

@@ -43,7 +43,8 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
         return share(options, arguments.json);
     }
     let maker = super::maker(options, false)?;
-    let wish = Wish::new(options, arguments.port)?.with(&arguments.care);
+    let wish =
+        Wish { port: arguments.port, listen: arguments.listen, ..Wish::new(options)?.with(&arguments.care) };
     let service = super::serve(options, &maker, wish)?;
     let mut events = Events::listen()?;
     let line =

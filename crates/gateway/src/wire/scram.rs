@@ -1,0 +1,186 @@
+//! SCRAM-SHA-256, the server's side: a client proves that it knows the secret, and so do we, without either saying it.
+//!
+//! ```text
+//! server  AuthenticationSASL           SCRAM-SHA-256
+//! client  SASLInitialResponse          n,,n=USER,r=NONCE
+//! server  AuthenticationSASLContinue   r=NONCE+OURS,s=SALT,i=4096
+//! client  SASLResponse                 c=biws,r=NONCE+OURS,p=PROOF
+//! server  AuthenticationSASLFinal      v=SIGNATURE
+//! ```
+//! Source: RFC 5802, RFC 7677; the manual's chapter on SASL authentication. No channel binding, for there is no TLS.
+
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use super::{Refusal, number};
+
+/// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
+const ITERATIONS: u32 = 4096;
+const MECHANISM: &[u8] = b"SCRAM-SHA-256";
+/// The longest message of a client.
+const LONGEST: usize = 4096;
+
+type Key = [u8; 32];
+
+/// What it takes to check a proof; the secret cannot be had from it.
+#[derive(Clone)]
+pub(crate) struct Verifier {
+    salt: [u8; 16],
+    stored: Key,
+    server: Key,
+}
+
+/// An exchange in which the client has said its nonce.
+pub(crate) struct Exchange<'a> {
+    verifier: &'a Verifier,
+    /// The beginning of its message that its last one must repeat, in base64.
+    binding: String,
+    nonce: String,
+    /// The first messages of both, as they are signed.
+    signed: String,
+}
+
+impl Verifier {
+    /// Of that secret, which is ASCII; takes some milliseconds.
+    pub(crate) fn new(secret: &str, salt: [u8; 16]) -> Self {
+        let mut block = sign(secret.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()]);
+        let mut salted = block;
+        for _ in 1..ITERATIONS {
+            block = sign(secret.as_bytes(), &[&block]);
+            salted.iter_mut().zip(block).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        let client = sign(&salted, &[b"Client Key"]);
+        Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
+    }
+
+    /// Reads what the client begins with. Returns our answer; `nonce` is our part of it, fresh and printable.
+    pub(crate) fn begin(&self, message: &[u8], nonce: &str) -> Result<(Exchange<'_>, Vec<u8>), Refusal> {
+        let malformed = || Refusal::violation("malformed SCRAM message");
+        let response = message.strip_prefix(MECHANISM).and_then(|rest| rest.strip_prefix(b"\0"));
+        let response = response
+            .ok_or_else(|| Refusal::violation("client selected an invalid SASL authentication mechanism"))?;
+        let text = response.get(4..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
+        // The header of GS2: no channel binding (n), or none because we offer none (y); no other identity.
+        let header =
+            ["n,,", "y,,"].into_iter().find(|header| text.starts_with(header)).ok_or_else(malformed)?;
+        let bare = &text[header.len()..];
+        let theirs =
+            bare.split(',').find_map(|part| part.strip_prefix("r=")).filter(|theirs| !theirs.is_empty());
+        let nonce = format!("{}{nonce}", theirs.ok_or_else(malformed)?);
+        let answer = format!("r={nonce},s={},i={ITERATIONS}", STANDARD.encode(self.salt));
+        let signed = format!("{bare},{answer}");
+        let exchange = Exchange { verifier: self, binding: STANDARD.encode(header), nonce, signed };
+        Ok((exchange, authentication(11, answer.as_bytes())))
+    }
+}
+
+impl Exchange<'_> {
+    /// Reads the client's proof. Returns ours, or nothing if its secret is not ours.
+    pub(crate) fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        let malformed = || Refusal::violation("malformed SCRAM message");
+        let text = std::str::from_utf8(message).map_err(|_| malformed())?;
+        let (rest, proof) = text.rsplit_once(",p=").ok_or_else(malformed)?;
+        if rest != format!("c={},r={}", self.binding, self.nonce) {
+            return Err(malformed());
+        }
+        let proof: Key =
+            STANDARD.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or_else(malformed)?;
+        let signed = format!("{},{rest}", self.signed);
+        let mut key = sign(&self.verifier.stored, &[signed.as_bytes()]);
+        key.iter_mut().zip(proof).for_each(|(byte, proof)| *byte ^= proof);
+        // Compared as digests: takes as long whatever is wrong with it.
+        let right = blake3::hash(&Sha256::digest(key)) == blake3::hash(&self.verifier.stored);
+        let signature = sign(&self.verifier.server, &[signed.as_bytes()]);
+        Ok(right.then(|| authentication(12, format!("v={}", STANDARD.encode(signature)).as_bytes())))
+    }
+}
+
+/// The request for such an exchange.
+pub(crate) fn sasl_request() -> Vec<u8> {
+    authentication(10, &[MECHANISM, b"\0\0"].concat())
+}
+
+/// Reads a SASL response from the beginning of `bytes`. Returns where its content is, and the length of the whole; `None`
+/// if it is not complete yet.
+pub(crate) fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, Refusal> {
+    let Some(tag) = bytes.first() else { return Ok(None) };
+    if *tag != b'p' {
+        return Err(Refusal::violation(format!("expected SASL response, got message type {tag}")));
+    }
+    let Some(length) = number(&bytes[1..]) else { return Ok(None) };
+    let end = length as usize + 1;
+    if !(5..=LONGEST).contains(&end) {
+        return Err(Refusal::violation("invalid length of SASL response"));
+    }
+    Ok((bytes.len() >= end).then_some((5..end, end)))
+}
+
+/// An Authentication message.
+fn authentication(code: u32, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len() + 8).unwrap_or(u32::MAX);
+    [b"R", &length.to_be_bytes()[..], &code.to_be_bytes(), content].concat()
+}
+
+fn sign(key: &[u8], parts: &[&[u8]]) -> Key {
+    // A key of any length will do.
+    let mut hmac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
+    for part in parts {
+        hmac.update(part);
+    }
+    hmac.finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(message: &[u8]) -> &str {
+        std::str::from_utf8(&message[9..]).unwrap()
+    }
+
+    fn initial(text: &str) -> Vec<u8> {
+        [MECHANISM, b"\0", &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
+    }
+
+    /// The example of RFC 7677, section 3: user "user", password "pencil".
+    #[test]
+    fn the_standards_own_example_is_understood() {
+        let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();
+        let verifier = Verifier::new("pencil", salt);
+        let first = initial("n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+        let (exchange, answer) = verifier.begin(&first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0").unwrap();
+        assert_eq!(
+            content(&answer),
+            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        let last = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        let proof = exchange.finish(last.as_bytes()).unwrap().unwrap();
+        assert_eq!(content(&proof), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn another_secret_is_not_admitted_and_nonsense_is_refused() {
+        let salt = [7; 16];
+        let (right, wrong) = (Verifier::new("right", salt), Verifier::new("wrong", salt));
+        let first = initial("y,,n=,r=abc");
+        let (theirs, _) = wrong.begin(&first, "def").unwrap();
+        let (ours, _) = right.begin(&first, "def").unwrap();
+        let mut key =
+            sign(&theirs.verifier.stored, &[format!("{},c=eSws,r=abcdef", theirs.signed).as_bytes()]);
+        key[0] ^= 1;
+        let last = format!("c=eSws,r=abcdef,p={}", STANDARD.encode(key));
+        assert_eq!(ours.finish(last.as_bytes()).unwrap(), None);
+        for first in ["p=tls-unique,,n=,r=abc", "n,,n=,r=", "n,a=x,n=,r=abc", ""] {
+            assert!(right.begin(&initial(first), "def").is_err(), "{first}");
+        }
+        assert!(right.begin(b"PLAIN\0", "def").is_err());
+        for last in ["", "c=biws,r=abc,p=AAAA", "c=eSws,r=abcdef,p=AAAA", "c=eSws,r=abcdef"] {
+            let (exchange, _) = right.begin(&first, "def").unwrap();
+            assert!(exchange.finish(last.as_bytes()).is_err(), "{last}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Beyond the loopback interface: the secret is proved and never said.
+
+mod common;
+
+use common::{Scene, User, finish, ground, is_root};
+
+/// A network of its own with one address; then a server on all of them, until the rest of the script is through.
+const SCRIPT: &str = r#"
+ip link set lo up
+ip address add 198.51.100.7/32 dev lo
+mkfifo hold
+"$0" serve --listen 0.0.0.0 <hold >url &
+exec 3>hold
+until [ -s url ]; do sleep 0.01; done
+port=$(sed 's|.*:||; s|/.*||' url)
+ask() { "$PSQL" -XAtqc 'SELECT current_database()' "postgresql://postgres:$1@198.51.100.7:$port/$2" 2>&1 || true; }
+ask hush far
+ask wrong far | grep -o 'password authentication failed'
+"$PSQL" -XAtqc 'SELECT 1' "$(cat url)"
+exec 3>&-
+wait
+"#;
+
+#[test]
+fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
+    if !is_root() {
+        eprintln!("Only root can make a network: not tested.");
+        return;
+    }
+    let scene = Scene::new(User::Ourselves);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "sh", "-euc", SCRIPT]).arg(ground::program());
+    scene.set(&mut command);
+    command.env("PGFRESH_PASSWORD", "hush").env("PSQL", ground::psql());
+    let outcome = finish(command);
+    assert_eq!(
+        (outcome.code, outcome.stdout.as_str()),
+        (Some(0), "far\npassword authentication failed\n1\n"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_password_that_no_url_could_hold_is_refused() {
+    let scene = Scene::new(User::Ourselves);
+    for password in ["", "a b", "ü"] {
+        let mut command = scene.pgfresh(["serve"]);
+        command.env("PGFRESH_PASSWORD", password);
+        let outcome = finish(command);
+        assert_eq!(outcome.code, Some(1), "{outcome}");
+        assert!(
+            outcome.stderr.starts_with("pgfresh: cannot use the password in PGFRESH_PASSWORD\n"),
+            "{outcome}"
+        );
+    }
+}
