@@ -16,7 +16,10 @@
 // however that does.
 package pgfreshtest
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 // A Database is fresh, and belongs to one test until that has ended.
 type Database struct {
@@ -82,11 +85,26 @@ func New(tb testing.TB, options ...Option) *Database {
 
 // release ends the lease.
 func (d *Database) release(tb testing.TB) {
-	kept, err := d.server.release(d.Name, tb.Failed())
+	kept, err := d.server.release(d.Name, tb.Failed() || panicking())
 	if err != nil {
 		tb.Errorf("pgfresh: %v", err)
 	} else if kept != "" {
 		tb.Logf("pgfresh: kept the database of the failed test: %s", kept)
+	}
+}
+
+// panicking tells whether a panic ends the test, which has not failed before its cleanups are done.
+func panicking() bool {
+	callers := make([]uintptr, 32)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
+	for {
+		frame, more := frames.Next()
+		if frame.Function == "runtime.gopanic" {
+			return true
+		}
+		if !more {
+			return false
+		}
 	}
 }
 

@@ -1,0 +1,43 @@
+package pgfreshtest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
+	var released []string
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if request.Method == "POST" {
+			io.Copy(response, request.Body)
+			return
+		}
+		released = append(released, request.RequestURI)
+		response.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("PGFRESH_CONTROL", strings.Replace(server.URL, "http://", "http://:secret@", 1))
+	joined := join
+	t.Cleanup(func() { join = joined })
+	join = connect
+
+	// As testing does: the cleanups come before it learns of the panic.
+	run := func(name string, test func()) {
+		defer func() { recover() }()
+		audience := &audience{TB: t}
+		defer func() { audience.cleanup() }()
+		New(audience, Name(name))
+		test()
+	}
+	run("passed", func() {})
+	run("panicked", func() { panic("as a test may") })
+	run("recovered", func() { func() { defer func() { recover() }(); panic("and caught") }() })
+	want := []string{"/v1/databases/passed", "/v1/databases/panicked?failed=true", "/v1/databases/recovered"}
+	if !slices.Equal(released, want) {
+		t.Errorf("released %q, want %q", released, want)
+	}
+}
