@@ -438,6 +438,16 @@ pub(crate) enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Time tests of one session in rollback isolation, beside databases of their own and BEGIN … ROLLBACK by hand
+    #[command(after_help = "Example: pgfresh bench rollback")]
+    Rollback {
+        /// How often each contender has its turn, for a second each time
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
     #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
     Gateway {

@@ -4,6 +4,7 @@ mod burst;
 mod paced;
 mod recycle;
 mod report;
+mod rollback;
 mod sustained;
 
 use std::cell::RefCell;
@@ -102,6 +103,22 @@ impl Fresh {
                 .collect::<Vec<_>>()
                 .join(", "),
         )]);
+        stage.describe(&mut report);
+        stage.close();
+        Ok((report, timed, end.err()))
+    }
+
+    /// Measures tests of one session in rollback isolation, beside databases of their own and beside BEGIN and ROLLBACK
+    /// by hand.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure_rollback(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+        let stage = self.stage()?;
+        let mut contenders = rollback::contenders(&stage)?;
+        let (timed, end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
+        drop(contenders);
+        let mut report = rollback::report(&timed);
         stage.describe(&mut report);
         stage.close();
         Ok((report, timed, end.err()))

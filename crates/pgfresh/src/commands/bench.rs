@@ -36,6 +36,9 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
         Bench::Gateway { rounds, json } => {
             (Passage { wishes, cache, program }.measure(rounds, &mut onlooker)?, json)
         }
+        Bench::Rollback { rounds, json } => {
+            (Fresh { wishes, cache, program }.measure_rollback(rounds, &mut onlooker)?, json)
+        }
         Bench::Fresh { rounds, recycle, json } => {
             let fresh = Fresh { wishes, cache, program };
             let measured = if recycle {

@@ -1,0 +1,71 @@
+//! Tests of one session that write a row: in rollback isolation, in a database each, and rolled back by hand.
+
+use std::time::Duration;
+
+use report::{Column, Quantity, Report, Table, Unit};
+
+use super::report::{rate, ratio};
+use super::{BRIEF, cycles, goals};
+use crate::BenchError;
+use crate::client::{Address, Client};
+use crate::goal::{Goal, Limit};
+use crate::runner::{Contender, Timed};
+use crate::stage::{BY_HAND, Stage};
+
+/// How long in a round the cycles go on.
+const SPAN: Duration = Duration::from_secs(1);
+/// In rollback isolation, for as long as the session lasts.
+const OURS: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
+/// What a test writes.
+const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
+
+const ROLLBACK: &str = "pgfresh, rollback, one name";
+const NAMES: &str = "pgfresh, rollback, a new name each";
+const CLONE: &str = "pgfresh, clone, a new name each";
+const DIRECT: &str = "by hand: connect, BEGIN … ROLLBACK";
+const KEPT: &str = "by hand: BEGIN … ROLLBACK, connected once";
+
+pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let socket = stage.socket();
+    let mut kept = Client::open(&socket, BY_HAND, &[])?;
+    let through = move |name: &str, option| test(&stage.gateway(), name, &[option], "COMMIT");
+    Ok(vec![
+        Contender::new(ROLLBACK, move || cycles(SPAN, || through("rolled", OURS)).map(each)),
+        Contender::new(NAMES, move || cycles(SPAN, || through(&stage.new_name(), OURS)).map(each)),
+        Contender::new(CLONE, move || cycles(SPAN, || through(&stage.new_name(), BRIEF)).map(each)),
+        Contender::new(DIRECT, move || cycles(SPAN, || test(&socket, BY_HAND, &[], "ROLLBACK")).map(each)),
+        Contender::new(KEPT, move || cycles(SPAN, || write(&mut kept, "ROLLBACK")).map(each)),
+    ])
+}
+
+fn each((count, span): (u32, Duration)) -> crate::runner::Phases {
+    vec![("a test", span / count.max(1))]
+}
+
+/// Connects, writes, and goes.
+fn test(address: &Address, name: &str, parameters: &[(&str, &str)], end: &str) -> Result<(), BenchError> {
+    let mut client = Client::open(address, name, parameters)?;
+    write(&mut client, end)?;
+    Ok(client.close()?)
+}
+
+fn write(client: &mut Client, end: &str) -> Result<(), BenchError> {
+    for statement in ["BEGIN", WRITE, end] {
+        client.query(statement)?;
+    }
+    Ok(())
+}
+
+pub(super) fn report(timed: &[Timed]) -> Report {
+    let mut report = Report::new("Tests that write a row and leave none, by one worker");
+    let columns = [Column::left("what"), Column::right("in a second"), Column::right("the first's × these")];
+    let mut table = Table::new("Connect, BEGIN, INSERT, COMMIT, disconnect", columns);
+    for name in [ROLLBACK, NAMES, CLONE, DIRECT, KEPT] {
+        table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, ROLLBACK).into()]);
+    }
+    report.add_table(table);
+    let limit = Limit::AtLeast(Quantity::new(1000.0, Unit::PerSecond));
+    let what = "leases in rollback isolation, one worker".into();
+    goals(&mut report, [Goal { what, limit, measured: rate(timed, ROLLBACK) }]);
+    report
+}
