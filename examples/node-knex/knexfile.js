@@ -1,0 +1,5 @@
+export default {
+  client: "pg",
+  connection: process.env.DATABASE_URL,
+  migrations: { directory: "./migrations" },
+};

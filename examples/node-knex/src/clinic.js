@@ -1,0 +1,68 @@
+// Appointments of a clinic. Each function is one transaction on the database that it is given.
+
+export class Refused extends Error {}
+
+export async function addDoctor(db, name, speciality) {
+  const [doctor] = await db("doctors").insert({ name, speciality }).returning("*");
+  return doctor;
+}
+
+export async function addPatient(db, { name, born, email }) {
+  const [patient] = await db("patients")
+    .insert({ name, born, email })
+    .onConflict(db.raw("(lower(email))"))
+    .ignore()
+    .returning("*");
+  if (!patient) throw new Refused(`${email} is known already`);
+  return patient;
+}
+
+// Books the doctor and whichever room is free then. Bookings take turns, so that no two get the same.
+export function book(db, doctor, patient, begin, minutes = 30) {
+  return db.transaction(async (tx) => {
+    await tx.raw("LOCK TABLE appointments IN SHARE ROW EXCLUSIVE MODE");
+    const slot = tx.raw("tstzrange(?::timestamptz, ?::timestamptz + make_interval(mins => ?))", [begin, begin, minutes]);
+    const taken = () => tx("appointments").whereNull("cancelled").whereRaw("slot && ?", [slot]);
+    if (await taken().where({ doctor: doctor.id }).first()) throw new Refused(`${doctor.name} is busy`);
+    if (await taken().where({ patient: patient.id }).first()) throw new Refused(`${patient.name} is elsewhere`);
+    const room = await tx("rooms").whereNotIn("id", taken().select("room")).orderBy("id").first();
+    if (!room) throw new Refused("all rooms are taken");
+    const [appointment] = await tx("appointments")
+      .insert({ doctor: doctor.id, patient: patient.id, room: room.id, slot })
+      .returning("*");
+    await tx("waiting").where({ patient: patient.id, speciality: doctor.speciality }).delete();
+    return appointment;
+  });
+}
+
+// Returns who waits longest for what has become free, if anybody does.
+export function cancel(db, appointment) {
+  return db.transaction(async (tx) => {
+    const cancelled = await tx("appointments")
+      .where({ id: appointment.id })
+      .whereNull("cancelled")
+      .update({ cancelled: tx.fn.now() });
+    if (!cancelled) throw new Refused("it is cancelled already");
+    return tx("waiting")
+      .join("patients", "patients.id", "waiting.patient")
+      .whereIn("speciality", tx("doctors").select("speciality").where({ id: appointment.doctor }))
+      .orderBy("waiting.id")
+      .first("patients.*");
+  });
+}
+
+export async function wait(db, patient, speciality) {
+  await db("waiting").insert({ patient: patient.id, speciality }).onConflict(["patient", "speciality"]).ignore();
+}
+
+// What a doctor does on a day, in order.
+export function day(db, doctor, date) {
+  return db("appointments")
+    .join("patients", "patients.id", "appointments.patient")
+    .join("rooms", "rooms.id", "appointments.room")
+    .where({ doctor: doctor.id })
+    .whereNull("cancelled")
+    .whereRaw("slot && tstzrange(?::date, ?::date + 1)", [date, date])
+    .orderByRaw("lower(slot)")
+    .select(db.raw("lower(slot) AS begin"), { patient: "patients.name", room: "rooms.name" });
+}
