@@ -1,7 +1,15 @@
-"""One migrated database for the session, emptied before every test that uses it."""
+"""A database for the tests, emptied before each that uses it, in one of two ways.
 
+By default all tables that grow are truncated. With SHOP_FRESH=1 each process takes a database from
+pgfresh and has it reset, so that tests may also run in parallel.
+"""
+
+from __future__ import annotations
+
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from alembic import command
@@ -15,6 +23,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from factories import Factory, FakeGateway, diagnosis
 from shop.db import ConfigurationError, create_shop_engine, database_url, session_factory
 from shop.models import SEEDED_TABLES, Base
+
+if TYPE_CHECKING:
+    from pgfresh import Database
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,10 +48,18 @@ def migrate(engine: Engine) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
+def fresh(request: pytest.FixtureRequest) -> Database | None:
+    """pgfresh's database for this process, if there shall be one."""
+    if not os.environ.get("SHOP_FRESH"):
+        return None
+    return request.getfixturevalue("fresh_session_database")
+
+
+@pytest.fixture(scope="session")
+def engine(fresh: Database | None) -> Iterator[Engine]:
     """The shop's engine, on a database with the current schema."""
     try:
-        url = database_url()
+        url = database_url({"DATABASE_URL": fresh.url} if fresh else None)
     except ConfigurationError as error:
         pytest.exit(f"the tests need a PostgreSQL database: {error}", returncode=4)
     engine = create_shop_engine(url)
@@ -50,11 +69,15 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def new_session(engine: Engine) -> Iterator[sessionmaker[Session]]:
+def new_session(engine: Engine, fresh: Database | None) -> sessionmaker[Session]:
     """Makes sessions on the emptied database, for tests that need more than one."""
-    with engine.begin() as connection:
-        connection.execute(text(TRUNCATE))
-    yield session_factory(engine)
+    if fresh:
+        engine.dispose()
+        fresh.reset()
+    else:
+        with engine.begin() as connection:
+            connection.execute(text(TRUNCATE))
+    return session_factory(engine)
 
 
 @pytest.fixture
