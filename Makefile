@@ -27,4 +27,5 @@ lint:
 
 clean:
 	cargo clean
+	rm -rf clients/node/node_modules examples/node-knex/node_modules
 	@source scripts/common && rm -rf "$$outside"
