@@ -3,4 +3,4 @@ import os
 pytest_plugins = ["pytester"]
 
 # Each test that runs pytest in a directory of its own starts a background server there.
-os.environ["PGFRESH_IDLE"] = "1s"
+os.environ["PGFRESH_IDLE"] = "20s"
