@@ -110,6 +110,7 @@ pub(crate) fn front(databases: &Databases, directory: PathBuf) -> Result<Gateway
         socket: None,
         secret,
         directory,
+        servers: None,
         failed: Failed::Release,
         isolation: Isolation::Clone,
         linger: LINGER,

@@ -10,7 +10,7 @@ use server::SessionError;
 use crate::backend::{Standing, Waiting, standing_sql, take_waiting};
 use crate::keeper;
 use crate::leaks::{self, Leak, Watch};
-use crate::own::Leased;
+use crate::own;
 use crate::recycle::Baseline;
 use crate::shape::text;
 use crate::sql::Clerks;
@@ -91,7 +91,7 @@ pub(crate) enum Stay {
         standing: Standing,
     },
     /// With a leased server.
-    Server(Arc<Leased>),
+    Server(own::Stay),
     /// Nowhere that would be leased, or not any more.
     Elsewhere,
 }
@@ -533,8 +533,8 @@ impl Tenancy {
         }
     }
 
-    pub(crate) fn of_server(leased: Arc<Leased>) -> Self {
-        Self(Stay::Server(leased))
+    pub(crate) fn of_server(stay: own::Stay) -> Self {
+        Self(Stay::Server(stay))
     }
 }
 
@@ -542,7 +542,7 @@ impl Drop for Tenancy {
     fn drop(&mut self) {
         match &self.0 {
             Stay::Database { inner, name, .. } => inner.leave(name, None),
-            Stay::Server(leased) => leased.leave(),
+            Stay::Server(stay) => stay.leave(),
             Stay::Elsewhere => {}
         }
     }

@@ -47,6 +47,12 @@ pub enum DatabaseError {
     /// Its own server is off.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
+    /// Nobody can start servers here.
+    #[error("there are no servers to be leased")]
+    NoServers,
+    /// It shares the server with others.
+    #[error("database \"{0}\" has no server of its own")]
+    NoServer(String),
     /// A server of its own could not be had.
     #[error("could not {verb}")]
     Server {
@@ -92,6 +98,7 @@ impl DatabaseError {
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) => "57P03",
+            Self::NoServers | Self::NoServer(_) => "0A000",
             Self::Server { .. } => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
@@ -117,6 +124,7 @@ impl DatabaseError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
+            Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),

@@ -29,6 +29,8 @@ pub struct Servers(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     maker: Maker,
+    /// How long a lease that does not last outlives its last session.
+    linger: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -45,10 +47,27 @@ struct State {
 
 /// A leased server.
 #[derive(Debug)]
-pub(crate) struct Leased {
+struct Leased {
     machine: Mutex<Machine>,
     since: Instant,
-    sessions: Mutex<usize>,
+    sessions: Mutex<Sessions>,
+}
+
+/// A session's right to be with a leased server.
+#[derive(Debug, Clone)]
+pub(crate) struct Stay {
+    servers: Servers,
+    name: String,
+    leased: Arc<Leased>,
+}
+
+#[derive(Debug)]
+struct Sessions {
+    open: usize,
+    /// Whether the lease stays without any.
+    lasting: bool,
+    /// How often the last one has left.
+    left: u64,
 }
 
 /// A server that may be off.
@@ -83,13 +102,14 @@ pub enum Turn {
 impl Servers {
     /// Servers as `maker` makes them. None is started until one is asked for.
     #[must_use]
-    pub fn new(maker: Maker) -> Self {
-        Self(Arc::new(Inner { maker, state: Mutex::default(), changed: Condvar::new() }))
+    pub fn new(maker: Maker, linger: Duration) -> Self {
+        Self(Arc::new(Inner { maker, linger, state: Mutex::default(), changed: Condvar::new() }))
     }
 
     /// Leases a server whose database has that name; one is made up where none is given. Returns the name. Takes a few
-    /// milliseconds with a spare, the time of a start without.
-    pub fn lease(&self, name: Option<&str>) -> Result<String, DatabaseError> {
+    /// milliseconds with a spare, the time of a start without. It lasts until it is released, or else until it has had
+    /// no session for a while.
+    pub fn lease(&self, name: Option<&str>, lasting: bool) -> Result<String, DatabaseError> {
         let name = {
             let mut state = lock(&self.0.state);
             state.serial += 1;
@@ -99,7 +119,8 @@ impl Servers {
             return Err(DatabaseError::Leased(name));
         }
         let machine = self.machine_for(&name)?;
-        let leased = Leased { machine: Mutex::new(machine), since: Instant::now(), sessions: Mutex::new(0) };
+        let sessions = Mutex::new(Sessions { open: 0, lasting, left: 0 });
+        let leased = Leased { machine: Mutex::new(machine), since: Instant::now(), sessions };
         let mut state = lock(&self.0.state);
         if state.leases.contains_key(&name) {
             return Err(DatabaseError::Leased(name));
@@ -127,8 +148,8 @@ impl Servers {
                 Power::Off(_) | Power::Lost => return Err(DatabaseError::Stopped(cut(name).to_owned())),
             }
         };
-        *lock(&leased.sessions) += 1;
-        let tenancy = Tenancy::of_server(leased);
+        lock(&leased.sessions).open += 1;
+        let tenancy = Tenancy::of_server(Stay { servers: self.clone(), name: cut(name).to_owned(), leased });
         Ok(Connected { backend: Backend::connect(&directory, kind, cut(name))?, tenancy })
     }
 
@@ -163,9 +184,14 @@ impl Servers {
         Ok(())
     }
 
-    /// Gives the lease another server, fresh, in place of its own.
-    pub fn reset(&self, name: &str) -> Result<(), DatabaseError> {
+    /// Gives the lease another server, fresh, in place of its own. Open sessions end with that if `close`, else they are
+    /// an error.
+    pub fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
         let leased = self.find(name)?;
+        let sessions = lock(&leased.sessions).open;
+        if sessions > 0 && !close {
+            return Err(DatabaseError::InUse { name: cut(name).to_owned(), sessions });
+        }
         let fresh = self.machine_for(cut(name))?;
         let used = std::mem::replace(&mut *lock(&leased.machine), fresh);
         drop(used);
@@ -188,7 +214,7 @@ impl Servers {
         let status = |(name, leased): (&String, &Arc<Leased>)| LeaseStatus {
             database: name.clone(),
             template: "a server of its own".to_owned(),
-            sessions: *lock(&leased.sessions),
+            sessions: lock(&leased.sessions).open,
             age: leased.since.elapsed(),
         };
         state.leases.iter().map(status).collect()
@@ -283,9 +309,25 @@ impl Machine {
     }
 }
 
-impl Leased {
-    /// Counts a session out.
+impl Stay {
+    /// Counts the session out. With the last one the lease's end begins, unless it lasts.
     pub(crate) fn leave(&self) {
-        *lock(&self.sessions) -= 1;
+        let mut sessions = lock(&self.leased.sessions);
+        sessions.open -= 1;
+        if sessions.open > 0 || sessions.lasting {
+            return;
+        }
+        sessions.left += 1;
+        let (left, stay) = (sessions.left, self.clone());
+        drop(sessions);
+        thread::spawn(move || {
+            thread::sleep(stay.servers.0.linger);
+            let sessions = lock(&stay.leased.sessions);
+            let unused = sessions.open == 0 && sessions.left == left;
+            drop(sessions);
+            if unused {
+                let _ = stay.servers.release(&stay.name);
+            }
+        });
     }
 }

@@ -101,11 +101,13 @@ impl Access {
     }
 
     /// Where a database is that has been leased already: straight to the server, with nothing in the way. The
-    /// gateway does not see such sessions.
+    /// gateway does not see such sessions. `directory` is that of another server's socket than the usual one.
     #[must_use]
-    pub fn socket_url(&self, database: &str) -> String {
-        let directory = self.directory.display().to_string();
-        format!("postgresql://{SUPERUSER}@/{}?host={}", escape(database), escape(&directory))
+    pub fn socket_url(&self, database: &str, directory: Option<&Path>) -> String {
+        let directory = directory.unwrap_or(&self.directory).display().to_string();
+        let (database, directory) = (escape(database), escape(&directory));
+        // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
+        format!("postgresql:///{database}?host={directory}&port=5432&user={SUPERUSER}")
     }
 
     /// Where people and programs find the HTTP side; the token is not in it.
@@ -172,7 +174,8 @@ mod tests {
     fn names_are_escaped_in_every_address() {
         let access = access("se/cret");
         assert_eq!(access.url("a b"), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
-        assert_eq!(access.socket_url("ü"), "postgresql://postgres@/%C3%BC?host=%2Frun%2Fa%20b");
+        let url = access.socket_url("ü", None);
+        assert_eq!(url, "postgresql:///%C3%BC?host=%2Frun%2Fa%20b&port=5432&user=postgres");
         let jdbc = "jdbc:postgresql://127.0.0.1:5433/a%26b?user=postgres&password=se%2Fcret";
         assert_eq!(access.jdbc_url("a&b"), jdbc);
         assert_eq!(access.http_url(), "http://127.0.0.1:5433/");

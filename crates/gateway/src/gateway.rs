@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use database::Databases;
+use database::{Databases, Servers};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::http::Control;
+use crate::leases::Leases;
 use crate::listener::Listener;
 use crate::presence::Presence;
 use crate::rollback::Pool;
@@ -34,6 +35,8 @@ pub struct Options {
     pub secret: String,
     /// The directory of the server's own socket, for clients that want nothing in their way.
     pub directory: PathBuf,
+    /// What leases of whole servers come from; without it there are none.
+    pub servers: Option<Servers>,
     /// What becomes of a database whose holder says that its test failed.
     pub failed: Failed,
     /// How leases are isolated that do not say.
@@ -105,7 +108,7 @@ impl Gateway {
     /// # Errors
     /// Nothing is left of the attempt.
     pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
-        let Options { listen, socket, secret, directory, failed, isolation, linger } = options;
+        let Options { listen, socket, secret, directory, servers, failed, isolation, linger } = options;
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
@@ -121,13 +124,11 @@ impl Gateway {
             (Arc::new(Access::new(secret, address, socket, directory, verifier)), Arc::new(workers));
         let presence = Presence::new();
         let rollbacks = Arc::new(Pool::new(databases.clone(), linger));
-        let leases = (databases.clone(), Arc::clone(&rollbacks), isolation);
-        let control = Arc::new(Control::new(leases, Arc::clone(&access), failed));
+        let leases = Leases { databases, rollbacks, servers, isolation };
+        let control = Arc::new(Control::new(leases.clone(), Arc::clone(&access), failed));
         let door = Arc::new(Door {
             control: Arc::clone(&control),
-            databases,
-            rollbacks,
-            isolation,
+            leases,
             access: Arc::clone(&access),
             keys: Arc::default(),
             workers: Arc::clone(&workers),

@@ -10,6 +10,8 @@ pub enum Isolation {
     Clone,
     /// Each lease is one transaction, which is rolled back at its end.
     Rollback,
+    /// Each lease is a server of its own, with one database in it.
+    Server,
 }
 
 impl Isolation {
@@ -19,6 +21,7 @@ impl Isolation {
         match self {
             Self::Clone => "clone",
             Self::Rollback => "rollback",
+            Self::Server => "server",
         }
     }
 }
@@ -30,7 +33,8 @@ impl FromStr for Isolation {
         match text {
             "clone" => Ok(Self::Clone),
             "rollback" => Ok(Self::Rollback),
-            _ => Err("expected \"clone\" or \"rollback\"".to_owned()),
+            "server" => Ok(Self::Server),
+            _ => Err("expected \"clone\", \"rollback\" or \"server\"".to_owned()),
         }
     }
 }

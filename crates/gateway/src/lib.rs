@@ -17,6 +17,7 @@ mod forward;
 mod gateway;
 mod http;
 mod isolation;
+mod leases;
 mod listener;
 mod presence;
 mod rollback;

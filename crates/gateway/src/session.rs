@@ -16,8 +16,9 @@ use tokio::time::timeout;
 use crate::cancel::{Key, Keys};
 use crate::forward::{End, Forward};
 use crate::http::{self, Control};
+use crate::leases::Leases;
 use crate::presence::Presence;
-use crate::rollback::{self, Entered, Gate, Machine, Pool, elsewhere};
+use crate::rollback::{self, Entered, Gate, Machine, elsewhere};
 use crate::stream::{Socket, Stream};
 use crate::wire::{
     Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier, opening,
@@ -38,11 +39,7 @@ const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 /// What all sessions share.
 #[derive(Debug)]
 pub(crate) struct Door {
-    pub(crate) databases: Databases,
-    /// The leases in rollback isolation.
-    pub(crate) rollbacks: Arc<Pool>,
-    /// How leases are isolated that do not say.
-    pub(crate) isolation: Isolation,
+    pub(crate) leases: Leases,
     pub(crate) access: Arc<Access>,
     pub(crate) control: Arc<Control>,
     pub(crate) keys: Arc<Keys>,
@@ -242,8 +239,8 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
     };
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
     if !door.maintainers.none() {
-        door.databases.vacate();
-        door.rollbacks.vacate();
+        door.leases.databases.vacate();
+        door.leases.rollbacks.vacate();
     }
     let door = Arc::clone(door);
     match entered {
@@ -252,7 +249,8 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
             let mut words = greeting.clone();
             let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
             let session = Session { door, greeting, key, tenancy, maintainer };
-            let (conversation, databases) = (Conversation::new(replication), session.door.databases.clone());
+            let (conversation, databases) =
+                (Conversation::new(replication), session.door.leases.databases.clone());
             let workers = Arc::clone(&session.door.workers);
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
                 session.run(Forward::new(client, server, conversation, databases, words), closing).await;
@@ -279,20 +277,32 @@ fn choose(
     wished: Option<Isolation>,
     replication: bool,
 ) -> Result<Entered, Vec<u8>> {
-    let name = request.database;
-    let leased = door.rollbacks.has(name);
-    let isolation = wished.unwrap_or(if leased { Isolation::Rollback } else { door.isolation });
+    let (name, Leases { databases, rollbacks, .. }) = (request.database, &door.leases);
+    let plain = |connected: Result<Connected, _>| connected.map(Entered::Plain).map_err(Refusal::words);
+    if let Some(servers) = door.leases.server(name) {
+        return plain(servers.connect(name, request.kind));
+    }
+    let leased = rollbacks.has(name);
+    let isolation = wished.unwrap_or(if leased { Isolation::Rollback } else { door.leases.isolation });
     match isolation {
         _ if Databases::is_always_there(name) => {}
         Isolation::Clone if leased => return Err(elsewhere(name, "rollback").to_bytes()),
-        Isolation::Clone => door.rollbacks.clear(name),
+        Isolation::Clone => rollbacks.clear(name),
         Isolation::Rollback if replication => {
             let refusal = Refusal::new("0A000", "cannot replicate in rollback isolation");
             return Err(refusal.hint("Use isolation \"clone\".").to_bytes());
         }
-        Isolation::Rollback => return door.rollbacks.enter(request),
+        Isolation::Rollback => return rollbacks.enter(request),
+        Isolation::Server => {
+            let begun = door.leases.lease_server(Some(name), false).map(|_| ());
+            // Somebody else may have been quicker.
+            return match (door.leases.server(name), begun) {
+                (Some(servers), _) => plain(servers.connect(name, request.kind)),
+                (None, begun) => Err(begun.err().map_or_else(Vec::new, Refusal::words)),
+            };
+        }
     }
-    door.databases.connect(request).map(Entered::Plain).map_err(Refusal::words)
+    plain(databases.connect(request))
 }
 
 /// Tells the client what the server said, and has a worker go on.

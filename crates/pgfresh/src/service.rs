@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use database::{Databases, Origin, Status, TemplateDatabase};
+use database::{Databases, Origin, Servers, Status, TemplateDatabase};
 use gateway::{Access, Failed, Gateway, Isolation};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
@@ -54,6 +54,8 @@ impl Wish {
 pub(crate) struct Service {
     gateway: Gateway,
     databases: Databases,
+    /// Those that leases have of their own.
+    servers: Servers,
     /// Behind it.
     pub(crate) server: Server,
     /// The database of the usual URL.
@@ -98,17 +100,19 @@ impl Service {
             databases.retain(&database);
         }
         let secret = secret()?;
+        let servers = Servers::new(maker.clone(), wish.linger);
         let options = gateway::Options {
             listen: SocketAddr::new(wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), wish.port),
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
+            servers: Some(servers.clone()),
             failed: wish.failed,
             isolation: wish.isolation,
             linger: wish.linger,
         };
         let gateway = Gateway::open(databases.clone(), options)?;
-        Ok(Self { gateway, databases, server, database, times })
+        Ok(Self { gateway, databases, servers, server, database, times })
     }
 
     /// How to reach `database`, which comes to be with the first session.
@@ -155,8 +159,9 @@ impl Service {
 
     /// Ends all sessions; the server is left to be stopped at once.
     pub(crate) fn close(self) -> Server {
-        let Self { gateway, databases, server, .. } = self;
+        let Self { gateway, databases, servers, server, .. } = self;
         gateway.close();
+        servers.close();
         databases.abandon();
         server
     }

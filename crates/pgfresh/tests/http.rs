@@ -124,6 +124,41 @@ fn psql(url: &str, sql: &str) -> String {
 }
 
 #[test]
+fn a_lease_may_be_a_whole_server_that_is_restarted_stopped_and_crashed() {
+    let serve = Serve::start();
+    let leased = serve.lease(&json!({ "name": "mine", "isolation": "server" }));
+    let (url, socket) = (leased["url"].as_str().unwrap(), leased["socket_url"].as_str().unwrap());
+    assert_eq!(serve.call("POST /v1/databases", &json!({ "name": "mine" })).code(), "42P04");
+    let does = |what: &str| serve.call(&format!("POST /v1/databases/mine/{what}"), &Value::Null).status;
+    assert_eq!(
+        psql(url, "CREATE ROLE only_here; CREATE TABLE t AS SELECT 1 a; SELECT current_database()"),
+        "mine"
+    );
+    assert_eq!(psql(url, "CREATE UNLOGGED TABLE u AS SELECT 1 a"), "");
+    assert_eq!(psql(url, "ALTER SYSTEM SET work_mem = '7MB'"), "");
+    // Nobody else sees that, not even another server.
+    let other = serve.lease(&json!({ "isolation": "server" }));
+    for url in [serve.ready["url"].as_str().unwrap(), other["url"].as_str().unwrap()] {
+        assert_eq!(psql(url, "SELECT count(*) FROM pg_roles WHERE rolname = 'only_here'"), "0");
+    }
+    let state = "SELECT current_setting('work_mem'), (SELECT count(*) FROM t), (SELECT count(*) FROM u)";
+    assert_eq!((psql(url, state).as_str(), does("restart")), ("4MB|1|1", 204));
+    assert_eq!((psql(url, state).as_str(), does("crash")), ("7MB|1|1", 204));
+    assert_eq!(psql(url, state), "7MB|1|0", "recovery empties what is not logged");
+    assert_eq!(does("stop"), 204);
+    assert!(psql(url, "SELECT 1").contains("the server of database \"mine\" is stopped"));
+    assert_eq!((does("restart"), psql(socket, state).as_str()), (204, "7MB|1|0"));
+    assert_eq!((does("reset"), psql(url, "SELECT to_regclass('t') IS NULL").as_str()), (204, "t"));
+    assert_eq!(serve.call("DELETE /v1/databases/mine", &Value::Null).status, 204);
+    assert_eq!(does("crash"), 400, "it has no server of its own any more");
+
+    let plain = url.replace("/mine", "/asked");
+    let asked = format!("{plain}?options=-cpgfresh.isolation%3Dserver");
+    assert_eq!(psql(&asked, "CREATE ROLE only_there; SELECT current_database()"), "asked");
+    assert_eq!(psql(&plain, "SELECT count(*) FROM pg_roles WHERE rolname = 'only_there'"), "1");
+}
+
+#[test]
 fn a_database_is_leased_reset_kept_and_released() {
     let serve = Serve::start();
     let leased = serve.lease(&json!({ "name": "shop", "template": "template1" }));

@@ -39,15 +39,17 @@ impl Address {
     pub fn url(&self) -> String {
         let Self { host, port, user, password, database } = self;
         let database = escape(database);
-        let password =
-            password.as_deref().map_or_else(String::new, |password| format!(":{}", escape(password)));
-        match (host.starts_with('/'), *port) {
-            (true, PORT) => format!("postgresql://{user}{password}@/{database}?host={}", escape(host)),
-            (true, port) => {
-                format!("postgresql://{user}{password}@/{database}?host={}&port={port}", escape(host))
-            }
-            (false, port) => format!("postgresql://{user}{password}@{host}:{port}/{database}"),
+        let password = password.as_deref().map(escape);
+        if host.starts_with('/') {
+            // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
+            let password = password.map_or_else(String::new, |password| format!("&password={password}"));
+            return format!(
+                "postgresql:///{database}?host={}&port={port}&user={user}{password}",
+                escape(host)
+            );
         }
+        let password = password.map_or_else(String::new, |password| format!(":{password}"));
+        format!("postgresql://{user}{password}@{host}:{port}/{database}")
     }
 
     /// Puts the usual variables into the environment of `command`.
@@ -93,9 +95,9 @@ mod tests {
             password: None,
             database: "shop?é".to_owned(),
         };
-        assert_eq!(address.url(), "postgresql://postgres@/shop%3F%C3%A9?host=/run/a%20b");
+        assert_eq!(address.url(), "postgresql:///shop%3F%C3%A9?host=/run/a%20b&port=5432&user=postgres");
         address.port = 5433;
-        assert_eq!(address.url(), "postgresql://postgres@/shop%3F%C3%A9?host=/run/a%20b&port=5433");
+        assert_eq!(address.url(), "postgresql:///shop%3F%C3%A9?host=/run/a%20b&port=5433&user=postgres");
         address.host = "127.0.0.1".to_owned();
         address.password = Some("s:t".to_owned());
         assert_eq!(address.url(), "postgresql://postgres:s%3At@127.0.0.1:5433/shop%3F%C3%A9");

@@ -151,7 +151,7 @@ impl From<DatabaseError> for Problem {
         let code = error.sqlstate();
         let status = match code {
             "3D000" => StatusCode::NOT_FOUND,
-            "42602" => StatusCode::BAD_REQUEST,
+            "42602" | "0A000" => StatusCode::BAD_REQUEST,
             "42P04" | "55006" => StatusCode::CONFLICT,
             // Connection exceptions, insufficient resources: not the request's fault, and it may pass.
             _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,8 +1,8 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use database::DatabaseError;
+use database::{DatabaseError, Turn};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ struct Snapshot {
 pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Wish { template, name, isolation, holder } = parse(body)?;
     let isolation = match isolation {
-        None => control.isolation,
+        None => control.leases.isolation,
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
     let (name, template) = leased(control, isolation, name, template).await?;
@@ -63,7 +63,7 @@ pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Bod
         let noted = control.holders.note(&holder, &name);
         if noted.is_err() {
             let name = name.clone();
-            blocking(&control.rollbacks, move |leases| leases.release(&name)).await?;
+            blocking(&control.leases, move |leases| leases.release(&name)).await?;
         }
         noted?;
     }
@@ -71,7 +71,7 @@ pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Bod
     let leased = Leased {
         url: access.url(&name),
         jdbc_url: access.jdbc_url(&name),
-        socket_url: access.socket_url(&name),
+        socket_url: access.socket_url(&name, control.leases.directory(&name).as_deref()),
         template,
         name,
     };
@@ -93,20 +93,11 @@ async fn leased(
     template: Option<String>,
 ) -> Result<(String, String), Problem> {
     let (answer, answered) = oneshot::channel();
-    let (databases, rollbacks) = (control.databases.clone(), Arc::clone(&control.rollbacks));
+    let leases = control.leases.clone();
     spawn_blocking(move || {
-        let leased = match isolation {
-            Isolation::Clone => rollbacks.lease_clone(name.as_deref(), template.as_deref()),
-            Isolation::Rollback => rollbacks.reserve(name.as_deref(), template.as_deref()),
-        };
-        let leased = leased.map(|leased| {
-            let status = databases.status();
-            let found = status.leases.into_iter().find(|lease| lease.database == leased);
-            let default = status.ready.into_iter().next().map(|(name, _)| name);
-            (leased, found.map(|lease| lease.template).or(template).or(default).unwrap_or_default())
-        });
-        if let (Err(Ok((made_up, _))), None) = (answer.send(leased), name) {
-            let _ = rollbacks.release(&made_up);
+        let made = leases.lease(isolation, name.as_deref(), template.as_deref());
+        if let (Err(Ok((made_up, _))), None) = (answer.send(made), name) {
+            let _ = leases.release(&made_up);
         }
     });
     Ok(answered.await.map_err(|_| Problem::defect())??)
@@ -130,10 +121,11 @@ pub(super) async fn release(
     name: String,
     failed: bool,
 ) -> Result<Response<Body>, Problem> {
-    // What is in a transaction goes with it.
-    if failed && control.failing != Failed::Release && !control.rollbacks.has(&name) {
+    // What is in a transaction goes with it, and what is in a server of its own with that.
+    let of_itself = control.leases.rollbacks.has(&name) || control.leases.server(&name).is_some();
+    if failed && control.failing != Failed::Release && !of_itself {
         let kept = name.clone();
-        blocking(&control.databases, move |databases| databases.keep(&kept)).await?;
+        blocking(&control.leases.databases, move |databases| databases.keep(&kept)).await?;
         control.holders.forget(&name);
         control.failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
         return Ok(match control.failing {
@@ -143,14 +135,20 @@ pub(super) async fn release(
             Failed::Keep | Failed::Release => no_content(),
         });
     }
-    blocking(&control.rollbacks, move |leases| leases.release(&name)).await?;
+    blocking(&control.leases, move |leases| leases.release(&name)).await?;
     Ok(no_content())
 }
 
 /// `POST /v1/databases/NAME/reset`
 pub(super) async fn reset(control: &Control, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Reset { close_sessions } = parse(body)?;
-    blocking(&control.rollbacks, move |leases| leases.reset(&name, close_sessions)).await?;
+    blocking(&control.leases, move |leases| leases.reset(&name, close_sessions)).await?;
+    Ok(no_content())
+}
+
+/// `POST /v1/databases/NAME/restart`, `stop` and `crash`
+pub(super) async fn turn(control: &Control, name: String, turn: Turn) -> Result<Response<Body>, Problem> {
+    blocking(&control.leases, move |leases| leases.turn(&name, turn)).await?;
     Ok(no_content())
 }
 
@@ -162,7 +160,7 @@ pub(super) async fn snapshot(
 ) -> Result<Response<Body>, Problem> {
     let made: Snapshot = parse(body)?;
     let template = made.template.clone();
-    blocking(&control.rollbacks, move |leases| leases.snapshot(&name, &template, made.close_sessions))
+    blocking(&control.leases.rollbacks, move |leases| leases.snapshot(&name, &template, made.close_sessions))
         .await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
 }

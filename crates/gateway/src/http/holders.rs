@@ -69,12 +69,12 @@ pub(super) fn hold(control: &Arc<Control>) -> Response<Body> {
         let holder = control.holders.enter();
         let _ = sender.send(Bytes::from(json!({ "holder": holder }).to_string() + "\n")).await;
         sender.closed().await;
-        let leased = control.holders.leave(&holder);
-        let rollbacks = Arc::clone(&control.rollbacks);
+        let theirs = control.holders.leave(&holder);
+        let leases = control.leases.clone();
         spawn_blocking(move || {
-            for name in leased {
+            for name in theirs {
                 // Most have been released before.
-                let _ = rollbacks.release(&name);
+                let _ = leases.release(&name);
             }
         });
     });

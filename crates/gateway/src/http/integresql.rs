@@ -134,7 +134,8 @@ async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Templat
     tokio::spawn(async move {
         let name = made.building();
         let leased =
-            blocking(&owner.databases, move |databases| databases.lease(Some(&name), Some(EMPTY))).await;
+            blocking(&owner.leases.databases, move |databases| databases.lease(Some(&name), Some(EMPTY)))
+                .await;
         let failed = leased.is_err();
         // A client that went away has nobody to fill its template.
         if answer.send(leased).is_err() || failed {
@@ -154,7 +155,7 @@ async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
         Phase::Discarded => return Err(no_template()),
     }
     let (from, to) = (template.building(), template.name.clone());
-    blocking(&control.databases, move |databases| {
+    blocking(&control.leases.databases, move |databases| {
         databases.snapshot(&from, &to, true)?;
         databases.release(&from)
     })
@@ -182,7 +183,7 @@ async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Pro
     tokio::spawn(async move {
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
-        let leased = blocking(&owner.databases, move |databases| lease(databases, &name, &from)).await;
+        let leased = blocking(&owner.leases.databases, move |databases| lease(databases, &name, &from)).await;
         let failed = leased.is_err();
         if failed {
             template.free(id);
@@ -203,7 +204,7 @@ async fn give_back(control: Arc<Control>, hash: String, id: String) -> Result<()
     if !template.has(id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
     }
-    blocking(&control.databases, move |databases| end(databases, &name)).await?;
+    blocking(&control.leases.databases, move |databases| end(databases, &name)).await?;
     template.free(id);
     Ok(())
 }
@@ -212,7 +213,7 @@ async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
     let template = control.shelf.remove(&hash)?;
     let _changing = template.changing.lock().await;
     let (phase, template) = (template.phase.send_replace(Phase::Discarded), Arc::clone(&template));
-    blocking(&control.databases, move |databases| {
+    blocking(&control.leases.databases, move |databases| {
         if phase == Phase::Filling {
             return end(databases, &template.building());
         }

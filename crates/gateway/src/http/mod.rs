@@ -25,7 +25,6 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use database::Databases;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
@@ -38,9 +37,9 @@ use self::guard::Ends;
 use self::holders::Holders;
 use self::route::Route;
 use self::shelf::Shelf;
-use crate::rollback::Pool;
+use crate::leases::Leases;
 use crate::stream::Socket;
-use crate::{Access, Failed, Isolation, Stream};
+use crate::{Access, Failed, Stream};
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,11 +57,7 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
 /// The HTTP side of one gateway.
 #[derive(Debug)]
 pub(crate) struct Control {
-    databases: Databases,
-    /// The leases in rollback isolation.
-    rollbacks: Arc<Pool>,
-    /// How leases are isolated that do not say.
-    isolation: Isolation,
+    leases: Leases,
     access: Arc<Access>,
     /// What integresql's clients have made.
     shelf: Shelf,
@@ -74,15 +69,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(
-        (databases, rollbacks, isolation): (Databases, Arc<Pool>, Isolation),
-        access: Arc<Access>,
-        failing: Failed,
-    ) -> Self {
+    pub(crate) fn new(leases: Leases, access: Arc<Access>, failing: Failed) -> Self {
         Self {
-            databases,
-            rollbacks,
-            isolation,
+            leases,
             failing,
             failed: Mutex::default(),
             access,
@@ -151,6 +140,7 @@ async fn answer(
         Route::Hold => Ok(holders::hold(control)),
         Route::Lease => control::lease(control, &request::read(body).await?).await,
         Route::Release(name) => control::release(control, name, control::has_failed(&parts)?).await,
+        Route::Turn(name, turn) => control::turn(control, name, turn).await,
         Route::Reset(name) => control::reset(control, name, &request::read(body).await?).await,
         Route::Snapshot(name) => control::snapshot(control, name, &request::read(body).await?).await,
         Route::Integresql(call) => integresql::answer(control, call, &request::read(body).await?, ends).await,

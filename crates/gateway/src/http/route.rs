@@ -1,5 +1,6 @@
 //! Which request means what: the whole table in one place.
 
+use database::Turn;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 
@@ -23,6 +24,8 @@ pub(super) enum Route {
     Lease,
     /// End that lease.
     Release(String),
+    /// Restart, stop or crash the server that is that lease's own.
+    Turn(String, Turn),
     /// Return that database to its template's state.
     Reset(String),
     /// Make a template of that database.
@@ -81,6 +84,9 @@ fn control(segments: &[&str]) -> Vec<(Method, Route)> {
         ["databases"] => vec![(Method::POST, Route::Lease)],
         ["databases", name] => vec![(Method::DELETE, Route::Release(name.to_owned()))],
         ["databases", name, "reset"] => vec![(Method::POST, Route::Reset(name.to_owned()))],
+        ["databases", name, "restart"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Restart))],
+        ["databases", name, "stop"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Stop))],
+        ["databases", name, "crash"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Crash))],
         ["databases", name, "snapshot"] => vec![(Method::POST, Route::Snapshot(name.to_owned()))],
         _ => Vec::new(),
     }
@@ -141,6 +147,7 @@ mod tests {
             (Method::DELETE, "/v1/databases/a%20b", Route::Release(name())),
             (Method::POST, "/v1/databases/a%20b/reset", Route::Reset(name())),
             (Method::POST, "/v1/databases/a%20b/snapshot", Route::Snapshot(name())),
+            (Method::POST, "/v1/databases/a%20b/crash", Route::Turn(name(), Turn::Crash)),
             (Method::POST, "/api/v1/templates", Route::Integresql(Call::Initialize)),
             (Method::PUT, "/api/v1/templates/3f9a", Route::Integresql(Call::Finalize(hash()))),
             (Method::DELETE, "/api/v1/templates/3f9a", Route::Integresql(Call::Discard(hash()))),

@@ -118,13 +118,7 @@ fn seconds(time: Duration) -> f64 {
 
 /// What there is now.
 pub(super) async fn look(control: &Control) -> Result<Status, Problem> {
-    let leases = (control.databases.clone(), Arc::clone(&control.rollbacks));
-    blocking(&leases, |(databases, rollbacks)| {
-        let mut status = databases.status();
-        rollbacks.correct(&mut status);
-        Ok(status)
-    })
-    .await
+    blocking(&control.leases, |leases| Ok(leases.status())).await
 }
 
 /// `GET /v1/status`
