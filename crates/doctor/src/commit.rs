@@ -208,7 +208,7 @@ impl Commits {
                 ),
             );
         } else if let Some(factor) = self.gain(Kind::Fast, Kind::Durable) {
-            let remedy = "Look at what the suite does instead: --suite 'COMMAND'.";
+            let remedy = "Look at what the suite does instead: \"pgfresh run --profile -- COMMAND\".";
             let evidence = format!(
                 "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
             );

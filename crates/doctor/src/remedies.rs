@@ -149,7 +149,7 @@ impl Remedies {
                 name: "None of the remedies helps".to_owned(),
                 evidence: format!("The best of them, {name}: {gain}."),
                 gain: None,
-                remedy: "Make the suite do less, or more of it at once.".to_owned(),
+                remedy: "Look where its time goes: \"pgfresh run --profile -- COMMAND\".".to_owned(),
             });
         }
         Some(Finding {

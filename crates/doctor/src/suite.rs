@@ -199,7 +199,7 @@ impl Watched {
                 "The suite does not wait for the disk",
                 evidence,
                 None,
-                "Neither settings nor RAM will help: make it do less, or more of it at once.",
+                "Neither settings nor RAM will help; \"pgfresh run --profile -- COMMAND\" tells where its time goes.",
             );
             return findings;
         }

@@ -382,7 +382,7 @@ impl Commits {
                 name: "Commits do not wait for a disk there".to_owned(),
                 evidence: format!("With synchronous_commit=off they are {factor} as fast."),
                 gain: None,
-                remedy: "Look at what the suite does instead.".to_owned(),
+                remedy: "Look at what the suite does instead: \"pgfresh profile --url URL\".".to_owned(),
             }];
         }
         let remedy = if facts.is("superuser", "true") {
