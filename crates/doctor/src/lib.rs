@@ -7,6 +7,7 @@
 mod change;
 mod commit;
 mod comparison;
+mod delays;
 mod device;
 mod error;
 mod examination;

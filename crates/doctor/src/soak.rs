@@ -146,15 +146,12 @@ impl Soak {
     pub(crate) fn layer(&self, device: &Device) -> Layer {
         let rate = |value| Quantity::new(value, Unit::PerSecond);
         let from_to = |change: &Change| {
-            format!(
-                "{} fdatasyncs for {}, then {}",
-                rate(change.before),
-                self.moment(change.at),
-                rate(change.after)
-            )
+            let [before, after] = [change.before, change.after].map(rate);
+            format!("fdatasync at {before} for {}, then at {after}", self.moment(change.at))
         };
-        let degrees =
-            |step| self.temperature(step).map_or(String::new(), |degrees| format!(" at {degrees:.0} °C"));
+        let degrees = |step| {
+            self.temperature(step).map_or(String::new(), |degrees| format!(", from {degrees:.0} °C on"))
+        };
         let verdict = match self.story() {
             Story::Throttles(fall) => {
                 format!("throttles with temperature: {}{}", from_to(&fall), degrees(fall.at))

@@ -16,11 +16,14 @@ use storage::{Account, Attempt};
 use sys::Roots;
 use template::MakerError;
 
+use crate::delays::Delays;
 use crate::stage::{Setup, Stage};
 use crate::waits::Waits;
 
 /// Between two looks at what the server waits for.
 const PERIOD: Duration = Duration::from_millis(10);
+/// Of so many looks, one is at who waits for a processor.
+const SELDOM: usize = 10;
 /// Parts into which a run is cut for the interval of its shares.
 const PARTS: usize = 10;
 /// What the 97.5 % quantile of Student's t is for 9 degrees of freedom. Source: any table of it.
@@ -38,6 +41,8 @@ pub(crate) struct Watched {
     last_words: Option<String>,
     /// Seconds of processors that suite and server took.
     busy: f64,
+    /// Seconds that they waited for processors.
+    delayed: f64,
     waits: Waits,
     major: u32,
 }
@@ -57,24 +62,31 @@ impl Suite<'_> {
         let mut session = server.session("postgres")?;
         let mut waits = Waits::default();
         let before = self.busy(server.pid());
-        let mut look = || waits.look(&mut session).map_err(|error| server::StartError::from(error).into());
+        let mut delays = Delays::begin(self.roots, server.pid());
+        let mut look = |shell| {
+            if waits.looks().is_multiple_of(SELDOM) {
+                delays.look(self.roots, [server.pid(), shell]);
+            }
+            waits.look(&mut session).map_err(|error| server::StartError::from(error).into())
+        };
         let (wall, status) = self.run(&server, &mut look)?;
         let busy = self.busy(server.pid()) - before;
         let last_words = last_line(&server.run().path().join("output"));
-        Ok(Watched { wall, status, last_words, busy, waits, major: self.stage.major() })
+        let delayed = delays.seconds();
+        Ok(Watched { wall, status, last_words, busy, delayed, waits, major: self.stage.major() })
     }
 
     /// Runs it once on a new server with this setup; returns the seconds that it took.
     pub(crate) fn time(&self, setup: Setup) -> Result<f64, MakerError> {
         let server = self.stage.start(setup)?;
-        Ok(self.run(&server, &mut || Ok(()))?.0)
+        Ok(self.run(&server, &mut |_| Ok(()))?.0)
     }
 
     /// Runs it on `server`, and calls `look` meanwhile.
     fn run(
         &self,
         server: &Server,
-        look: &mut dyn FnMut() -> Result<(), MakerError>,
+        look: &mut dyn FnMut(u32) -> Result<(), MakerError>,
     ) -> Result<(f64, ExitStatus), MakerError> {
         let output = server.run().create_file("output", &Account::ours())?;
         let second = output.try_clone().attempt("duplicate", server.run().path())?;
@@ -93,7 +105,7 @@ impl Suite<'_> {
             if let Some(status) = child.try_wait().attempt("wait for", shell)? {
                 return Ok((begun.elapsed().as_secs_f64(), status));
             }
-            look()?;
+            look(child.id())?;
             // Not a moment of rest that tells something: the rhythm of the looks.
             next += rhythm.next().unwrap_or(PERIOD);
             let now = Instant::now();
@@ -142,7 +154,9 @@ impl Watched {
     /// Seconds that it would take if `share` of the clients' time went away: no fewer than the processors need.
     fn without(&self, share: f64) -> f64 {
         let needed = self.busy / crate::device::as_f64(crate::machine::cores() as u64);
-        (self.wall * (1.0 - share)).max(needed).min(self.wall)
+        // Whoever wakes up after a sync waits for a processor once more where others are busy.
+        let waking = self.delayed / self.waits.width();
+        (self.wall * (1.0 - share) - waking).max(needed).min(self.wall)
     }
 
     fn gain(&self, [low, mean, high]: [f64; 3]) -> Gain {
@@ -168,6 +182,7 @@ impl Watched {
         let active: f64 = self.waits.shares(1).first().map_or(0.0, |(active, _)| *active);
         layer.add_fact("server at work", percent(active));
         layer.add_fact("processor time", Quantity::new(self.busy, Unit::Seconds));
+        layer.add_fact("waited for processors", Quantity::new(self.delayed, Unit::Seconds));
         let events = self.waits.events();
         let events: Vec<_> =
             events.iter().take(3).map(|(event, share)| format!("{event} {}", percent(*share))).collect();
@@ -203,7 +218,8 @@ impl Watched {
             );
             return findings;
         }
-        let bound = self.wall * (1.0 - share[1]) < self.without(share[1]);
+        let bound =
+            self.busy / crate::device::as_f64(crate::machine::cores() as u64) >= self.without(share[1]);
         let limit = if bound { " Then the processors are the limit." } else { "" };
         let little = if ram { "" } else { " RAM would add little to that." };
         add(
