@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use client::{Client, Failure, failure, message, packet, query, startup};
-use common::{Scene, User, end_of, wait_until};
+use common::{Scene, User, end_of, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -29,9 +29,9 @@ struct Serve {
 }
 
 impl Serve {
-    fn start() -> Self {
+    fn start(major: u32) -> Self {
         let scene = Scene::new(User::Ourselves);
-        let mut command = scene.pgfresh(["serve", "--json"]);
+        let mut command = scene.pgfresh(["serve", "--json", "--postgres", &postgres(major)]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -84,13 +84,49 @@ impl Drop for Serve {
     }
 }
 
+/// Each promise is one on every major.
+macro_rules! on_every_major {
+    ($($promise:ident)*) => {
+        on_every_major! { @13 postgres_13 $($promise)* }
+        on_every_major! { @15 postgres_15 $($promise)* }
+        on_every_major! { @18 postgres_18 $($promise)* }
+    };
+    (@ $major:literal $name:ident $($promise:ident)*) => {
+        mod $name {
+            $(#[test]
+            fn $promise() {
+                super::$promise($major);
+            })*
+        }
+    };
+}
+
+on_every_major! {
+    any_name_is_a_database_and_sql_makes_and_drops_them_too
+    a_refusal_is_an_error_that_names_its_reason
+    settings_of_the_session_are_settings_of_the_database
+    a_dialogue_may_be_cut_anywhere
+    bytes_behind_an_encryption_request_are_refused
+    the_server_negotiates_the_protocol
+    a_key_interrupts_its_session_and_no_later_one
+    a_session_finds_nothing_of_the_one_before
+    what_was_set_for_role_or_database_meanwhile_is_in_effect
+    a_database_that_nobody_is_in_can_be_dropped_from_any_other
+    large_values_pass_through_in_little_memory
+    copies_go_both_ways
+    notifications_come_unasked_and_pipelines_need_no_turns
+    a_client_may_end_before_its_answer
+    garbage_stalls_and_resets_harm_nobody
+    a_session_hears_why_its_backend_is_gone
+    sessions_hear_of_the_end_of_server_and_gateway
+}
+
 fn sqlstate(result: Result<impl Sized, Failure>) -> String {
     result.err().expect("an error").sqlstate
 }
 
-#[test]
-fn any_name_is_a_database_and_sql_makes_and_drops_them_too() {
-    let serve = Serve::start();
+fn any_name_is_a_database_and_sql_makes_and_drops_them_too(major: u32) {
+    let serve = Serve::start(major);
     let mut one = serve.session("orders 7");
     assert_eq!(one.value("SELECT current_database()").unwrap(), "orders 7");
     one.value("CREATE TABLE t AS SELECT 42 AS n").unwrap();
@@ -116,9 +152,8 @@ fn any_name_is_a_database_and_sql_makes_and_drops_them_too() {
     assert_eq!(sqlstate(serve.session("orders 7").value("SELECT n FROM t")), "42P01");
 }
 
-#[test]
-fn a_refusal_is_an_error_that_names_its_reason() {
-    let serve = Serve::start();
+fn a_refusal_is_an_error_that_names_its_reason(major: u32) {
+    let serve = Serve::start(major);
     let wrong = Client::open(&serve.address(), "guess", &startup("a", &[]));
     assert_eq!(sqlstate(wrong), "28P01");
     let of = |parameters: &[(&str, &str)]| sqlstate(serve.session_with("a", parameters));
@@ -142,9 +177,8 @@ fn a_refusal_is_an_error_that_names_its_reason() {
     }
 }
 
-#[test]
-fn settings_of_the_session_are_settings_of_the_database() {
-    let serve = Serve::start();
+fn settings_of_the_session_are_settings_of_the_database(major: u32) {
+    let serve = Serve::start(major);
     let parameters = [("options", "-c pgfresh.linger=0 -c work_mem=123kB"), ("application_name", "me")];
     let mut session = serve.session_with("brief", &parameters).unwrap();
     assert_eq!(session.value("SHOW work_mem").unwrap(), "123kB");
@@ -165,9 +199,8 @@ fn settings_of_the_session_are_settings_of_the_database() {
     });
 }
 
-#[test]
-fn a_dialogue_may_be_cut_anywhere() {
-    let serve = Serve::start();
+fn a_dialogue_may_be_cut_anywhere(major: u32) {
+    let serve = Serve::start(major);
     let hello = [packet(80_877_103, b""), packet(80_877_104, b"")];
     let opening = startup("cut", &[]);
     let password = message(b'p', format!("{}\0", serve.password()).as_bytes());
@@ -202,9 +235,8 @@ fn a_dialogue_may_be_cut_anywhere() {
     }
 }
 
-#[test]
-fn bytes_behind_an_encryption_request_are_refused() {
-    let serve = Serve::start();
+fn bytes_behind_an_encryption_request_are_refused(major: u32) {
+    let serve = Serve::start(major);
     for code in [80_877_103, 80_877_104] {
         let mut client = Client::knock(&serve.address());
         client.say(&[packet(code, b""), startup("injected", &[])].concat());
@@ -212,9 +244,8 @@ fn bytes_behind_an_encryption_request_are_refused() {
     }
 }
 
-#[test]
-fn the_server_negotiates_the_protocol() {
-    let serve = Serve::start();
+fn the_server_negotiates_the_protocol(major: u32) {
+    let serve = Serve::start(major);
     for minor in [2, 9999] {
         let body = b"user\0postgres\0database\0newer\0_pq_.unheard_of\0x\0\0";
         let mut client = Client::knock(&serve.address());
@@ -227,9 +258,8 @@ fn the_server_negotiates_the_protocol() {
     }
 }
 
-#[test]
-fn a_key_interrupts_its_session_and_no_later_one() {
-    let serve = Serve::start();
+fn a_key_interrupts_its_session_and_no_later_one(major: u32) {
+    let serve = Serve::start(major);
     let mut session = serve.session("slow");
     let key = session.key.clone();
     session.say(&query("SELECT pg_sleep(60)"));
@@ -269,9 +299,8 @@ fn a_key_interrupts_its_session_and_no_later_one() {
     assert!(second.until_ready().iter().all(|message| message.0 != b'E'));
 }
 
-#[test]
-fn a_session_finds_nothing_of_the_one_before() {
-    let serve = Serve::start();
+fn a_session_finds_nothing_of_the_one_before(major: u32) {
+    let serve = Serve::start(major);
     for mess in [
         "SET work_mem = '99kB'",
         "SET ROLE pg_monitor",
@@ -304,9 +333,8 @@ fn a_session_finds_nothing_of_the_one_before() {
     }
 }
 
-#[test]
-fn what_was_set_for_role_or_database_meanwhile_is_in_effect() {
-    let serve = Serve::start();
+fn what_was_set_for_role_or_database_meanwhile_is_in_effect(major: u32) {
+    let serve = Serve::start(major);
     let mut other = serve.session("other");
     for (number, set) in ["ALTER DATABASE kept SET", "ALTER ROLE postgres SET"].into_iter().enumerate() {
         let mut session = serve.session("kept");
@@ -325,9 +353,8 @@ fn what_was_set_for_role_or_database_meanwhile_is_in_effect() {
     assert_eq!(serve.session("new").value("SHOW work_mem").unwrap(), "117kB");
 }
 
-#[test]
-fn a_database_that_nobody_is_in_can_be_dropped_from_any_other() {
-    let serve = Serve::start();
+fn a_database_that_nobody_is_in_can_be_dropped_from_any_other(major: u32) {
+    let serve = Serve::start(major);
     let mut one = serve.session("one");
     for drop in ["DROP DATABASE other", "/* tidy */ drop database other"] {
         let mut other = serve.session("other");
@@ -339,9 +366,8 @@ fn a_database_that_nobody_is_in_can_be_dropped_from_any_other() {
     }
 }
 
-#[test]
-fn large_values_pass_through_in_little_memory() {
-    let serve = Serve::start();
+fn large_values_pass_through_in_little_memory(major: u32) {
+    let serve = Serve::start(major);
     let mut session = serve.session("large");
     session.value("SELECT 1").unwrap();
     let before = serve.memory();
@@ -371,9 +397,8 @@ fn large_values_pass_through_in_little_memory() {
     assert!(serve.memory() < before + FLAT);
 }
 
-#[test]
-fn copies_go_both_ways() {
-    let serve = Serve::start();
+fn copies_go_both_ways(major: u32) {
+    let serve = Serve::start(major);
     let mut session = serve.session("copy");
     session.value("CREATE TABLE t (n int, word text)").unwrap();
     session.say(&query("COPY t FROM STDIN"));
@@ -399,9 +424,8 @@ fn copies_go_both_ways() {
     assert_eq!(session.value("SELECT count(*) FROM t").unwrap(), "100000");
 }
 
-#[test]
-fn notifications_come_unasked_and_pipelines_need_no_turns() {
-    let serve = Serve::start();
+fn notifications_come_unasked_and_pipelines_need_no_turns(major: u32) {
+    let serve = Serve::start(major);
     let mut listener = serve.session("news");
     listener.value("LISTEN news").unwrap();
     let mut speaker = serve.session("news");
@@ -425,9 +449,8 @@ fn notifications_come_unasked_and_pipelines_need_no_turns() {
     writer.join().unwrap();
 }
 
-#[test]
-fn a_client_may_end_before_its_answer() {
-    let serve = Serve::start();
+fn a_client_may_end_before_its_answer(major: u32) {
+    let serve = Serve::start(major);
     for end in ["half", "terminate"] {
         let mut session = serve.session("ends");
         session.say(&query("CREATE TABLE IF NOT EXISTS t AS SELECT pg_sleep(0.2)"));
@@ -453,9 +476,8 @@ fn a_client_may_end_before_its_answer() {
     wait_until("its backend to end", || watcher.value(&left).unwrap() == "0");
 }
 
-#[test]
-fn garbage_stalls_and_resets_harm_nobody() {
-    let serve = Serve::start();
+fn garbage_stalls_and_resets_harm_nobody(major: u32) {
+    let serve = Serve::start(major);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let good = scope.spawn(|| {
@@ -498,9 +520,8 @@ fn garbage_stalls_and_resets_harm_nobody() {
     wait_until("the server to be rid of them", || watcher.value(left).unwrap() == "0");
 }
 
-#[test]
-fn a_session_hears_why_its_backend_is_gone() {
-    let serve = Serve::start();
+fn a_session_hears_why_its_backend_is_gone(major: u32) {
+    let serve = Serve::start(major);
     let mut victim = serve.session("victim");
     let mut other = serve.session("other");
     let pid = victim.value("SELECT pg_backend_pid()").unwrap();
@@ -523,9 +544,8 @@ fn a_session_hears_why_its_backend_is_gone() {
     }
 }
 
-#[test]
-fn sessions_hear_of_the_end_of_server_and_gateway() {
-    let mut serve = Serve::start();
+fn sessions_hear_of_the_end_of_server_and_gateway(major: u32) {
+    let mut serve = Serve::start(major);
     let mut session = serve.session("last");
     let postmaster = i32::try_from(serve.ready["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(postmaster).unwrap(), Signal::KILL).unwrap();
@@ -533,7 +553,7 @@ fn sessions_hear_of_the_end_of_server_and_gateway() {
     assert!(["57P01", "57P02"].contains(&failure(&said).sqlstate.as_str()), "{said:?}");
     assert_eq!(session.read().0, 0);
     serve.end();
-    let mut serve = Serve::start();
+    let mut serve = Serve::start(major);
     let mut session = serve.session("last");
     session.say(&query("SELECT pg_sleep(60)"));
     serve.end();
