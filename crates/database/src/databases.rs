@@ -215,7 +215,7 @@ impl Databases {
             };
             match inner.enter(name, oid, request.kind, place) {
                 // Dropped by SQL since: a lease of nothing. The next round makes it anew.
-                Err(DatabaseError::Refused(words)) if oid.is_some() && is_missing(&words) => {
+                Err(DatabaseError::Refused(words)) if oid.is_some() && says(&words, b"C3D000\0") => {
                     inner.forget(name);
                 }
                 other => return other,
@@ -441,7 +441,7 @@ impl Inner {
         drop(state);
         let backend = match warm {
             Some(backend) => backend,
-            None => Backend::connect(&self.origin.directory, kind, name)?,
+            None => self.start_backend(name, kind)?,
         };
         Ok(Connected { backend, tenancy })
     }
@@ -503,9 +503,10 @@ impl Inner {
     /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, unless it lasts.
     pub(crate) fn leave(&self, name: &str, left: Option<Waiting>) {
         let mut state = self.lock();
+        let has_room = state.has_room();
         if let Some(lease) = state.leases.get_mut(name) {
             lease.sessions = lease.sessions.saturating_sub(1);
-            lease.left.extend(left);
+            lease.left.extend(left.filter(|_| has_room));
             if !lease.lasting && lease.sessions == 0 {
                 lease.ends = Some(Instant::now() + lease.linger);
             }
@@ -568,9 +569,9 @@ pub(crate) fn unusable(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the server refused because there is no such database.
-fn is_missing(words: &[u8]) -> bool {
-    words.windows(7).any(|window| window == b"C3D000\0")
+/// Whether there is such a field in what the server said.
+pub(crate) fn says(words: &[u8], field: &[u8]) -> bool {
+    words.windows(field.len()).any(|window| window == field)
 }
 
 /// Whether a name could not be given because somebody has it.

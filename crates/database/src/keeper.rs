@@ -88,7 +88,10 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
 /// Opens sessions of the kinds that clients came with last, where there is none yet. One that does not succeed (a role
 /// that may not connect) is the client's to hear of.
 fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready) {
-    let kinds = inner.lock().kinds.clone();
+    let kinds = {
+        let state = inner.lock();
+        if state.has_room() { state.kinds.clone() } else { Vec::new() }
+    };
     let tables = template.shape.get().map_or_else(Vec::new, Shape::names);
     let Ok(standing) = inner.standing(ready.oid) else { return };
     for kind in kinds {

@@ -21,6 +21,7 @@ mod leaks;
 mod leases;
 mod own;
 mod recycle;
+mod room;
 mod sequences;
 mod shape;
 mod sql;

@@ -16,6 +16,9 @@ const FIRST_READY: usize = 2;
 /// session takes to start and to have its first answer.
 const GRACE: Duration = Duration::from_millis(3);
 
+/// How long backends do not wait for clients after the server had no room for one that was needed.
+const CROWDED: Duration = Duration::from_secs(10);
+
 /// A copy that nobody has yet.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
@@ -68,6 +71,8 @@ pub(crate) struct State {
     depth: HashMap<String, Depth>,
     /// Until when nothing is made unless it is urgent.
     calm: Option<Instant>,
+    /// Until when no backend waits for a client.
+    crowded: Option<Instant>,
     /// Names whose leases last.
     pub(crate) retained: HashSet<String>,
     /// Kinds of session that clients came with, the latest last.
@@ -104,6 +109,19 @@ impl State {
         for ready in self.ready.extract_if(.., |ready| ready.template == name) {
             self.to_drop.push_back(ready.database);
         }
+    }
+
+    /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
+    pub(crate) fn make_room(&mut self) -> bool {
+        self.crowded = Some(Instant::now() + CROWDED);
+        let ready = self.ready.iter_mut().map(|ready| &mut ready.warm);
+        let left = self.leases.values_mut().map(|lease| &mut lease.left);
+        ready.chain(left).map(|waiting| waiting.drain(..).count()).sum::<usize>() > 0
+    }
+
+    /// Whether the server has room for backends that only wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
     /// Whether one more ready copy is worth its room.

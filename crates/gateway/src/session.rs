@@ -374,7 +374,7 @@ impl Session {
             Some(End::Idle) => return self.give_back(server).await,
             Some(End::Client) => return,
             // A server that says nothing more has not chosen to go.
-            Some(End::Server) if conversation.ends_in_error() => Vec::new(),
+            Some(End::Server) | None if conversation.ends_in_error() => Vec::new(),
             Some(End::Server) => Refusal::new("57P02", "terminating connection because the server went away")
                 .hint("The log of the server says why.")
                 .to_bytes(),

@@ -30,8 +30,13 @@ struct Serve {
 
 impl Serve {
     fn start(major: u32) -> Self {
+        Self::with(major, &[])
+    }
+
+    fn with(major: u32, options: &[&str]) -> Self {
         let scene = Scene::new(User::Ourselves);
         let mut command = scene.pgfresh(["serve", "--json", "--postgres", &postgres(major)]);
+        command.args(options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -112,6 +117,7 @@ on_every_major! {
     a_session_finds_nothing_of_the_one_before
     what_was_set_for_role_or_database_meanwhile_is_in_effect
     a_database_that_nobody_is_in_can_be_dropped_from_any_other
+    those_who_wait_make_room_for_those_who_come
     large_values_pass_through_in_little_memory
     copies_go_both_ways
     notifications_come_unasked_and_pipelines_need_no_turns
@@ -364,6 +370,25 @@ fn a_database_that_nobody_is_in_can_be_dropped_from_any_other(major: u32) {
         one.value(drop).unwrap();
         assert_eq!(sqlstate(serve.session("other").value("SELECT FROM t")), "42P01");
     }
+}
+
+fn those_who_wait_make_room_for_those_who_come(major: u32) {
+    let serve = Serve::with(major, &["--set", "max_connections=14"]);
+    for name in 0..8 {
+        let mut session = serve.session(&format!("crowd {name}"));
+        session.value("SELECT 1").unwrap();
+        session.close();
+    }
+    // Of another kind, so that none of those that were left would do.
+    let other = [("application_name", "other")];
+    let open = |name| serve.session_with(&format!("crowd {name}"), &other);
+    let mut sessions: Vec<_> = (0..8).map(|name| open(name).unwrap()).collect();
+    for session in &mut sessions {
+        assert_eq!(session.value("SELECT 1").unwrap(), "1");
+    }
+    let more: Vec<_> = (0..14).map(open).take_while(Result::is_ok).collect();
+    assert!(more.len() < 14, "there is an end to it");
+    assert_eq!(sqlstate(open(0)), "53300");
 }
 
 fn large_values_pass_through_in_little_memory(major: u32) {

@@ -11,7 +11,7 @@ use crate::{BenchError, memory};
 /// Sessions that do nothing.
 pub(super) const IDLE: usize = 2000;
 /// How long the busy ones go on, in seconds.
-const SECONDS: u32 = 5;
+const SECONDS: u32 = 10;
 
 /// What was seen.
 pub(super) struct Crowd {

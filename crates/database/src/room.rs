@@ -1,0 +1,32 @@
+//! Room for one more session in a server that admits so many: those that only wait for a client give theirs up.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::databases::{Inner, says};
+use crate::{Backend, DatabaseError, Kind};
+
+/// How long backends may take to end that were told to, and how often we look.
+const LEAVING: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Inner {
+    /// Starts a backend. Where the server has no room for one more, those that only wait make room.
+    pub(crate) fn start_backend(&self, name: &str, kind: &Kind) -> Result<Backend, DatabaseError> {
+        let (begun, mut leaving) = (Instant::now(), false);
+        loop {
+            let result = Backend::connect(&self.origin.directory, kind, name);
+            match &result {
+                Err(DatabaseError::Refused(words)) if says(words, b"C53300\0") => {
+                    leaving |= self.lock().make_room();
+                }
+                _ => return result,
+            }
+            if !leaving || begun.elapsed() > LEAVING {
+                return result;
+            }
+            // They go within milliseconds; the server tells nobody when.
+            thread::sleep(PAUSE);
+        }
+    }
+}
