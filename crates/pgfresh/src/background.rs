@@ -90,8 +90,9 @@ impl Spot {
         }
         let text = fs::read_to_string(self.about()).unwrap_or_default();
         let Ok(about) = serde_json::from_str::<About>(&text) else { return Ok(None) };
-        let control = Control::at(&about.control)?;
-        Ok(Some(Found { about, control }))
+        let Ok(control) = Control::at(&about.control)?.visit() else { return Ok(None) };
+        // It was there when we were connected already: then it sees us before it goes.
+        Ok(self.about().exists().then_some(Found { about, control }))
     }
 
     /// The right to start it, for which others have to wait.
@@ -106,6 +107,11 @@ impl Spot {
                 lock => return Ok(lock.attempt("lock", &path)?),
             }
         }
+    }
+
+    /// The same, if nobody else has it.
+    fn try_begin(&self) -> Option<Lock> {
+        Lock::try_take(&self.0.join("start.lock")).ok().flatten()
     }
 
     /// Starts it: this program once more, with the same words, in a session of its own.
@@ -231,9 +237,9 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
 pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     for spot in spots(cache) {
-        let start = Lock::try_take(&spot.0.join("start.lock"));
+        let start = spot.try_begin();
         let free = Lock::is_held(&spot.owner()).is_ok_and(|held| !held);
-        if free && matches!(start, Ok(Some(_))) && fs::remove_dir_all(&spot.0).is_ok() {
+        if free && start.is_some() && fs::remove_dir_all(&spot.0).is_ok() {
             removed.push(spot.0);
         }
     }
@@ -243,9 +249,8 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 /// Is the background server at `directory`, until nobody wants it.
 pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) -> Result<ExitCode, Failure> {
     let spot = Spot(directory);
-    let Some(_owner) = Lock::try_take(&spot.owner()).attempt("lock", &spot.owner())? else {
-        return Err(Failure::new("another process is the background server"));
-    };
+    // Whoever was the server before is on its way out, or would have been joined.
+    let _owner = Lock::take(&spot.owner()).attempt("lock", &spot.owner())?;
     let project = config::read(options)?.folder;
     let maker = commands::maker(options, false)?;
     let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options)? };
@@ -267,14 +272,17 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     let early = events.hear();
     // No directory of the user's is kept busy.
     let _ = std::env::set_current_dir("/");
-    while early.is_empty() && events.next_within(TICK).is_none_or(|event| !ends(&event)) {
-        if leave(&spot, &service, idle) {
-            break;
-        }
+    let mut alone = None;
+    while alone.is_none() && early.is_empty() && events.next_within(TICK).is_none_or(|event| !ends(&event)) {
+        alone = leave(&spot, &service, idle);
     }
     let _ = fs::remove_file(spot.about());
     commands::stop(options, service)?;
-    let _ = fs::remove_dir_all(&spot.0);
+    // Whoever starts the next one already has the directory now.
+    let alone = alone.or_else(|| spot.try_begin());
+    if alone.is_some() {
+        let _ = fs::remove_dir_all(&spot.0);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -297,15 +305,16 @@ fn announce(spot: &Spot, about: &About) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether nobody has been there for long enough, so that we go. Those who come at the last moment are waited for.
-fn leave(spot: &Spot, service: &Service, idle: Duration) -> bool {
+/// If nobody has been there for long enough: the right to go, while nobody starts another. Those who come at the last
+/// moment are waited for.
+fn leave(spot: &Spot, service: &Service, idle: Duration) -> Option<Lock> {
     let retired = !spot.about().exists();
     let bound = if retired { Duration::ZERO } else { idle };
     let unused = || service.idle().is_some_and(|since| since >= bound);
     if !unused() {
-        return false;
+        return None;
     }
-    let Ok(Some(_starting)) = Lock::try_take(&spot.0.join("start.lock")) else { return retired };
+    let alone = spot.try_begin()?;
     let away = spot.0.join("about.away");
     let hidden = fs::rename(spot.about(), &away).is_ok();
     let until = Instant::now() + LAST_CALL;
@@ -316,5 +325,5 @@ fn leave(spot: &Spot, service: &Service, idle: Duration) -> bool {
     if hidden && !go {
         let _ = fs::rename(&away, spot.about());
     }
-    go
+    go.then_some(alone)
 }

@@ -1,8 +1,8 @@
 //! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started, or from outside.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ pub(crate) struct Control {
     agent: Agent,
     address: SocketAddr,
     secret: String,
+    _visit: Option<TcpStream>,
 }
 
 impl Control {
@@ -42,7 +43,12 @@ impl Control {
         let address: SocketAddr = address.parse().map_err(|_| unreadable())?;
         let config =
             Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build();
-        Ok(Self { agent: config.into(), address, secret: secret.to_owned() })
+        Ok(Self { agent: config.into(), address, secret: secret.to_owned(), _visit: None })
+    }
+
+    /// The same with a connection that says nothing: as long as this lives, somebody is there.
+    pub(crate) fn visit(self) -> io::Result<Self> {
+        Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }
 
     /// How to reach `database` through it.

@@ -209,3 +209,22 @@ fn what_keeps_it_from_starting_is_said() {
     assert!(outcome.stderr.ends_with("the background server did not start\n"), "{outcome}");
     assert_eq!(spots(&scene), 0);
 }
+
+#[test]
+fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
+    let scene = project(User::Ourselves);
+    // It goes as soon as it can, again and again, while others come.
+    for round in 0..12 {
+        let outcomes: Vec<_> = (0..4)
+            .map(|_| {
+                let mut command = scene.pgfresh(["url", "--idle", "0"]);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .map(collect)
+            .collect();
+        for outcome in outcomes {
+            assert_eq!(outcome.code, Some(0), "round {round}: {outcome}");
+        }
+    }
+    wait_until("the end of the last one", || spots(&scene) == 0);
+}
