@@ -12,6 +12,8 @@ use crate::{DatabaseError, Databases, Kind, Request, TemplateDatabase, keeper};
 
 /// How long sessions may take to end that were told to.
 const CLOSING: Duration = Duration::from_secs(10);
+/// Bytes of a name that a kept database's own begins with; behind it there is room for a number.
+const KEPT_OF_NAME: usize = 40;
 /// How long sessions may take to end whose client is gone: it may know so before we do.
 const LEAVING: Duration = Duration::from_millis(500);
 
@@ -71,8 +73,9 @@ impl Databases {
         keeper::end(inner, name)
     }
 
-    /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed.
-    pub fn keep(&self, name: &str) -> Result<(), DatabaseError> {
+    /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
+    /// name, which is returned; its own is free again.
+    pub fn keep(&self, name: &str) -> Result<String, DatabaseError> {
         let inner = &self.0;
         let name = cut(name);
         let (mut state, oid) = inner.begin_change(name)?;
@@ -84,8 +87,19 @@ impl Databases {
         if let Some(lease) = state.leases.get_mut(name) {
             lease.left.clear();
         }
+        state.serial += 1;
+        let kept = format!("{}_failed_{}", &name[..name.floor_char_boundary(KEPT_OF_NAME)], state.serial);
+        drop(state);
+        let renamed = rename(oid, &kept, &inner.clerks);
+        let mut state = inner.lock();
+        if renamed.is_ok()
+            && let Some(mut lease) = state.leases.remove(name)
+        {
+            lease.changing = false;
+            state.leases.insert(kept.clone(), lease);
+        }
         inner.end_change(state, name);
-        Ok(())
+        renamed.map(|_| kept)
     }
 
     /// Returns a leased database to the state of its template: by recycling, or by another copy under its name. Its

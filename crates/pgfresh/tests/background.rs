@@ -192,7 +192,8 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
             .next()
             .unwrap()
             .strip_prefix("pgfresh: kept the database of a failed test: ");
-        let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.expect("its URL")];
+        assert!(kept.is_some_and(|url| url.contains("/broken_failed_")), "{outcome}");
+        let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
         let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}");
         assert!(status(&scene).is_none(), "it is not the server of the project");

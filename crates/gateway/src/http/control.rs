@@ -124,13 +124,12 @@ pub(super) async fn release(
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = control.leases.rollbacks.has(&name) || control.leases.server(&name).is_some();
     if failed && control.failing != Failed::Release && !of_itself {
-        let kept = name.clone();
-        blocking(&control.leases.databases, move |databases| databases.keep(&kept)).await?;
         control.holders.forget(&name);
-        control.failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
+        let kept = blocking(&control.leases.databases, move |databases| databases.keep(&name)).await?;
+        control.failed.lock().unwrap_or_else(PoisonError::into_inner).push(kept.clone());
         return Ok(match control.failing {
             Failed::KeepAndTell => {
-                json(StatusCode::OK, &serde_json::json!({ "url": control.access.url(&name) }))
+                json(StatusCode::OK, &serde_json::json!({ "url": control.access.url(&kept) }))
             }
             Failed::Keep | Failed::Release => no_content(),
         });
