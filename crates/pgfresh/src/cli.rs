@@ -217,13 +217,15 @@ pub(crate) enum System {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  \
+#[command(
+    after_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  pgfresh run --compare -- pytest -q\n  \
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test\n  \
     pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
     The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other \
     name as well: that database then exists, as a copy of the template.\n\n\
     The exit code is the command's; 128+N if signal N ended it, 125 if pgfresh failed, 126 if the command cannot \
-    be run, 127 if it is not there.")]
+    be run, 127 if it is not there."
+)]
 pub(crate) struct Run {
     /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
     #[arg(long, value_name = "NAME=TEMPLATE")]
@@ -234,10 +236,17 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) keep: bool,
     /// Watch the server meanwhile, and say in the end where the time went and what would help
-    #[arg(long)]
+    #[arg(long, group = "told")]
     pub(crate) profile: bool,
-    /// Write the whole profile into a file: .json, .md, .csv or .txt; may be repeated
-    #[arg(long, value_name = "FILE", requires = "profile", value_parser = report_file)]
+    /// Run the command in turn on a durable server on disk and on one of ours, and say how many times as fast it is
+    #[arg(long, group = "told", conflicts_with = "keep")]
+    pub(crate) compare: bool,
+    /// How often each of the two has its turn
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, requires = "compare")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Write the whole profile or comparison into a file: .html, .json, .md, .csv or .txt; may be repeated
+    #[arg(long, value_name = "FILE", requires = "told", value_parser = report_file)]
     pub(crate) report: Vec<ReportFile>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -486,7 +495,7 @@ pub(crate) struct Profile {
     /// How long [default: until the command ends, or else until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "command")]
     pub(crate) r#for: Option<Duration>,
-    /// Write the whole profile into a file: .json, .md, .csv or .txt; may be repeated
+    /// Write the whole profile into a file: .html, .json, .md, .csv or .txt; may be repeated
     #[arg(long, value_name = "FILE", value_parser = report_file)]
     pub(crate) report: Vec<ReportFile>,
     /// As one JSON object on standard output
@@ -506,6 +515,7 @@ pub(crate) struct ReportFile {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
+    Html,
     Json,
     Markdown,
     Csv,
@@ -515,11 +525,12 @@ pub(crate) enum Format {
 fn report_file(text: &str) -> Result<ReportFile, String> {
     let path = PathBuf::from(text);
     let format = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => Format::Html,
         Some("json") => Format::Json,
         Some("md") => Format::Markdown,
         Some("csv") => Format::Csv,
         Some("txt") => Format::Text,
-        _ => return Err("its name must end with .json, .md, .csv or .txt".to_owned()),
+        _ => return Err("its name must end with .html, .json, .md, .csv or .txt".to_owned()),
     };
     Ok(ReportFile { path, format })
 }

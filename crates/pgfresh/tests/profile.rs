@@ -175,13 +175,16 @@ fn what_cannot_be_watched_is_said_before_anything_is_run() {
         assert!(!scene.directory.join("ran").exists(), "{url}");
     }
     let outcome = scene.run(["run", "--profile", "--report", "out.pdf", "--", "true"]);
-    assert!(outcome.code == Some(2) && outcome.stderr.contains(".json, .md, .csv or .txt"), "{outcome}");
+    assert!(
+        outcome.code == Some(2) && outcome.stderr.contains(".html, .json, .md, .csv or .txt"),
+        "{outcome}"
+    );
 }
 
 #[test]
 fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
     let scene = Scene::new(User::Ourselves);
-    let names = ["out.json", "out.md", "out.csv", "out.txt"];
+    let names = ["out.json", "out.md", "out.csv", "out.txt", "out.html"];
     let reports = names.iter().flat_map(|name| ["--report", name]);
     let words = ["run", "--quiet", "--profile"].into_iter().chain(reports);
     let mut command = scene.pgfresh(words.chain(["--", "sh", "-c", "echo hello; exit 3"]));
@@ -193,5 +196,39 @@ fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
     assert!(text("out.md").starts_with("# Profile of sh -c"), "{}", text("out.md"));
     assert!(text("out.csv").starts_with("section,row,column,value,unit\n"));
     assert!(text("out.txt").starts_with("Profile of sh -c"));
+    assert!(text("out.html").contains("<title>Profile of sh -c") && text("out.html").ends_with("</html>\n"));
     assert!(text("summary.md").starts_with("before\n# Profile of sh -c"), "{}", text("summary.md"));
+}
+
+#[test]
+fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    // What is at work, a setting that only one of the two has, and what a test runner would write.
+    let script = format!(
+        "{psql} -XAtqc 'SHOW fsync' >>turns; {psql} -XAtqc 'SELECT pg_sleep(0.1)'; echo 12 passed in 1.2s"
+    );
+    let words = ["run", "--compare", "-n", "2", "--report", "out.json", "--", "sh", "-euc", &script];
+    let outcome = scene.run(words);
+    assert!(outcome.code == Some(0) && outcome.stdout.is_empty(), "{outcome}");
+    assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0, 12 passed."), "{outcome}");
+    let turns = fs::read_to_string(scene.directory.join("turns")).unwrap();
+    assert_eq!(turns.split_whitespace().collect::<Vec<_>>(), ["on", "off", "off", "on"]);
+    let report = read(&scene, "out.json");
+    let times = rows(&report, "Times");
+    assert_eq!([&times[0]["server"], &times[1]["server"]], ["durable, on disk", "pgfresh"]);
+    assert!(times.iter().all(|row| row["suite"]["value"].as_f64().unwrap() > 0.1), "{report}");
+    assert!(rows(&report, "How many times as fast")[0]["gain"]["value"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
+fn a_comparison_shows_what_failed_on_one_side_only() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!("echo the reason; test $({psql} -XAtqc 'SHOW fsync') = on");
+    let outcome = scene.run(["run", "--compare", "-n", "1", "--", "sh", "-euc", &script]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("Not all runs ended alike"), "{outcome}");
+    assert!(outcome.stderr.contains("(pgfresh):\nthe reason\n"), "{outcome}");
+    assert!(!outcome.stderr.contains("(durable, on disk):"), "{outcome}");
 }

@@ -6,7 +6,6 @@
 use report::{Basis, Factor, Finding, Gain, Quantity, Unit};
 
 use crate::attribution::{Attribution, Time};
-use crate::machine::as_f64;
 use crate::profile::{Circumstances, percent, seconds};
 use crate::recording::Recording;
 use crate::statement::Kind;
@@ -82,9 +81,9 @@ impl Case<'_> {
         }
         let kinds = |kind| self.attribution.kinds.get(&kind).copied().unwrap_or_default().sessions;
         let truncates = kinds(Kind::Truncate) >= kinds(Kind::Delete);
-        let each = spent.time.sessions / as_f64(spent.runs.max(1) as u64);
+        let each = spent.each();
         let mut evidence = format!(
-            "{} of the time goes into {} runs of it, {} each with its commit.",
+            "{} of the time goes into about {:.0} runs of it, {} each with its commit.",
             self.share(spent.time),
             spent.runs,
             seconds(each)
@@ -93,7 +92,7 @@ impl Case<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        let (saved, instead) = (spent.time.sessions, fresh.unwrap_or(0.0) * as_f64(spent.runs as u64));
+        let (saved, instead) = (spent.time.sessions, fresh.unwrap_or(0.0) * spent.runs);
         let time = Time { sessions: saved - instead, ..spent.time };
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
         Some(Finding {

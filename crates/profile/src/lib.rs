@@ -15,6 +15,7 @@ mod recording;
 mod statement;
 mod summary;
 mod target;
+mod timeline;
 mod wait;
 
 pub use attribution::{Attribution, Time};

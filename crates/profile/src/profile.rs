@@ -67,6 +67,12 @@ impl Profile {
         report
     }
 
+    /// All of it as one page of HTML, with a picture of sessions and waits over time.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        self.report().to_html(&crate::timeline::draw(&self.recording))
+    }
+
     fn suite(&self) -> Layer {
         let Attribution { wall, database, in_transaction, width, most, .. } = &self.attribution;
         let share = |seconds| percent(self.attribution.share(seconds));
@@ -175,13 +181,15 @@ impl Profile {
     }
 
     fn statements(&self) -> Table {
-        let numbers = ["wall", "sessions", "share", "seen runs"].map(Column::right);
+        let numbers = ["wall", "sessions", "share", "seen runs", "runs, about", "each"].map(Column::right);
         let mut table = Table::new("Statements", numbers.into_iter().chain([Column::left("statement")]));
         for (statement, spent) in self.attribution.statements.iter().take(LINES) {
             let [wall, sessions, share] = self.cells(spent.time);
-            let runs = Quantity::new(as_f64(spent.runs as u64), Unit::Count);
+            let [seen, runs] =
+                [as_f64(spent.seen as u64), spent.runs.round()].map(|runs| Quantity::new(runs, Unit::Count));
+            let each = Quantity::new(spent.each(), Unit::Seconds);
             let text = self.recording.statements.get(*statement).text.as_str();
-            table.add_row([wall, sessions, share, runs.into(), text.into()]);
+            table.add_row([wall, sessions, share, seen.into(), runs.into(), each.into(), text.into()]);
         }
         table
     }

@@ -31,7 +31,8 @@ const TRIALS: usize = 5;
 /// databases aside.
 const LOOK: &str = "SELECT a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
-    coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8 \
+    coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
+    coalesce(extract(epoch FROM clock_timestamp() - a.query_start), 0)::float8 \
     FROM pg_stat_get_activity(NULL) a LEFT JOIN pg_database d ON d.oid = a.datid \
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
@@ -161,6 +162,7 @@ impl Eyes {
             event: event.map(|event| events.put(event)),
             cause,
             since: row.try_get(7)?,
+            elapsed: row.try_get(10)?,
             transaction: row.try_get(8)?,
         })
     }

@@ -32,6 +32,8 @@ pub struct Seen {
     pub cause: Cause,
     /// When the statement began, in seconds since some moment; tells one run of it from the next.
     pub since: f64,
+    /// Seconds since then.
+    pub elapsed: f64,
     /// When its transaction began, likewise; 0 outside of one.
     pub transaction: f64,
 }

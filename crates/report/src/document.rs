@@ -69,6 +69,30 @@ impl Report {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    pub(crate) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    pub(crate) fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, plots, tables, notes, and the environment.
     #[must_use]
     pub fn to_markdown(&self) -> String {

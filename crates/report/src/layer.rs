@@ -36,7 +36,7 @@ impl Layer {
         &self.verdict
     }
 
-    fn known(&self) -> String {
+    pub(crate) fn known(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
         // A number stays on the line of its unit.
         let read = |value: &Cell| match value {

@@ -1,7 +1,7 @@
 //! Samples, intervals and tables, for a terminal or a program.
 //!
 //! Makes [`Sample`]s of measurements, what can be said of them ([`Interval`], [`Warning`]), and [`Table`]s and
-//! [`Report`]s that render themselves as terminal text, Markdown, CSV and JSON; a [`Layer`] says what something is like, a
+//! [`Report`]s that render themselves as terminal text, Markdown, HTML, CSV and JSON; a [`Layer`] says what something is like, a
 //! [`Finding`] what follows and what to do. It returns values and strings: it
 //! measures nothing, writes to no file or terminal, and knows nothing of `PostgreSQL`.
 //!
@@ -32,6 +32,7 @@
 mod binomial;
 mod document;
 mod finding;
+mod html;
 mod interval;
 mod layer;
 mod plot;
@@ -49,4 +50,5 @@ pub use plot::{Course, Plot};
 pub use quantity::{Quantity, Unit};
 pub use sample::{Sample, SampleError};
 pub use table::{Cell, Column, Table};
+pub use text::html as escape_html;
 pub use warning::Warning;

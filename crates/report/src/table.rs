@@ -161,6 +161,23 @@ impl Table {
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
     }
 
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn titles(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.title.as_str())
+    }
+
+    pub(crate) fn alignment(&self, column: usize) -> Alignment {
+        self.columns[column].alignment
+    }
+
+    /// The cells as people read them.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.rows.iter().map(|row| row.iter().map(Cell::read).collect())
+    }
+
     /// The unit of all numbers in a column; `None` if there are several, or no numbers.
     fn shared_unit(&self, column: usize) -> Option<Unit> {
         let mut units = self.rows.iter().filter_map(|row| match row[column] {

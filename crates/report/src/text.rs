@@ -107,6 +107,22 @@ pub(crate) fn markdown(text: &str) -> String {
     escaped
 }
 
+/// `text` as HTML shows it, in elements and in attributes with quotes.
+#[must_use]
+pub fn html(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 /// One line of CSV with its line feed: fields separated by commas, quoted where they must be.
 ///
 /// Source: RFC 4180, but for lines, which end with a line feed as everywhere on Unix.
@@ -175,6 +191,11 @@ pub(crate) mod tests {
     #[test]
     fn markdown_shows_what_was_written() {
         assert_eq!(markdown("a|b\\|c\n<i>*x*_y_"), r"a\|b\\\|c \<i>\*x\*\_y\_");
+    }
+
+    #[test]
+    fn html_shows_what_was_written() {
+        assert_eq!(html("<a href=\"x\">&\u{1b}'"), "&lt;a href=&quot;x&quot;&gt;&amp; '");
     }
 
     #[test]

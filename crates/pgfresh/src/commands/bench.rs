@@ -113,13 +113,13 @@ fn ourselves(options: &Options, words: &[&str]) -> Command {
 }
 
 /// Shows how far it is, and takes Ctrl-C for "that is enough". A second one ends us at once.
-struct Onlooker {
+pub(super) struct Onlooker {
     stop: Arc<AtomicBool>,
     shows: bool,
 }
 
 impl Onlooker {
-    fn listen(options: &Options) -> Result<Self, Failure> {
+    pub(super) fn listen(options: &Options) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds the flag down and puts it up, the second finds it up.
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
@@ -128,7 +128,7 @@ impl Onlooker {
         Ok(Self { stop, shows: !options.quiet && io::stderr().is_terminal() })
     }
 
-    fn finish(&self) {
+    pub(super) fn finish(&self) {
         if self.shows {
             eprint!("\r\x1b[K");
         }

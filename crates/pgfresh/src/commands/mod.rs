@@ -2,6 +2,7 @@
 
 mod bench;
 mod ci;
+mod compare;
 mod control;
 mod doctor;
 mod manual;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -9,10 +10,12 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use profile::{Circumstances, Profile, Recorder, Target};
+use report::Report;
 
 use crate::cli::{self, Format, Options, ReportFile};
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
+use crate::output::say;
 use crate::service::Service;
 
 /// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
@@ -39,11 +42,11 @@ pub(super) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         (0, None)
     };
     let profile = Profile::new(recorder.stop(), Circumstances { command, ..Circumstances::default() });
+    let report = profile.report();
     if arguments.json {
-        println!("{}", profile.report().to_json());
+        say!("{}", report.to_json());
     }
-    let quiet = options.quiet || arguments.json;
-    tell(quiet, &profile, &arguments.report)?;
+    tell(options.quiet || arguments.json, &profile, &report, &|| profile.to_html(), &arguments.report)?;
     Ok(ExitCode::from(code))
 }
 
@@ -61,7 +64,7 @@ fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn words(command: &[OsString]) -> String {
+pub(super) fn words(command: &[OsString]) -> String {
     command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
@@ -104,14 +107,20 @@ fn fresh_database(service: &Service) -> Option<f64> {
     times.get(times.len() / 2).copied()
 }
 
-/// Says the most important on standard error, and all of it where it is wanted.
-pub(super) fn tell(quiet: bool, profile: &Profile, files: &[ReportFile]) -> Result<(), Failure> {
+/// Says the most important on standard error, and all of it where it is wanted. `page` is the report in HTML.
+pub(super) fn tell(
+    quiet: bool,
+    summary: &dyn Display,
+    report: &Report,
+    page: &dyn Fn() -> String,
+    files: &[ReportFile],
+) -> Result<(), Failure> {
     if !quiet {
-        eprint!("\n{profile}");
+        eprint!("\n{summary}");
     }
-    let report = profile.report();
     for ReportFile { path, format } in files {
         let text = match format {
+            Format::Html => page(),
             Format::Json => format!("{}\n", report.to_json()),
             Format::Markdown => report.to_markdown(),
             Format::Csv => report.to_csv(),

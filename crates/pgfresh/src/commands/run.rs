@@ -3,16 +3,41 @@
 use std::process::{Command, ExitCode};
 
 use super::profile::Watch;
+use super::{compare, profile};
 use crate::cli::{Options, Run};
 use crate::environment;
 use crate::failure::Failure;
 use crate::foreground;
-use crate::service::Wish;
+use crate::service::{Service, Wish};
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
+    if arguments.compare {
+        return compare::execute(options, arguments);
+    }
     let maker = super::maker(options, arguments.keep)?;
     let wish = Wish::new(options)?.with(&arguments.care);
     let service = super::serve(options, &maker, wish)?;
+    let command = command(arguments, &service)?;
+    let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
+    let code = foreground::run(Some(&service.server), command)?;
+    let seen = watch.map(|watch| watch.end(&service, &arguments.command));
+    if code != 0 && arguments.keep {
+        let kept = service.close().keep()?;
+        eprintln!(
+            "pgfresh: kept log and data in \"{}\"; \"pgfresh sweep --kept\" removes them",
+            kept.display()
+        );
+    } else {
+        super::stop_or_keep(options, service)?;
+    }
+    if let Some(seen) = seen {
+        profile::tell(options.quiet, &seen, &seen.report(), &|| seen.to_html(), &arguments.report)?;
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// What the user wants to be run, told where the server is.
+pub(super) fn command(arguments: &Run, service: &Service) -> Result<Command, Failure> {
     let address = service.address(&service.database);
     let (program, rest) = arguments.command.split_first().expect("clap demands one");
     let mut command = Command::new(program);
@@ -23,20 +48,5 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
-    let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
-    let code = foreground::run(Some(&service.server), command)?;
-    let profile = watch.map(|watch| watch.end(&service, &arguments.command));
-    if code != 0 && arguments.keep {
-        let kept = service.close().keep()?;
-        eprintln!(
-            "pgfresh: kept log and data in \"{}\"; \"pgfresh sweep --kept\" removes them",
-            kept.display()
-        );
-    } else {
-        super::stop_or_keep(options, service)?;
-    }
-    if let Some(profile) = profile {
-        super::profile::tell(options.quiet, &profile, &arguments.report)?;
-    }
-    Ok(ExitCode::from(code))
+    Ok(command)
 }

@@ -1,0 +1,236 @@
+//! Sessions and what they wait for over time, as a picture.
+//!
+//! ```text
+//! how many are at work, by cause      ▁▃▅▃▁
+//! one lane for sessions that do not overlap   ▆▆▆  ▆▆▆▆▆
+//! another lane                          ▆▆▆▆▆
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use report::escape_html;
+
+use crate::profile::seconds;
+use crate::recording::{Look, Recording, Seen, State};
+use crate::wait::Cause;
+
+/// Slices of time in a picture.
+const SLICES: usize = 600;
+/// Lanes of a picture: the rest is only in the sums.
+const MOST_LANES: usize = 40;
+/// Less than what lies between two looks, in seconds.
+const MOMENT: f64 = 1e-6;
+/// Sizes, in the picture's own units.
+const WIDTH: f64 = 1200.0;
+const SUMS: f64 = 120.0;
+const LANE: f64 = 14.0;
+const GAP: f64 = 28.0;
+
+/// What is drawn of a session in one slice.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mark {
+    seen: Seen,
+    /// Seconds for which it stands.
+    seconds: f64,
+}
+
+/// A figure in HTML: an inline SVG with its legend. Empty if nothing was seen.
+pub(crate) fn draw(recording: &Recording) -> String {
+    let lanes = lanes(recording);
+    if lanes.is_empty() || recording.seconds <= 0.0 {
+        return String::new();
+    }
+    let height = SUMS + GAP + LANE * as_size(lanes.len());
+    let mut svg = format!(
+        "<h2>Sessions over time</h2>\n<p>{}</p>\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"sessions over time\">\n",
+        legend(),
+        height + 20.0
+    );
+    draw_sums(recording, &mut svg);
+    for (place, lane) in lanes.iter().enumerate() {
+        draw_lane(recording, lane, SUMS + GAP + LANE * as_size(place), &mut svg);
+    }
+    for tenth in 0..=10 {
+        let x = WIDTH * f64::from(tenth) / 10.0;
+        let anchor = ["start", "middle", "end"][usize::from(tenth > 0) + usize::from(tenth == 10)];
+        let when = seconds(recording.seconds * f64::from(tenth) / 10.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"currentColor\" text-anchor=\"{anchor}\">{when}</text>",
+            height + 15.0
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
+fn colour(seen: &Seen) -> &'static str {
+    match (seen.state, seen.cause) {
+        (State::InTransaction, _) => "#bbbbbb",
+        (_, Cause::Cpu) => "#009e73",
+        (_, Cause::WalSync) => "#d55e00",
+        (_, Cause::DataSync | Cause::Checkpoint) => "#e69f00",
+        (_, Cause::WalIo | Cause::DataIo) => "#f0e442",
+        (_, Cause::Lock | Cause::Internal) => "#cc79a7",
+        (_, Cause::Client) => "#56b4e9",
+        (_, Cause::Other) => "#0072b2",
+    }
+}
+
+fn legend() -> String {
+    let words = [
+        ("#009e73", "CPU"),
+        ("#d55e00", "WAL sync"),
+        ("#e69f00", "data file sync, checkpoint"),
+        ("#f0e442", "I/O"),
+        ("#cc79a7", "lock"),
+        ("#56b4e9", "client"),
+        ("#0072b2", "other"),
+        ("#bbbbbb", "open transaction, the client at work"),
+    ];
+    let words = words.map(|(colour, word)| format!("<span style=\"color:{colour}\">■</span>\u{a0}{word}"));
+    words.join(" ")
+}
+
+/// The slices for which a look stands, and the seconds of each.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn slices(look: &Look, recording: &Recording) -> (RangeInclusive<usize>, f64) {
+    let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
+    let (first, last) = (slice(look.at - look.seconds), slice(look.at - look.seconds * 0.01));
+    (first..=last, look.seconds / as_size(last + 1 - first))
+}
+
+/// How many sessions are at work in each slice, by colour.
+fn draw_sums(recording: &Recording, svg: &mut String) {
+    let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); SLICES];
+    let mut lengths = vec![0.0; SLICES];
+    for look in &recording.looks {
+        let (slices, seconds) = slices(look, recording);
+        for slice in slices {
+            lengths[slice] += seconds;
+            for seen in look.seen.iter().filter(|seen| seen.state == State::Active) {
+                *sums[slice].entry(colour(seen)).or_default() += seconds;
+            }
+        }
+    }
+    let all = |slice: usize| sums[slice].values().sum::<f64>() / f64::max(lengths[slice], f64::MIN_POSITIVE);
+    let most = (0..SLICES).map(all).fold(1.0, f64::max);
+    let width = WIDTH / as_size(SLICES);
+    for (place, (parts, length)) in sums.iter().zip(&lengths).enumerate() {
+        let mut y = SUMS;
+        for (colour, spent) in parts {
+            let height = spent / length / most * SUMS;
+            y -= height;
+            rectangle(svg, [as_size(place) * width, y, width, height], colour, "");
+        }
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"0\" y=\"11\" font-size=\"11\" fill=\"currentColor\">{most:.0} at work</text>\
+         <line x1=\"0\" y1=\"{SUMS}\" x2=\"{WIDTH}\" y2=\"{SUMS}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>"
+    );
+}
+
+/// Sessions one after the other in as few lanes as it takes; in each lane what is longest in each slice.
+fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
+    let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for look in &recording.looks {
+        for seen in &look.seen {
+            spans.entry(seen.session).or_insert((look.at - look.seconds, look.at)).1 = look.at;
+        }
+    }
+    let mut in_order: Vec<(u32, (f64, f64))> = spans.into_iter().collect();
+    in_order.sort_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
+    let (mut lane_of, mut ends) = (BTreeMap::new(), Vec::<f64>::new());
+    for (session, (begin, end)) in in_order {
+        let place = ends.iter().position(|free| *free <= begin + MOMENT).unwrap_or(ends.len());
+        if place == ends.len() {
+            ends.push(end);
+        }
+        ends[place] = end;
+        lane_of.insert(session, place);
+    }
+    let mut lanes = vec![vec![None; SLICES]; ends.len().min(MOST_LANES)];
+    for look in &recording.looks {
+        let (slices, seconds) = slices(look, recording);
+        for (slice, seen) in slices.flat_map(|slice| look.seen.iter().map(move |seen| (slice, seen))) {
+            let Some(lane) = lanes.get_mut(lane_of[&seen.session]) else { continue };
+            let mark: &mut Option<Mark> = &mut lane[slice];
+            if mark.is_none_or(|mark| mark.seconds < seconds || mark.seen.state == State::InTransaction) {
+                *mark = Some(Mark { seen: *seen, seconds });
+            }
+        }
+    }
+    lanes
+}
+
+/// Neighbours that are the same become one.
+fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
+    let width = WIDTH / as_size(SLICES);
+    let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
+        (Some(one), Some(other)) => {
+            let what = |mark: &Mark| (mark.seen.session, mark.seen.statement, colour(&mark.seen));
+            what(one) == what(other)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    let mut place = 0;
+    for run in lane.chunk_by(same) {
+        if let Some(Mark { seen, .. }) = run[0] {
+            let statement = &recording.statements.get(seen.statement).text;
+            let session = recording.sessions.get(seen.session);
+            let what = if seen.state == State::InTransaction { "after " } else { "" };
+            let title = format!("{} ({}), {}: {what}{statement}", session.database, session.pid, seen.cause);
+            rectangle(
+                svg,
+                [as_size(place) * width, y, as_size(run.len()) * width, LANE - 2.0],
+                colour(&seen),
+                &title,
+            );
+        }
+        place += run.len();
+    }
+}
+
+fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, title: &str) {
+    let title =
+        if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape_html(title)) };
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\">{title}</rect>"
+    );
+}
+
+/// Exact up to 2⁵³.
+fn as_size(count: usize) -> f64 {
+    crate::machine::as_f64(count as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::tests::recording;
+
+    #[test]
+    fn sessions_that_overlap_have_lanes_of_their_own() {
+        let serial = recording(&[&["a:SELECT 1:cpu"], &["b:SELECT 1:cpu"], &["c:SELECT 1:sync"]]);
+        assert_eq!(lanes(&serial).len(), 1);
+        let parallel =
+            recording(&[&["a:SELECT 1:cpu", "b:SELECT 1:cpu"], &["a:SELECT 1:cpu"], &["c:SELECT 1:cpu"]]);
+        assert_eq!(lanes(&parallel).len(), 2);
+    }
+
+    #[test]
+    fn the_picture_says_what_ran_and_shows_what_was_waited_for() {
+        let one = recording(&[&["a:INSERT INTO \"<t>\" VALUES (1):sync"], &[], &["a:SELECT 1:open"]]);
+        let svg = draw(&one);
+        assert!(
+            svg.contains("fill=\"#d55e00\"><title>of_a (97), WAL sync: INSERT INTO &quot;&lt;t&gt;&quot;"),
+            "{svg}"
+        );
+        assert!(svg.contains("fill=\"#bbbbbb\"><title>of_a (97), client: after SELECT ?"), "{svg}");
+        assert_eq!(draw(&Recording::default()), "");
+    }
+}

@@ -1,0 +1,122 @@
+//! A report as one page that needs nothing else: no script, no font, no style sheet from elsewhere.
+
+use crate::text::{Alignment, html};
+use crate::{Finding, Layer, Report, Table};
+
+/// Light or dark as the reader's system is; wide tables scroll within themselves.
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}\
+h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
+th{border-bottom:1px solid;font-weight:600}.right{text-align:right;white-space:nowrap}\
+dt{font-weight:600}dd{margin:0 0 .6rem}.facts,.remedy{opacity:.75}\
+svg{display:block;width:100%;height:auto}";
+
+impl Report {
+    /// One page of HTML: layers, findings, `figure` (HTML, such as an inline SVG; may be empty), tables, notes and the
+    /// environment.
+    #[must_use]
+    pub fn to_html(&self, figure: &str) -> String {
+        let title = html(self.title());
+        let mut body = format!("<h1>{title}</h1>\n<dl>\n");
+        body.extend(self.layers().iter().map(Layer::to_html));
+        body += "</dl>\n";
+        if !self.findings().is_empty() {
+            body += "<h2>Findings</h2>\n<ol>\n";
+            body.extend(self.findings().iter().map(Finding::to_html));
+            body += "</ol>\n";
+        }
+        body += figure;
+        body.extend(self.tables().iter().map(Table::to_html));
+        let list = |title: &str, lines: Vec<String>| {
+            if lines.is_empty() {
+                return String::new();
+            }
+            let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", html(line))).collect();
+            format!("<h2>{title}</h2>\n<ul>\n{}</ul>\n", lines.concat())
+        };
+        body += &list("Notes", self.notes().to_vec());
+        let facts = self.environment().iter().map(|(key, value)| format!("{key}: {value}"));
+        body += &list("Environment", facts.collect());
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        )
+    }
+}
+
+impl Layer {
+    fn to_html(&self) -> String {
+        let [name, verdict, facts] = [self.name(), self.verdict(), &self.known()].map(html);
+        format!("<dt>{name}</dt><dd>{verdict} <span class=\"facts\">{facts}</span></dd>\n")
+    }
+}
+
+impl Finding {
+    fn to_html(&self) -> String {
+        let gain = self.gain.as_ref().map_or_else(String::new, |gain| format!("Gain: {gain}. "));
+        let [name, gain, evidence, remedy] =
+            [&self.name, &gain, &self.evidence, &self.remedy].map(|text| html(text));
+        format!("<li><b>{name}.</b> {gain}{evidence}<br><span class=\"remedy\">{remedy}</span></li>\n")
+    }
+}
+
+impl Table {
+    /// The table under its title.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let class = |index: usize| match self.alignment(index) {
+            Alignment::Left => "",
+            Alignment::Right => " class=\"right\"",
+        };
+        let line = |tag: &str, cells: Vec<String>| {
+            let cells = cells.iter().enumerate();
+            let cells = cells.map(|(index, cell)| format!("<{tag}{}>{}</{tag}>", class(index), html(cell)));
+            format!("<tr>{}</tr>\n", cells.collect::<String>())
+        };
+        let head = line("th", self.titles().map(str::to_owned).collect());
+        let rows: String = self.rows().map(|row| line("td", row)).collect();
+        format!(
+            "<h2>{}</h2>\n<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n",
+            html(self.title())
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::tests::finding;
+    use crate::layer::tests::disk;
+    use crate::table::tests::commits;
+
+    #[test]
+    fn a_page_has_all_of_it_and_nothing_from_elsewhere() {
+        let mut report = Report::new("<Settings>");
+        report.add_environment("disk", "a & b");
+        report.add_layer(disk());
+        report.add_findings([finding("commits wait", Some(4.0))]);
+        report.add_table(commits());
+        report.add_notes(["loses \"data\""]);
+        let page = report.to_html("<svg></svg>");
+        for part in [
+            "<title>&lt;Settings&gt;</title>",
+            "<dt>Device</dt><dd>It flushes. <span class=\"facts\">disk: vda; size: 2.00",
+            "<li><b>commits wait.</b> Gain: commits about 4.00 × as fast, predicted. So it is.<br>",
+            "<svg></svg>",
+            "<th>settings</th><th class=\"right\">median</th>",
+            "<td>日本 | off</td><td class=\"right\">218 µs</td><td class=\"right\">54.0 ×</td>",
+            "<li>loses &quot;data&quot;</li>",
+            "<li>disk: a &amp; b</li>",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+        for foreign in ["http", "<script", "@import", "url("] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(!Report::new("x").to_html("").contains("<h2>"));
+    }
+}
