@@ -10,6 +10,7 @@ mod control;
 mod environment;
 mod failure;
 mod foreground;
+mod onlooker;
 mod output;
 mod progress;
 mod service;

@@ -5,28 +5,19 @@ mod client;
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use client::{Client, Failure, failure, message, packet, query, startup};
-use common::{Scene, User, end_of, postgres, wait_until};
+use common::serve::Serve;
+use common::{Scene, User, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 /// What a session may take of pgfresh's memory while gigabytes pass through it: far less than any value in it.
 const FLAT: u64 = 8 << 20;
-
-/// A `pgfresh serve` and how to reach it.
-struct Serve {
-    child: Child,
-    ready: Value,
-    /// Goes last: it proves that nothing is left.
-    _scene: Scene,
-}
 
 impl Serve {
     fn start(major: u32) -> Self {
@@ -34,22 +25,7 @@ impl Serve {
     }
 
     fn with(major: u32, options: &[&str]) -> Self {
-        let scene = Scene::new(User::Ourselves);
-        let mut command = scene.pgfresh(["serve", "--json", "--postgres", &postgres(major)]);
-        command.args(options);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, ready: serde_json::from_str(&line).unwrap(), _scene: scene }
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.ready["port"])
-    }
-
-    fn password(&self) -> &str {
-        self.ready["password"].as_str().unwrap()
+        Self::at(Scene::new(User::Ourselves), [&["--postgres", &postgres(major)], options].concat())
     }
 
     /// A session with `database`.
@@ -58,7 +34,7 @@ impl Serve {
     }
 
     fn session_with(&self, database: &str, parameters: &[(&str, &str)]) -> Result<Client, Failure> {
-        Client::open(&self.address(), self.password(), &startup(database, parameters))
+        Client::open(&self.address(), self.secret(), &startup(database, parameters))
     }
 
     /// Sends a cancel request, and waits until it has had its effect, if any.
@@ -73,19 +49,6 @@ impl Serve {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-    }
-
-    fn end(&mut self) {
-        drop(self.child.stdin.take());
-        end_of(&mut self.child, "its standard input is closed");
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            self.end();
-        }
     }
 }
 
@@ -209,7 +172,7 @@ fn a_dialogue_may_be_cut_anywhere(major: u32) {
     let serve = Serve::start(major);
     let hello = [packet(80_877_103, b""), packet(80_877_104, b"")];
     let opening = startup("cut", &[]);
-    let password = message(b'p', format!("{}\0", serve.password()).as_bytes());
+    let password = message(b'p', format!("{}\0", serve.secret()).as_bytes());
     let rest = [query("SELECT 'X'"), message(b'S', b"")].concat();
     let dialogue = |cut: &dyn Fn(&mut Client, &[u8])| {
         let mut client = Client::knock(&serve.address());
@@ -257,7 +220,7 @@ fn the_server_negotiates_the_protocol(major: u32) {
         let mut client = Client::knock(&serve.address());
         client.say(&packet(0x0003_0000 + minor, body));
         assert_eq!(client.read().0, b'R');
-        client.say(&message(b'p', format!("{}\0", serve.password()).as_bytes()));
+        client.say(&message(b'p', format!("{}\0", serve.secret()).as_bytes()));
         let greeting = client.until_ready();
         let (_, said) = greeting.iter().find(|message| message.0 == b'v').expect("a negotiation");
         assert!(said.ends_with(b"_pq_.unheard_of\0"), "{said:?}");
@@ -577,11 +540,12 @@ fn sessions_hear_of_the_end_of_server_and_gateway(major: u32) {
     let said = session.read();
     assert!(["57P01", "57P02"].contains(&failure(&said).sqlstate.as_str()), "{said:?}");
     assert_eq!(session.read().0, 0);
+    // An error, unless it notices that the input is closed before it notices that the server is gone.
     serve.end();
     let mut serve = Serve::start(major);
     let mut session = serve.session("last");
     session.say(&query("SELECT pg_sleep(60)"));
-    serve.end();
+    assert!(serve.end());
     assert_eq!(failure(&session.read()).sqlstate, "57P01");
     assert_eq!(session.read().0, 0);
 }

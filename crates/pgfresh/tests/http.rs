@@ -6,40 +6,19 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 
+use common::serve::Serve;
 use common::{PATIENCE, Scene, User, ground, is_root};
 use serde_json::{Value, json};
 
 /// The user number of somebody else.
 const NOBODY: u32 = 65_534;
 
-/// A `pgfresh serve` and how to reach it.
-struct Serve {
-    child: Child,
-    /// What it printed.
-    ready: Value,
-    _scene: Scene,
-}
-
 impl Serve {
     fn start() -> Self {
-        let scene = Scene::new(User::Ourselves);
-        let mut command = scene.pgfresh(["serve", "--json"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, ready: serde_json::from_str(&line).unwrap(), _scene: scene }
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.ready["port"])
-    }
-
-    fn secret(&self) -> &str {
-        self.ready["password"].as_str().unwrap()
+        Self::at(Scene::new(User::Ourselves), [""; 0])
     }
 
     /// Sends a request with these headers besides `Host`; returns the stream of the answer.
@@ -81,14 +60,6 @@ impl Serve {
         let answer = self.call("POST /v1/databases", wish);
         assert_eq!(answer.status, 201, "{wish}: {answer:?}");
         answer.json()
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let status = self.child.wait().unwrap();
-        assert!(thread::panicking() || status.success(), "serve ended with {status}");
     }
 }
 

@@ -8,24 +8,15 @@ mod limits;
 #[path = "rollback/same.rs"]
 mod same;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::thread;
 
 use client::{Client, Failure, failure, message, packet, query, startup};
-use common::{MAJORS, PATIENCE, Scene, User, end_of, postgres, wait_until};
+use common::serve::Serve;
+use common::{MAJORS, PATIENCE, Scene, User, postgres, wait_until};
 use serde_json::Value;
 
 /// A table of each kind that matters here.
 const SCHEMA: &str = include_str!("rollback/schema.sql");
-
-/// A `pgfresh serve` with a template, and how to reach it.
-struct Serve {
-    child: Child,
-    ready: Value,
-    /// Goes last: it proves that nothing is left.
-    _scene: Scene,
-}
 
 impl Serve {
     fn start(major: u32) -> Self {
@@ -36,13 +27,8 @@ impl Serve {
         let scene = Scene::new(User::Ourselves);
         scene.write("schema.sql", SCHEMA);
         let postgres = postgres(major);
-        let words = ["serve", "--json", "--sql", "schema.sql", "--set", "max_prepared_transactions=4"];
-        let mut command = scene.pgfresh([&words[..], &["--postgres", &postgres], options].concat());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, ready: serde_json::from_str(&line).unwrap(), _scene: scene }
+        let words = ["--sql", "schema.sql", "--set", "max_prepared_transactions=4"];
+        Self::at(scene, [&words[..], &["--postgres", &postgres], options].concat())
     }
 
     /// A session in rollback isolation; its lease ends with it.
@@ -56,30 +42,19 @@ impl Serve {
     }
 
     fn session(&self, database: &str, options: &str) -> Result<Client, Failure> {
-        let address = format!("127.0.0.1:{}", self.ready["port"]);
-        let opening = startup(database, &[("options", options)]);
-        Client::open(&address, self.ready["password"].as_str().unwrap(), &opening)
+        Client::open(&self.address(), self.secret(), &startup(database, &[("options", options)]))
     }
 
     /// What HTTP answers: the code and the body.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let url = format!("http://127.0.0.1:{}{path}", self.ready["port"]);
-        let token = format!("Bearer {}", self.ready["password"].as_str().unwrap());
+        let url = format!("http://{}{path}", self.address());
+        let token = format!("Bearer {}", self.secret());
         let request = ureq::http::Request::builder().method(method).uri(url);
         let request = request.header("authorization", token).header("content-type", "application/json");
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let mut response = agent.run(request.body(body.to_owned()).unwrap()).unwrap();
         let text = response.body_mut().read_to_string().unwrap();
         (response.status().as_u16(), serde_json::from_str(&text).unwrap_or_default())
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            drop(self.child.stdin.take());
-            end_of(&mut self.child, "its standard input is closed");
-        }
     }
 }
 

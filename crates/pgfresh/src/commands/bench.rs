@@ -1,24 +1,21 @@
 //! `pgfresh bench`: measures on this machine.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use bench::runner::{Observer, Timed};
+use bench::runner::Timed;
 use bench::{Fresh, Passage, Start};
 use report::Report;
 use serde_json::{Value, json};
 use server::{Preset, Wanted};
-use signal_hook::consts::SIGINT;
 use storage::Wish;
 
 use super::OURSELVES;
 use crate::cli::{Bench, Options};
 use crate::config;
 use crate::failure::Failure;
+use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
 
@@ -56,7 +53,7 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
     show(&report, &timed, json);
     match failure {
         Some(error) => Err(error.into()),
-        None if onlooker.wants_to_stop() => Ok(ExitCode::from(130)),
+        None if onlooker.has_seen_enough() => Ok(ExitCode::from(130)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -110,39 +107,4 @@ fn ourselves(options: &Options, words: &[&str]) -> Command {
     }
     command.arg("--template=none").args(words);
     command
-}
-
-/// Shows how far it is, and takes Ctrl-C for "that is enough". A second one ends us at once.
-pub(super) struct Onlooker {
-    stop: Arc<AtomicBool>,
-    shows: bool,
-}
-
-impl Onlooker {
-    pub(super) fn listen(options: &Options) -> Result<Self, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds the flag down and puts it up, the second finds it up.
-        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        Ok(Self { stop, shows: !options.quiet && io::stderr().is_terminal() })
-    }
-
-    pub(super) fn finish(&self) {
-        if self.shows {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
-impl Observer for Onlooker {
-    fn after_round(&mut self, done: u32, of: u32) {
-        if self.shows {
-            eprint!("\rround {done} of {of}; Ctrl-C shows what was measured so far");
-        }
-    }
-
-    fn wants_to_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
 }

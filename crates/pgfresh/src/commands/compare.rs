@@ -11,12 +11,12 @@ use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Un
 use server::Preset;
 use storage::Wish as Place;
 
-use super::bench::Onlooker;
 use super::profile;
 use crate::cli::{Options, Run};
 use crate::config;
 use crate::failure::Failure;
 use crate::foreground;
+use crate::onlooker::Onlooker;
 use crate::service::Wish;
 
 /// From this exit code on, a signal has ended the command.

@@ -1,16 +1,12 @@
 //! `pgfresh doctor`: why is it slow here, and what would help?
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use doctor::{Diagnosis, Examination, Remote, SyncComparison};
 use report::Sample;
 use serde_json::{Map, Value, json};
-use signal_hook::consts::SIGINT;
 use storage::{Account, Place, Wish};
 use sys::Roots;
 use template::{Maker, MakerError};
@@ -18,6 +14,7 @@ use template::{Maker, MakerError};
 use crate::cli::{Doctor, Options};
 use crate::config;
 use crate::failure::Failure;
+use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
 
@@ -57,7 +54,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     let diagnosis = examination.diagnose(&onlooker)?;
     onlooker.finish();
     show(&diagnosis, arguments.json);
-    let stopped = doctor::Onlooker::wants_to_stop(&onlooker);
+    let stopped = onlooker.has_seen_enough();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
@@ -79,7 +76,7 @@ pub(super) fn compare(
     let diagnosis = comparison.measure(&onlooker)?;
     onlooker.finish();
     show(&diagnosis, json);
-    let stopped = doctor::Onlooker::wants_to_stop(&onlooker);
+    let stopped = onlooker.has_seen_enough();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
@@ -124,39 +121,4 @@ fn distribution(sample: &Sample) -> Value {
         .filter_map(|percent| Some((percent.to_string(), json!(sample.percentile(*percent)?.value))))
         .collect();
     json!({ "name": sample.name(), "unit": sample.unit(), "count": sample.len(), "percentiles": percentiles })
-}
-
-/// Shows what is measured, and takes Ctrl-C for "that is enough". A second one ends us at once.
-struct Onlooker {
-    stop: Arc<AtomicBool>,
-    shows: bool,
-}
-
-impl Onlooker {
-    fn listen(options: &Options) -> Result<Self, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds the flag down and puts it up, the second finds it up.
-        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        Ok(Self { stop, shows: !options.quiet && io::stderr().is_terminal() })
-    }
-
-    fn finish(&self) {
-        if self.shows {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
-impl doctor::Onlooker for Onlooker {
-    fn begins(&self, what: &str) {
-        if self.shows {
-            eprint!("\r\x1b[Kmeasuring {what}; Ctrl-C shows what was measured so far");
-        }
-    }
-
-    fn wants_to_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
 }

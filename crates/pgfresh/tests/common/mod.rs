@@ -15,6 +15,7 @@ pub(crate) mod ground;
 pub(crate) mod leftovers;
 pub(crate) mod mounts;
 pub(crate) mod random;
+pub(crate) mod serve;
 pub(crate) mod terminal;
 
 use std::ffi::OsStr;

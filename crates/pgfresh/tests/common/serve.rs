@@ -1,0 +1,55 @@
+//! A `pgfresh serve` and how to reach it. Tests add what they ask of it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+use super::{Scene, end_of};
+
+/// Ends with this, and leaves nothing.
+pub(crate) struct Serve {
+    pub(crate) child: Child,
+    /// What it printed.
+    pub(crate) ready: Value,
+    ended: bool,
+    /// Goes last: it proves that nothing is left.
+    _scene: Scene,
+}
+
+impl Serve {
+    pub(crate) fn at<S: AsRef<OsStr>>(scene: Scene, options: impl IntoIterator<Item = S>) -> Self {
+        let mut command = scene.pgfresh(["serve", "--json"]);
+        command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, ready: serde_json::from_str(&line).unwrap(), ended: false, _scene: scene }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ready["port"])
+    }
+
+    /// Password and token.
+    pub(crate) fn secret(&self) -> &str {
+        self.ready["password"].as_str().unwrap()
+    }
+
+    /// Ends it; returns whether all was well.
+    pub(crate) fn end(&mut self) -> bool {
+        self.ended = true;
+        drop(self.child.stdin.take());
+        end_of(&mut self.child, "its standard input is closed").success()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        if !thread::panicking() && !self.ended {
+            assert!(self.end(), "serve ended with an error");
+        }
+    }
+}
