@@ -17,7 +17,8 @@ impl Machine {
                 false
             }
             Kind::Savepoint | Kind::Release | Kind::RollbackTo => self.tx,
-            Kind::Lock | Kind::Declare | Kind::SetConstraints | Kind::DiscardAll => self.tx || !top,
+            Kind::Lock | Kind::Declare | Kind::DiscardAll => self.tx || !top,
+            Kind::SetConstraints => self.thread.constraints.told && (self.tx || !top),
             Kind::SetTransaction(modes) => failed || (self.tx || !top) && !modes.level,
             Kind::SetLocal(_) | Kind::SetConfig(_) => failed,
             Kind::Set(name) => failed || !self.locals.iter().any(|(local, _)| is_covered(local, name)),
@@ -44,7 +45,10 @@ impl Machine {
             _ if self.is_native(kind, top) => self.first([Task::Native(native)]),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
-                self.warn_outside("SET CONSTRAINTS");
+                self.thread.constraints.told = true;
+                if lonely {
+                    self.warn_outside("SET CONSTRAINTS");
+                }
                 self.first([Task::Native(native)]);
             }
             Kind::SetLocal(name) | Kind::SetConfig(name) => {

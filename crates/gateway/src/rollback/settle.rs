@@ -12,9 +12,9 @@ const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
     (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(name), ' ' ORDER BY name) \
      FROM pg_catalog.pg_cursors WHERE NOT is_holdable AND name NOT IN ('', '_pgfresh'))";
 
-/// Whether any constraint is deferrable, and the names of those that are deferred unless told otherwise. A name that
-/// also stands for one that cannot be deferred stands for none.
-const CONSTRAINTS: &str = "SELECT count(*) > 0, pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
+/// The names of all constraints that are deferrable, and of those that are deferred unless told otherwise. A name that
+/// also stands for one that cannot be deferred stands for none of the latter.
+const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
@@ -25,16 +25,18 @@ const CONSTRAINTS: &str = "SELECT count(*) > 0, pg_catalog.string_agg(name, ', '
 pub(super) struct Constraints {
     /// The count of changes at which it was read.
     seen: Option<String>,
-    /// Whether any is deferrable.
-    deferrable: bool,
-    /// Names of those that are deferred at first, as SQL wants them; empty if there are none.
+    /// Names of those that are deferrable, as SQL wants them; empty if there are none.
+    deferrable: String,
+    /// Names of those that are deferred at first.
     deferred: String,
+    /// Whether the client has used SET CONSTRAINTS: what it said of ALL holds for those that are made later, too.
+    pub(super) told: bool,
 }
 
 impl Constraints {
     /// What of it holds in another transaction, when this one was rolled back: all, if there were no changes.
     pub(super) fn of_template(self) -> Self {
-        if self.seen.as_deref() == Some("0") { self } else { Self::default() }
+        if self.seen.as_deref() == Some("0") { Self { told: false, ..self } } else { Self::default() }
     }
 }
 
@@ -62,7 +64,7 @@ impl Machine {
 
     pub(super) fn know_constraints(&mut self, row: Vec<Option<String>>) {
         let mut row = row.into_iter();
-        self.thread.constraints.deferrable = row.next().flatten().as_deref() == Some("t");
+        self.thread.constraints.deferrable = row.next().flatten().unwrap_or_default();
         self.thread.constraints.deferred = row.next().flatten().unwrap_or_default();
     }
 
@@ -71,8 +73,9 @@ impl Machine {
     pub(super) fn release(&mut self, cursors: Option<&str>) {
         let mut statements = Vec::new();
         let constraints = &self.thread.constraints;
-        if constraints.deferrable {
-            statements.push("SET CONSTRAINTS ALL IMMEDIATE".to_owned());
+        if !constraints.deferrable.is_empty() {
+            let all = if constraints.told { "ALL" } else { &constraints.deferrable };
+            statements.push(format!("SET CONSTRAINTS {all} IMMEDIATE"));
             if !constraints.deferred.is_empty() {
                 statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
             }
@@ -96,7 +99,8 @@ impl Machine {
         self.held.clear();
         self.to_client.extend_from_slice(error);
         // What was read may be undone with the rest.
-        self.thread.constraints = Constraints::default();
+        self.thread.constraints =
+            Constraints { told: self.thread.constraints.told, ..Constraints::default() };
         self.tx = false;
         self.fail();
     }
