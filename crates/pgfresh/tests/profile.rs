@@ -93,7 +93,7 @@ fn time_is_split_between_the_database_and_the_rest() {
     let [wall, inside, outside] =
         ["wall", "in the database", "outside"].map(|name| fact(&profile, "Suite", name));
     assert!((wall - inside - outside).abs() < 1e-6);
-    assert!(inside > 1.2 && outside > 1.2, "{profile}");
+    assert!(inside > 0.7 && outside > 1.2, "{profile}");
 }
 
 #[test]
@@ -129,10 +129,16 @@ fn cleaning_up_is_found_with_what_it_would_be_without() {
         .unwrap()
         .iter()
         .find(|one| one["name"] == "Tests clean up by TRUNCATE");
-    let gain = &finding.unwrap_or_else(|| panic!("{profile}"))["gain"];
-    assert_eq!((&gain["of"], &gain["basis"]), (&"the suite".into(), &"predicted".into()));
-    let [before, after] = [0, 1].map(|index| gain["change"][index]["value"].as_f64().unwrap());
-    assert!(after < before && gain["factor"]["value"].as_f64().unwrap() > 1.1, "{gain}");
+    let finding = finding.unwrap_or_else(|| panic!("{profile}"));
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(evidence.contains(" runs of it, ") && evidence.contains("A new database takes "), "{evidence}");
+    // On a busy machine a new database may cost as much as this clean-up.
+    if let Some(factor) = finding["gain"]["factor"]["value"].as_f64() {
+        let [before, after] = [0, 1].map(|index| finding["gain"]["change"][index]["value"].as_f64().unwrap());
+        assert!(after < before && (factor - before / after).abs() < 1e-6, "{finding}");
+    } else {
+        assert!(finding["remedy"].as_str().unwrap().contains("rollback"), "{finding}");
+    }
 }
 
 #[test]
@@ -150,7 +156,8 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
         scene.run(["profile", "--url", url, "--report", "out.json", "--", psql, "-XAtqc", &sql, "-d", url]);
     assert!(outcome.code == Some(0) && outcome.stderr.contains("in the database"), "{outcome}");
     let profile = read(&scene, "out.json");
-    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 1.0, "{profile}");
+    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 0.5, "{profile}");
+    assert!(!profile["title"].as_str().unwrap().contains(&url[24..40]), "a password: {profile}");
     let watched = finish(scene.pgfresh(["profile", "--url", url, "--for", "300ms", "--json"]));
     assert!(watched.code == Some(0) && watched.stderr.is_empty(), "{watched}");
     let watched: Value = serde_json::from_str(&watched.stdout).unwrap();

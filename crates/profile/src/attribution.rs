@@ -1,6 +1,6 @@
 //! The time of a recording, handed out to what was seen in it.
 //!
-//! Each look stands for the seconds since the one before. *Session time* counts them for every session at work, so three at
+//! Each look stands for half of the seconds to either neighbour. *Session time* counts them for every session at work, so three at
 //! once make three seconds a second. *Wall time* divides them among the sessions at work, so all of it and the time in
 //! which none was add up to the length of the recording.
 

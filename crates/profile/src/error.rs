@@ -51,7 +51,7 @@ impl ProfileError {
                 Some("Connect from where it lets you in without, such as its unix socket.".to_owned())
             }
             Self::Connect(_) => {
-                Some("The URL is that of a superuser or a member of pg_read_all_stats.".to_owned())
+                Some("See that it listens there, and that the user may connect to that database.".to_owned())
             }
             Self::Ask { .. } | Self::TooOld(_) | Self::Thread(_) => None,
         }

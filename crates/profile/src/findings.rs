@@ -88,20 +88,23 @@ impl Case<'_> {
             spent.runs,
             seconds(each)
         );
-        let fresh = self.circumstances.fresh_database.filter(|fresh| *fresh < each);
+        let fresh = self.circumstances.fresh_database;
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        let (saved, instead) = (spent.time.sessions, fresh.unwrap_or(0.0) * spent.runs);
-        let time = Time { sessions: saved - instead, ..spent.time };
+        let saved = spent.time.sessions - fresh.unwrap_or(0.0) * spent.runs;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
+        let remedy = if saved > 0.0 {
+            "Take a fresh database for each test instead of emptying one: under \"pgfresh run\", connect to a name of \
+             its own, or reset it."
+        } else {
+            "Empty only the tables that a test has written, or let it end in a rollback."
+        };
         Some(Finding {
             name: format!("Tests clean up by {what}"),
             evidence,
-            gain: Some(self.gain(self.without(time))),
-            remedy: "Take a fresh database for each test instead of emptying one: under \"pgfresh run\", connect to \
-                     a name of its own, or reset it."
-                .to_owned(),
+            gain: (saved > 0.0).then(|| self.gain(self.without(Time { sessions: saved, ..spent.time }))),
+            remedy: remedy.to_owned(),
         })
     }
 
@@ -225,5 +228,94 @@ impl Case<'_> {
             )
         };
         Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::tests::recording;
+    use crate::machine::Machine;
+
+    fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
+        let attribution = Attribution::of(recording);
+        Case { recording, attribution: &attribution, circumstances }.findings()
+    }
+
+    /// Of `of` looks, the first `count` are the first kind and the rest the second.
+    fn looks<'a>(first: &'a [&'a str], count: usize, second: &'a [&'a str], of: usize) -> Vec<&'a [&'a str]> {
+        (0..of).map(|look| if look < count { first } else { second }).collect()
+    }
+
+    fn after(finding: &Finding) -> f64 {
+        finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
+    }
+
+    #[test]
+    fn what_is_saved_is_divided_among_those_at_work_at_once() {
+        let serial = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
+        let findings = found(&serial, &Circumstances::default());
+        assert_eq!(findings[0].name, "The server waits for the disk");
+        assert!((after(&findings[0]) - 0.5).abs() < 1e-9, "{findings:?}");
+        // Of two at work, one waits half of the time: all would be done a quarter sooner.
+        let parallel = recording(&looks(
+            &["a:COMMIT:sync", "b:SELECT 1:cpu"],
+            50,
+            &["a:SELECT 1:cpu", "b:SELECT 1:cpu"],
+            100,
+        ));
+        assert!((after(&found(&parallel, &Circumstances::default())[0]) - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn processors_bound_every_prediction() {
+        let mut busy = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
+        busy.machine =
+            Some(Machine { processors: 2.0, suite_cpu: 1.2, backend_cpu: 0.2, ..Machine::default() });
+        assert!((after(&found(&busy, &Circumstances::default())[0]) - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cleaning_up_costs_what_fresh_databases_would() {
+        let cleaning = recording(&looks(&["a:TRUNCATE t:cpu"], 60, &[], 100));
+        let whole = found(&cleaning, &Circumstances::default());
+        assert!((after(&whole[0]) - 0.4).abs() < 1e-9, "{whole:?}");
+        // The only run lasts for 0.6 s; a database in its place takes 0.1 s.
+        let fresh = Circumstances { fresh_database: Some(0.1), ..Circumstances::default() };
+        let findings = found(&cleaning, &fresh);
+        assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
+        assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
+        // One that costs more than what it would replace is no remedy.
+        let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
+        let findings = found(&cleaning, &dear);
+        assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");
+    }
+
+    #[test]
+    fn each_kind_of_trouble_has_its_name() {
+        for (word, expected) in [
+            ("a:CREATE TABLE t ():cpu", "The schema is made during the tests"),
+            ("a:CREATE DATABASE d:cpu", "Databases are made and dropped by SQL"),
+            ("a:DELETE FROM t:cpu", "Tests clean up by DELETE"),
+            ("a:SELECT 1:lock", "Sessions wait for each other's locks"),
+            ("a:SELECT 1:cpu", "The database is at work, and waits for nothing"),
+        ] {
+            let names = found(&recording(&looks(&[word], 30, &[], 100)), &Circumstances::default());
+            assert_eq!(names.first().map(|finding| finding.name.as_str()), Some(expected), "{word}");
+        }
+        let sessions = Circumstances { connecting: Some((100.0, 0.5)), ..Circumstances::default() };
+        assert_eq!(
+            found(&recording(&looks(&[], 0, &[], 100)), &sessions)[0].name,
+            "Sessions are begun again and again"
+        );
+    }
+
+    #[test]
+    fn little_is_no_finding_and_then_the_database_is_not_the_problem() {
+        for word in ["a:TRUNCATE t:cpu", "a:COMMIT:sync", "a:CREATE TABLE t ():cpu", "a:SELECT 1:lock"] {
+            let findings = found(&recording(&looks(&[word], 9, &[], 100)), &Circumstances::default());
+            assert_eq!(findings.len(), 1, "{word}");
+            assert_eq!(findings[0].name, "The database is not the problem", "{word}");
+        }
     }
 }

@@ -80,6 +80,8 @@ struct Eyes {
     client: Client,
     look: Prepared,
     target: Target,
+    /// Whether the server flushes at all.
+    flushes: bool,
     before: Counters,
     observer: Option<Observer>,
     begun: Instant,
@@ -93,7 +95,7 @@ impl Eyes {
         let mut client = target.connect()?;
         let ask = |what| move |source| ProfileError::Ask { what, source };
         let about = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
-                     pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+                     pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::int8, current_setting('fsync') = 'on'";
         let row = client.query_one(about, &[]).map_err(ask("the server's version"))?;
         let (version, major): (String, i32) = (row.get(0), row.get(1));
         if major < 13 {
@@ -105,7 +107,18 @@ impl Eyes {
         let observer = is_visible(row.get(2)).then(|| Observer::new(PathBuf::from("/proc")));
         let recording = Recording { version, major, ..Recording::default() };
         let (target, begun) = (target.clone(), Instant::now());
-        Ok(Self { client, look, target, before, observer, begun, begun_there: row.get(3), recording })
+        let flushes = row.get(4);
+        Ok(Self {
+            client,
+            look,
+            target,
+            flushes,
+            before,
+            observer,
+            begun,
+            begun_there: row.get(3),
+            recording,
+        })
     }
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
@@ -130,9 +143,8 @@ impl Eyes {
     fn look(&mut self) -> Result<(), postgres::Error> {
         let rows = self.client.query(&self.look, &[&OURSELVES])?;
         let at = self.begun.elapsed().as_secs_f64();
-        let seconds = at - self.recording.looks.last().map_or(0.0, |look| look.at);
         let seen = rows.iter().map(|row| self.see(row)).collect::<Result<_, _>>()?;
-        self.recording.looks.push(Look { at, seconds, seen });
+        self.recording.looks.push(Look { at, seconds: 0.0, seen });
         Ok(())
     }
 
@@ -149,7 +161,7 @@ impl Eyes {
         if let Some(observer) = &mut self.observer {
             observer.note(pid, began, began > self.begun_there);
             if cause == Cause::Cpu && !in_transaction && observer.waits_for_disk(pid) {
-                cause = Cause::DataIo;
+                cause = if self.flushes { Cause::FileSystem } else { Cause::DataIo };
             }
         }
         let statement = if starting { Statement::connecting() } else { Statement::read(row.try_get(6)?) };
@@ -170,6 +182,7 @@ impl Eyes {
     fn finish(self) -> Recording {
         let Self { mut client, target, before, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
+        weigh(&mut recording.looks, recording.seconds);
         recording.machine = observer.map(Observer::finish);
         match Counters::read(&mut client, recording.major) {
             Ok(now) => recording.counters = now.since(before),
@@ -185,6 +198,32 @@ impl Eyes {
     }
 }
 
+/// Gives to each look half of the time to either neighbour, and to the first and the last what is beyond them.
+fn weigh(looks: &mut [Look], end: f64) {
+    let mut begin = 0.0;
+    for place in 0..looks.len() {
+        let next = looks.get(place + 1).map_or(end, |next| f64::midpoint(looks[place].at, next.at));
+        looks[place].seconds = next - begin;
+        begin = next;
+    }
+}
+
 fn explain(error: &postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_stand_for_all_of_the_time() {
+        let look = |at| Look { at, seconds: 0.0, seen: Vec::new() };
+        let mut looks = [look(0.1), look(0.2), look(0.6)];
+        weigh(&mut looks, 1.0);
+        for (look, expected) in looks.iter().zip([0.15, 0.25, 0.6]) {
+            assert!((look.seconds - expected).abs() < 1e-9, "{looks:?}");
+        }
+        weigh(&mut [], 1.0);
+    }
 }

@@ -43,7 +43,7 @@ pub struct Seen {
 pub struct Look {
     /// Seconds since the recording began.
     pub at: f64,
-    /// Seconds for which it stands: those since the look before.
+    /// Seconds for which it stands: half of those to either neighbour.
     pub seconds: f64,
     /// The sessions.
     pub seen: Vec<Seen>,

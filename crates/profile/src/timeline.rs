@@ -71,7 +71,7 @@ fn colour(seen: &Seen) -> &'static str {
         (State::InTransaction, _) => "#bbbbbb",
         (_, Cause::Cpu) => "#009e73",
         (_, Cause::WalSync) => "#d55e00",
-        (_, Cause::DataSync | Cause::Checkpoint) => "#e69f00",
+        (_, Cause::DataSync | Cause::Checkpoint | Cause::FileSystem) => "#e69f00",
         (_, Cause::WalIo | Cause::DataIo) => "#f0e442",
         (_, Cause::Lock | Cause::Internal) => "#cc79a7",
         (_, Cause::Client) => "#56b4e9",

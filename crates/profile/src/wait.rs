@@ -17,6 +17,9 @@ pub enum Cause {
     DataSync,
     /// A checkpoint.
     Checkpoint,
+    /// The file system, within a call that the server does not count as waiting, such as the removal of a file: on a server
+    /// that flushes, for the journal that is being flushed.
+    FileSystem,
     /// The log is read or written, which goes no further than the system's cache.
     WalIo,
     /// Files of tables are read, written, extended, removed.
@@ -33,10 +36,11 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::WalSync,
         Self::DataSync,
         Self::Checkpoint,
+        Self::FileSystem,
         Self::WalIo,
         Self::DataIo,
         Self::Lock,
@@ -54,6 +58,7 @@ impl Cause {
             Self::WalSync => "WAL sync",
             Self::DataSync => "data file sync",
             Self::Checkpoint => "checkpoint",
+            Self::FileSystem => "file system",
             Self::WalIo => "WAL I/O",
             Self::DataIo => "data file I/O",
             Self::Lock => "lock",
@@ -66,7 +71,7 @@ impl Cause {
     /// Whether it would not be there if nothing were flushed.
     #[must_use]
     pub fn is_sync(self) -> bool {
-        matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint)
+        matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
     /// The cause behind a wait event; `None` is no event.
@@ -151,6 +156,6 @@ mod tests {
         let mut all = Cause::ALL.to_vec();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 10);
+        assert_eq!(all.len(), 11);
     }
 }

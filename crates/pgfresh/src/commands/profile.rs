@@ -21,7 +21,7 @@ use crate::service::Service;
 /// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 /// How many new databases are asked for, to see what one costs.
-const TRIALS: u32 = 5;
+const TRIALS: u32 = 8;
 
 /// Between two questions whether the server is still there.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -64,8 +64,18 @@ fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The command on one line, for people who paste it elsewhere: without the passwords of URLs.
 pub(super) fn words(command: &[OsString]) -> String {
-    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn without_password(word: &str) -> String {
+    let known = word.split_once("://").and_then(|(scheme, rest)| {
+        let (user, host) = rest.split_once('@')?;
+        let (name, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{name}:…@{host}"))
+    });
+    known.unwrap_or_else(|| word.to_owned())
 }
 
 /// A service that is watched.
@@ -95,16 +105,14 @@ impl Watch {
     }
 }
 
-/// What the first session in a new database costs a client, in seconds: the median of some.
+/// What the first session in a new database costs a client, in seconds: the mean of some in a row, so that it counts what
+/// making one takes where none is ready any more.
 fn fresh_database(service: &Service) -> Option<f64> {
-    let mut times: Vec<f64> = (0..TRIALS)
-        .map(|trial| {
-            let name = format!("profile_{}_{trial}", std::process::id());
-            Target::at(&service.address(&name).url()).ok()?.time_of_a_session()
-        })
-        .collect::<Option<_>>()?;
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
+    let times = (0..TRIALS).map(|trial| {
+        let name = format!("profile_{}_{trial}", std::process::id());
+        Target::at(&service.address(&name).url()).ok()?.time_of_a_session()
+    });
+    Some(times.sum::<Option<f64>>()? / f64::from(TRIALS))
 }
 
 /// Says the most important on standard error, and all of it where it is wanted. `page` is the report in HTML.
