@@ -7,7 +7,7 @@ use database::DatabaseError;
 use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 
-use super::report::{count, rate, ratio};
+use super::report::{rate, ratio, spread};
 use super::{BRIEF, Strategy, block, cycles, forget, goals, sample};
 use crate::BenchError;
 use crate::client::{Address, Client};
@@ -158,15 +158,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut table = Table::new("Ready again", columns);
     for sample in &samples.0 {
         let sample = sample.borrow();
-        table.add_row([
-            sample.name().into(),
-            sample.min().into(),
-            sample.median().into(),
-            sample.percentile(99.0).into(),
-            sample.max().into(),
-            count(&sample).into(),
-            ratio(timed, sample.name(), RESET).into(),
-        ]);
+        table.add_row(spread(&sample, ratio(timed, sample.name(), RESET).into()));
     }
     report.add_table(table);
     let columns = [Column::left("what"), Column::right("in a second"), Column::right("pgfresh's × these")];

@@ -1,6 +1,6 @@
 //! What `fresh` found, as tables.
 
-use report::{Column, Interval, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit};
 
 use super::{burst, find, paced, sustained};
 use crate::goal::{Goal, Limit};
@@ -32,15 +32,7 @@ fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
         if sample.is_empty() {
             continue;
         }
-        table.add_row([
-            sample.name().into(),
-            sample.min().into(),
-            sample.median().into(),
-            sample.percentile(99.0).into(),
-            sample.max().into(),
-            count(sample).into(),
-            ratio(timed, sample.name(), paced::WARM).into(),
-        ]);
+        table.add_row(spread(sample, ratio(timed, sample.name(), paced::WARM).into()));
     }
     table
 }
@@ -113,8 +105,22 @@ pub(super) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
     Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
 }
 
+/// How the values of a sample lie, beside what they are compared with: a row with a name, four values, their number, and
+/// the ratio.
+pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
+    [
+        sample.name().into(),
+        sample.min().into(),
+        sample.median().into(),
+        sample.percentile(99.0).into(),
+        sample.max().into(),
+        count(sample).into(),
+        ratio,
+    ]
+}
+
 #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
-pub(super) fn count(sample: &Sample) -> Quantity {
+fn count(sample: &Sample) -> Quantity {
     Quantity::new(sample.len() as f64, Unit::Count)
 }
 
