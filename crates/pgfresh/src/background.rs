@@ -27,7 +27,7 @@ use template::Maker;
 
 use crate::cli::Options;
 use crate::commands;
-use crate::config;
+use crate::config::{self, Config};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
@@ -158,8 +158,8 @@ fn spots(cache: &Cache) -> impl Iterator<Item = Spot> {
 /// The server of this project and template, started if need be.
 pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     let maker = commands::maker(options, false)?;
-    let project = config::read(options)?.folder;
-    let spot = Spot(folder(&maker.cache).join(key(&maker, &project, options)?));
+    let config = config::read(options)?;
+    let spot = Spot(folder(&maker.cache).join(key(&maker, &config, options)?));
     if let Some(found) = spot.look()? {
         return Ok(found);
     }
@@ -172,7 +172,7 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     drop(starting);
     for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
         let theirs = other.look()?.map(|found| found.about);
-        if theirs.is_some_and(|theirs| theirs.folder == project && !theirs.kept) {
+        if theirs.is_some_and(|theirs| theirs.folder == config.folder && !theirs.kept) {
             let _ = fs::remove_file(other.about());
         }
     }
@@ -188,12 +188,12 @@ pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
 }
 
 /// What tells one server from another: change any of it, and it is another one.
-fn key(maker: &Maker, project: &Path, options: &Options) -> Result<String, Failure> {
+fn key(maker: &Maker, config: &Config, options: &Options) -> Result<String, Failure> {
     let binary = fs::metadata(commands::OURSELVES).attempt("examine", Path::new(commands::OURSELVES))?;
     let mut hasher = DefaultHasher::new();
-    project.hash(&mut hasher);
+    config.folder.hash(&mut hasher);
     maker.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}{:?}", config::wishes(options)?, config::leases(options)?).hash(&mut hasher);
+    format!("{:?}{:?}", maker.wishes(), config.leases(options)).hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }
@@ -251,17 +251,17 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     let spot = Spot(directory);
     // Whoever was the server before is on its way out, or would have been joined.
     let _owner = Lock::take(&spot.owner()).attempt("lock", &spot.owner())?;
-    let project = config::read(options)?.folder;
+    let config = config::read(options)?;
     let maker = commands::maker(options, false)?;
     let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options)? };
     let (service, idle) = match kept {
         Some(kept) => (Service::open(&maker, maker.reopen(kept)?, wish)?, DAY),
-        None => (commands::serve(options, &maker, wish)?, config::idle(options)?),
+        None => (commands::serve(options, &maker, wish)?, config.idle(options)),
     };
     let mut events = Events::listen()?;
     let about = About {
         control: service.control(),
-        folder: project,
+        folder: config.folder,
         kept: kept.is_some(),
         pid: std::process::id(),
         version: maker.installation.version().to_string(),

@@ -38,7 +38,7 @@ pub(crate) struct Wish {
 impl Wish {
     /// With what the configuration says of leases.
     pub(crate) fn new(options: &Options) -> Result<Self, Failure> {
-        let (isolation, linger) = config::leases(options)?;
+        let (isolation, linger) = config::read(options)?.leases(options);
         Ok(Self { port: 0, listen: None, paranoid: false, failed: Failed::Release, isolation, linger })
     }
 

@@ -142,7 +142,9 @@ impl Maker {
         Ok(Self { installation, cache, account, program, wishes })
     }
 
-    pub(crate) fn wishes(&self) -> &Wishes {
+    /// What was wished.
+    #[must_use]
+    pub fn wishes(&self) -> &Wishes {
         &self.wishes
     }
 

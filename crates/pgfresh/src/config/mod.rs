@@ -90,16 +90,17 @@ pub(crate) fn wishes(options: &Options) -> Result<Wishes, Failure> {
     Ok(Wishes { template, ..config.wishes })
 }
 
-/// How long the background server outlives its last client.
-pub(crate) fn idle(options: &Options) -> Result<Duration, Failure> {
-    Ok(options.idle.or(read(options)?.idle).unwrap_or(IDLE))
-}
+impl Config {
+    /// How long the background server outlives its last client.
+    pub(crate) fn idle(&self, options: &Options) -> Duration {
+        options.idle.or(self.idle).unwrap_or(IDLE)
+    }
 
-/// How leases are isolated that do not say, and how long a database outlives its last session.
-pub(crate) fn leases(options: &Options) -> Result<(Isolation, Duration), Failure> {
-    let config = read(options)?;
-    let isolation = options.isolation.or(config.isolation).unwrap_or_default();
-    Ok((isolation, options.linger.or(config.linger).unwrap_or(LINGER)))
+    /// How leases are isolated that do not say, and how long a database outlives its last session.
+    pub(crate) fn leases(&self, options: &Options) -> (Isolation, Duration) {
+        let isolation = options.isolation.or(self.isolation).unwrap_or_default();
+        (isolation, options.linger.or(self.linger).unwrap_or(LINGER))
+    }
 }
 
 fn here() -> Result<PathBuf, Failure> {
