@@ -1,13 +1,14 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint clean
+.PHONY: help build demo test lint docs clean
 
 help:
 	@echo "make build   the binary, optimised"
 	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
-	@echo "make test    lint, all tests, and the suite of examples/python-shop"
+	@echo "make test    lint, all tests, the clients and the examples"
 	@echo "make lint    formatting, clippy, shell scripts"
+	@echo "make docs    the documentation as a site, in target/site; its links are checked"
 	@echo "make clean   remove everything that was built or installed here"
 
 build:
@@ -24,6 +25,9 @@ lint:
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* .ci/run; fi
+
+docs:
+	@scripts/docs
 
 clean:
 	cargo clean

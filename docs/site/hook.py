@@ -1,0 +1,37 @@
+"""The pages of the site are the Markdown files of the checkout where they lie, so that one link is right on the forge and
+on the site, and `mkdocs build --strict` checks each of them with its anchor."""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["*.md", "docs/*.md", "docs/*/*.md", "clients/*/README.md", "examples/*/README.md", "crates/*/*/README.md"]
+# What pages link to besides.
+OTHERS = ["LICENSE", "docker/*", "crates/pgfresh/tests/house.rs", "clients/transcripts/pgfresh", "docs/site/site.css"]
+
+
+def on_config(config):
+    config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
+    return config
+
+
+def on_files(files, config):
+    for file in list(files):
+        if file.src_dir == config.docs_dir:
+            files.remove(file)
+    for path in sorted(found for pattern in PAGES + OTHERS for found in ROOT.glob(pattern)):
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def anchor(heading, separator):
+    """As forges make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
+
+
+def on_page_content(html, **_):
+    """A bar within code within a table is escaped on forges, and Python's Markdown shows the backslash."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.DOTALL)
