@@ -213,7 +213,7 @@ impl Profile {
             seconds(*length),
             seconds(each),
             // Two standard errors of a share of one half.
-            percent(1.0 / as_f64(looks.len().max(1) as u64).sqrt())
+            (100.0 / as_f64(looks.len().max(1) as u64).sqrt()).round()
         )];
         notes.push(
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."

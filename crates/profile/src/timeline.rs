@@ -44,7 +44,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
     }
     let height = SUMS + GAP + LANE * as_size(lanes.len());
     let mut svg = format!(
-        "<h2>Sessions over time</h2>\n<p>{}</p>\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"sessions over time\">\n",
+        "<h2>Sessions over time</h2>\n<p>{}</p>\n<div class=\"scroll\">\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"sessions over time\">\n",
         legend(),
         height + 20.0
     );
@@ -62,7 +62,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
             height + 15.0
         );
     }
-    svg + "</svg>\n"
+    svg + "</svg>\n</div>\n"
 }
 
 /// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
@@ -94,20 +94,22 @@ fn legend() -> String {
     words.join(" ")
 }
 
-/// The slices for which a look stands, and the seconds of each.
+/// Each look with the slices for which it stands, and the seconds of each: one begins where the one before ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn slices(look: &Look, recording: &Recording) -> (RangeInclusive<usize>, f64) {
+fn slices(recording: &Recording) -> impl Iterator<Item = (&Look, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
-    let (first, last) = (slice(look.at - look.seconds), slice(look.at - look.seconds * 0.01));
-    (first..=last, look.seconds / as_size(last + 1 - first))
+    recording.looks.iter().scan(0.0, move |begin, look| {
+        let (first, last) = (slice(*begin), slice((*begin + look.seconds - MOMENT).max(*begin)));
+        *begin += look.seconds;
+        Some((look, first..=last, look.seconds / as_size(last + 1 - first)))
+    })
 }
 
 /// How many sessions are at work in each slice, by colour.
 fn draw_sums(recording: &Recording, svg: &mut String) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); SLICES];
     let mut lengths = vec![0.0; SLICES];
-    for look in &recording.looks {
-        let (slices, seconds) = slices(look, recording);
+    for (look, slices, seconds) in slices(recording) {
         for slice in slices {
             lengths[slice] += seconds;
             for seen in look.seen.iter().filter(|seen| seen.state == State::Active) {
@@ -153,8 +155,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
         lane_of.insert(session, place);
     }
     let mut lanes = vec![vec![None; SLICES]; ends.len().min(MOST_LANES)];
-    for look in &recording.looks {
-        let (slices, seconds) = slices(look, recording);
+    for (look, slices, seconds) in slices(recording) {
         for (slice, seen) in slices.flat_map(|slice| look.seen.iter().map(move |seen| (slice, seen))) {
             let Some(lane) = lanes.get_mut(lane_of[&seen.session]) else { continue };
             let mark: &mut Option<Mark> = &mut lane[slice];
@@ -220,6 +221,18 @@ mod tests {
         let parallel =
             recording(&[&["a:SELECT 1:cpu", "b:SELECT 1:cpu"], &["a:SELECT 1:cpu"], &["c:SELECT 1:cpu"]]);
         assert_eq!(lanes(&parallel).len(), 2);
+    }
+
+    #[test]
+    fn looks_of_unequal_length_leave_no_gap() {
+        let mut unequal = recording(&[&["a:SELECT 1:cpu"] as &[_]; 3]);
+        for (look, [at, seconds]) in
+            unequal.looks.iter_mut().zip([[0.01, 0.05], [0.09, 0.055], [0.12, 0.045]])
+        {
+            (look.at, look.seconds) = (at, seconds);
+        }
+        unequal.seconds = 0.15;
+        assert!(lanes(&unequal)[0].iter().all(Option::is_some));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::text::{Alignment, html};
 use crate::{Finding, Layer, Report, Table};
 
-/// Light or dark as the reader's system is; wide tables scroll within themselves.
+/// Light or dark as the reader's system is; wide tables and pictures scroll within themselves.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}\
@@ -11,8 +11,9 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
 th{border-bottom:1px solid;font-weight:600}.right{text-align:right;white-space:nowrap}\
+td:last-child:not(.right){min-width:12rem}\
 dt{font-weight:600}dd{margin:0 0 .6rem}.facts,.remedy{opacity:.75}\
-svg{display:block;width:100%;height:auto}";
+svg{display:block;width:100%;min-width:44rem;height:auto}";
 
 impl Report {
     /// One page of HTML: layers, findings, `figure` (HTML, such as an inline SVG; may be empty), tables, notes and the
