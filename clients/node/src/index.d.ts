@@ -5,7 +5,7 @@ export interface Wish {
   /** Its name, which must be free; one is made up if it is left out. */
   name?: string;
   /** How it is kept apart from others: see pgfresh's documentation of its HTTP API. */
-  isolation?: "clone" | "rollback";
+  isolation?: "clone" | "rollback" | "server";
 }
 
 /** A fresh copy of a template, ours until it is released. */

@@ -6,10 +6,15 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { existsSync } = require("node:fs");
 const http = require("node:http");
+const path = require("node:path");
 
 // What the binary is started with.
 const ARGUMENTS = ["serve", "--shared", "--json"];
+
+// The binary of our version, if this package carries one: scripts/npm-package makes such packages.
+const CARRIED = path.join(__dirname, "../bin/pgfresh");
 
 // Milliseconds that an answer may take: a copy of a large template is the longest.
 const PATIENCE = 600_000;
@@ -113,7 +118,7 @@ function handedOn(control) {
 }
 
 async function started() {
-  const binary = process.env.PGFRESH_BIN || "pgfresh";
+  const binary = process.env.PGFRESH_BIN || (existsSync(CARRIED) ? CARRIED : "pgfresh");
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const told = JSON.parse(await firstLine(child, binary));

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pgfresh import Error, _server
+
 BEGIN = "from pgfresh import fresh_database as fresh; database = fresh()\n"
 READY = "print(flush=True);"
 PATIENCE = 30
@@ -109,3 +111,15 @@ fresh().release()
     with start(program) as process:
         _, complaints = process.communicate(timeout=PATIENCE)
         assert (process.returncode, complaints) == (0, "")
+
+
+def test_the_one_of_the_wheel_goes_before_the_one_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried = tmp_path / "pgfresh"
+    carried.write_text("#!/bin/sh\nexit 9\n")
+    carried.chmod(0o755)
+    monkeypatch.delenv("PGFRESH_BIN")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    with pytest.raises(Error, match="ended with exit code 9"):
+        _server._started()

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sysconfig
 import threading
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
@@ -125,8 +126,13 @@ def _handed_on(control: str) -> Server:
     return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"))
 
 
+def _carried() -> str | None:
+    """The binary of our version, if it came in one wheel with us."""
+    return shutil.which("pgfresh", path=sysconfig.get_path("scripts"))
+
+
 def _started() -> Server:
-    binary = os.environ.get("PGFRESH_BIN") or "pgfresh"
+    binary = os.environ.get("PGFRESH_BIN") or _carried() or "pgfresh"
     path = shutil.which(binary)
     if path is None:
         raise Error(
