@@ -15,14 +15,18 @@ mod goal;
 mod memory;
 mod passage;
 pub mod runner;
+mod setup;
 mod stage;
 mod start;
 mod start_report;
+mod summary;
+mod truncate;
 
 pub use error::BenchError;
 pub use fresh::Fresh;
 pub use passage::Passage;
 pub use start::Start;
+pub use truncate::Truncate;
 
-/// What was measured, raw samples behind it, and with it the failure that ended it early, if one did.
-pub type Measured = (report::Report, Vec<runner::Timed>, Option<BenchError>);
+/// What was measured, with the raw samples behind it, and the failure that ended it early, if one did.
+pub type Measured = (report::Report, Option<BenchError>);

@@ -8,12 +8,15 @@
 //! A round counts when every contender has finished it: all samples have the same length, in the same order.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use report::{Sample, Unit};
+use report::{Report, Sample, Unit};
 
 /// Named steps in the order in which they were done, and how long each took.
 pub type Phases = Vec<(&'static str, Duration)>;
+
+/// What makes a report of what is finished.
+type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
 /// Something that is timed over and over.
 pub struct Contender<'a, E> {
@@ -39,6 +42,9 @@ pub trait Observer {
     /// A round is finished; `of` so many, the warm-up not counted.
     fn after_round(&mut self, done: u32, of: u32);
 
+    /// What would be reported if it ended now, if that is known. Not within any time that is taken.
+    fn found(&mut self, _: &Report) {}
+
     /// Whether to leave it at the finished rounds. Asked before each contender.
     fn wants_to_stop(&self) -> bool;
 }
@@ -48,6 +54,13 @@ pub trait Observer {
 pub struct Timed {
     name: String,
     phases: Vec<Sample>,
+}
+
+/// Adds every value that was measured, for programs.
+pub(crate) fn add_samples(report: &mut Report, timed: &[Timed]) {
+    for timed in timed {
+        report.add_samples(timed.name(), timed.phases().to_vec());
+    }
 }
 
 impl Timed {
@@ -96,6 +109,30 @@ impl Timed {
     }
 }
 
+/// Goes round for `span`, at least once; returns how often, and how long that took.
+pub(crate) fn cycles<E>(
+    span: Duration,
+    mut cycle: impl FnMut() -> Result<(), E>,
+) -> Result<(u32, Duration), E> {
+    let begun = Instant::now();
+    let mut count = 0;
+    while count == 0 || begun.elapsed() < span {
+        cycle()?;
+        count += 1;
+    }
+    Ok((count, begun.elapsed()))
+}
+
+/// Goes round for `span`, at least once; the mean time of a round is the phase `name`.
+pub(crate) fn mean_cycle<E>(
+    name: &'static str,
+    span: Duration,
+    cycle: impl FnMut() -> Result<(), E>,
+) -> Result<Phases, E> {
+    let (count, taken) = cycles(span, cycle)?;
+    Ok(vec![(name, taken / count)])
+}
+
 /// Lets the contenders take turns, `warm_up` rounds for nothing and then `rounds` that count, and returns what was
 /// measured of each, in their order.
 ///
@@ -106,6 +143,27 @@ pub fn run_in_turn<E>(
     warm_up: u32,
     rounds: u32,
     observer: &mut dyn Observer,
+) -> (Vec<Timed>, Result<(), E>) {
+    run_and_tell(contenders, warm_up, rounds, observer, None)
+}
+
+/// The same, and after each round the observer is given what `report` makes of what is finished.
+pub(crate) fn run_and_report<E>(
+    contenders: &mut [Contender<'_, E>],
+    warm_up: u32,
+    rounds: u32,
+    observer: &mut dyn Observer,
+    report: &ToReport<'_>,
+) -> (Vec<Timed>, Result<(), E>) {
+    run_and_tell(contenders, warm_up, rounds, observer, Some(report))
+}
+
+fn run_and_tell<E>(
+    contenders: &mut [Contender<'_, E>],
+    warm_up: u32,
+    rounds: u32,
+    observer: &mut dyn Observer,
+    report: Option<&ToReport<'_>>,
 ) -> (Vec<Timed>, Result<(), E>) {
     let mut timed: Vec<Timed> = contenders
         .iter()
@@ -125,6 +183,9 @@ pub fn run_in_turn<E>(
             timed.add(measured);
         }
         observer.after_round(round + 1 - warm_up, rounds);
+        if let Some(report) = report {
+            observer.found(&report(&timed));
+        }
     }
     (timed, Ok(()))
 }
@@ -166,6 +227,22 @@ mod tests {
         }
     }
 
+    /// Keeps what it is given.
+    #[derive(Default)]
+    struct Reader(Vec<String>);
+
+    impl Observer for Reader {
+        fn after_round(&mut self, _: u32, _: u32) {}
+
+        fn found(&mut self, report: &Report) {
+            self.0.push(report.to_string());
+        }
+
+        fn wants_to_stop(&self) -> bool {
+            false
+        }
+    }
+
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
     }
@@ -204,5 +281,23 @@ mod tests {
         let (timed, end) = run_in_turn(&mut [contender(9), contender(9)], 0, 5, &mut Patience(3));
         assert_eq!((timed[0].total().len(), end), (3, Ok(())));
         assert!(run_in_turn(&mut [contender(0)], 0, 5, &mut Patience(1)).0[0].total().is_empty());
+    }
+    #[test]
+    fn a_report_is_there_after_each_round_until_one_fails() {
+        let mut left = 3;
+        let contender = Contender::new("A", move || {
+            left -= 1;
+            if left > 0 { Ok(vec![("all", ms(1))]) } else { Err("no more") }
+        });
+        let report = |timed: &[Timed]| Report::new(format!("{} rounds", timed[0].total().len()));
+        let mut reader = Reader::default();
+        let (_, end) = run_and_report(&mut [contender], 0, 5, &mut reader, &report);
+        let titles: Vec<_> = reader.0.iter().map(|text| text.lines().next().unwrap()).collect();
+        assert_eq!((titles, end), (vec!["1 rounds", "2 rounds"], Err("no more")));
+    }
+
+    #[test]
+    fn what_takes_longer_than_its_span_is_still_done_once() {
+        assert_eq!(cycles(ms(0), || Ok::<_, ()>(())).unwrap().0, 1);
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn front(databases: &Databases, directory: PathBuf) -> Result<Gateway
 }
 
 /// Tables as an application has them: keys, references, an index on a word, a time.
-fn tables() -> String {
+pub(crate) fn tables() -> String {
     let mut sql = String::from("CREATE SEQUENCE number;");
     for table in 1..=TABLES {
         let refers = if table > 1 { format!(" REFERENCES t{}", table - 1) } else { String::new() };

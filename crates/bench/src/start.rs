@@ -9,7 +9,8 @@ use template::{Maker, MakerError, Recipe, Wishes};
 
 use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
-use crate::runner::{self, Contender, Observer, Phases};
+use crate::memory::Peak;
+use crate::runner::{self, Contender, Observer, Phases, Timed};
 use crate::start_report::{self, Facts};
 use crate::{BenchError, Measured, environment, memory};
 
@@ -87,17 +88,20 @@ impl Start<'_> {
         if disk.root() != place.root() {
             contenders.push(Contender::new(STOCK_ON_DISK, || by_hand::by_programs(&maker, &disk, stock)));
         }
-        let (timed, end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
+        let report = |timed: &[Timed], peaks: &[Peak]| {
+            let mut report = start_report::of(&Facts { timed, peaks });
+            environment::describe(&mut report, &maker, &place.why(), &load);
+            report
+        };
+        let so_far = |timed: &[Timed]| report(timed, &[]);
+        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &so_far);
         let peaks =
             (0..MEMORY_ROUNDS).map(|_| memory::of_serving((self.serve)())).collect::<Result<Vec<_>, _>>();
         let (peaks, end) = match (peaks, end) {
             (Ok(peaks), end) => (peaks, end.err()),
             (Err(error), end) => (Vec::new(), Some(end.err().unwrap_or(error))),
         };
-        let facts = Facts { timed: &timed, peaks: &peaks };
-        let mut report = start_report::of(&facts);
-        environment::describe(&mut report, &maker, &place.why(), &load);
-        Ok((report, timed, end))
+        Ok((report(&timed, &peaks), end))
     }
 
     /// Finds binaries and cache, as every start does.

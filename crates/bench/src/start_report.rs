@@ -1,12 +1,13 @@
 //! What `start` found, as tables: contenders, phases, goals, and the published figures beside ours.
 
-use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit, Warning};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Unit, Warning};
 
 use crate::memory::Peak;
-use crate::runner::Timed;
+use crate::runner::{Timed, add_samples};
 use crate::start::{
     END, FLOOR, PGFRESH, REPLAY, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, UNTIL_ANSWER, WHOLE,
 };
+use crate::summary::interval;
 
 /// All that was measured.
 pub(crate) struct Facts<'a> {
@@ -17,6 +18,7 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn of(facts: &Facts<'_>) -> Report {
     let mut report = Report::new("Start of a server, to its first answer and back");
     report.add_table(contenders(facts));
+    add_samples(&mut report, facts.timed);
     report.add_table(phases("pgfresh, phase by phase", facts.find(PGFRESH)));
     for (title, name) in [
         ("With the project's template, phase by phase", TEMPLATE),
@@ -86,10 +88,10 @@ fn contenders(facts: &Facts<'_>) -> Table {
         table.add_row([
             timed.name().into(),
             answer.median().into(),
-            range(&answer).into(),
+            interval(&answer).into(),
             timed.sum(&END).median().into(),
             total.median().into(),
-            range(&total).into(),
+            interval(&total).into(),
             ratio(&total, &whole).into(),
         ]);
     }
@@ -103,17 +105,12 @@ fn phases(title: &str, timed: Option<&Timed>) -> Table {
         table.add_row([
             phase.name().into(),
             phase.median().into(),
-            range(phase).into(),
+            interval(phase).into(),
             phase.min().into(),
             phase.max().into(),
         ]);
     }
     table
-}
-
-/// The ends of the interval of the median.
-fn range(sample: &Sample) -> Option<String> {
-    Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }
 
 /// What the project promises, against what was measured.
@@ -137,11 +134,11 @@ fn goals(facts: &Facts<'_>) -> Table {
             "start to first answer, of the floor",
             Quantity::new(1.15, Unit::Ratio),
             of_floor.median(),
-            range(&of_floor),
+            interval(&of_floor),
         ),
-        ("start to first answer", seconds(0.080), ours.median(), range(&ours)),
-        ("stop and remove", seconds(0.015), ends.median(), range(&ends)),
-        ("pgfresh run -- true", seconds(0.100), facts.total(WHOLE).median(), range(&facts.total(WHOLE))),
+        ("start to first answer", seconds(0.080), ours.median(), interval(&ours)),
+        ("stop and remove", seconds(0.015), ends.median(), interval(&ends)),
+        ("pgfresh run -- true", seconds(0.100), facts.total(WHOLE).median(), interval(&facts.total(WHOLE))),
         ("peak memory of pgfresh", bytes(15_000_000), owner, None),
         ("peak memory of its guard", bytes(15_000_000), guard, None),
     ];

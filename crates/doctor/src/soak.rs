@@ -216,7 +216,8 @@ impl Soak {
             course("I/O waits a second", Unit::Seconds, waits),
         ];
         let seconds = self.step * as_f64(self.steps.len() as u64);
-        Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", seconds, courses)
+        let end = Quantity::new(seconds, Unit::Seconds);
+        Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
     }
 
     /// What follows from a cliff.

@@ -13,6 +13,12 @@ use gateway::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 
+use crate::report_file::ReportFile;
+
+mod bench;
+
+pub(crate) use bench::{Bench, Output};
+
 /// Fresh PostgreSQL for every test.
 #[derive(Debug, Parser)]
 #[command(name = "pgfresh", version, max_term_width = 100, propagate_version = true)]
@@ -246,7 +252,7 @@ pub(crate) struct Run {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Write the whole profile or comparison into a file: .html, .json, .md, .csv or .txt; may be repeated
-    #[arg(long, value_name = "FILE", requires = "told", value_parser = report_file)]
+    #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::named)]
     pub(crate) report: Vec<ReportFile>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -422,65 +428,6 @@ pub(crate) struct Doctor {
     pub(crate) procfs: Option<PathBuf>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// Time from nothing to the first answer and back, phase by phase, beside its floor and the same thing by hand
-    #[command(after_help = "Example: pgfresh bench start --rounds 40")]
-    Start {
-        /// How often each contender runs
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
-        rounds: u32,
-        /// As one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Time new databases: one by one, many at once, as many as there can be; beside CREATE DATABASE by hand
-    #[command(after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --recycle")]
-    Fresh {
-        /// How often each contender has its turn
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
-        rounds: u32,
-        /// Time used databases made as new instead, beside copies and TRUNCATE
-        #[arg(long)]
-        recycle: bool,
-        /// As one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Time tests of one session in rollback isolation, beside databases of their own and BEGIN … ROLLBACK by hand
-    #[command(after_help = "Example: pgfresh bench rollback")]
-    Rollback {
-        /// How often each contender has its turn, for a second each time
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=10_000))]
-        rounds: u32,
-        /// As one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
-    #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
-    Gateway {
-        /// How often each contender has its turn
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=10_000))]
-        rounds: u32,
-        /// As one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Time syncs as doctor does beside pg_test_fsync itself, in turn on the same disk, and beside published figures
-    #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
-    Fsync {
-        /// A directory on the disk in question [default: where a server's data would live on disk]
-        path: Option<PathBuf>,
-        /// How often each has its turn; a round takes 36 s
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        rounds: u32,
-        /// As one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  pgfresh profile --url postgresql://postgres:secret@localhost/app --for 1m\n  \
@@ -496,7 +443,7 @@ pub(crate) struct Profile {
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "command")]
     pub(crate) r#for: Option<Duration>,
     /// Write the whole profile into a file: .html, .json, .md, .csv or .txt; may be repeated
-    #[arg(long, value_name = "FILE", value_parser = report_file)]
+    #[arg(long, value_name = "FILE", value_parser = ReportFile::named)]
     pub(crate) report: Vec<ReportFile>,
     /// As one JSON object on standard output
     #[arg(long, conflicts_with = "command")]
@@ -504,35 +451,6 @@ pub(crate) struct Profile {
     /// A command to run meanwhile, and its arguments; it is not told of the server
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-}
-
-/// A file for a report, and what its name says of its format.
-#[derive(Debug, Clone)]
-pub(crate) struct ReportFile {
-    pub(crate) path: PathBuf,
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Html,
-    Json,
-    Markdown,
-    Csv,
-    Text,
-}
-
-fn report_file(text: &str) -> Result<ReportFile, String> {
-    let path = PathBuf::from(text);
-    let format = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("html") => Format::Html,
-        Some("json") => Format::Json,
-        Some("md") => Format::Markdown,
-        Some("csv") => Format::Csv,
-        Some("txt") => Format::Text,
-        _ => return Err("its name must end with .html, .json, .md, .csv or .txt".to_owned()),
-    };
-    Ok(ReportFile { path, format })
 }
 
 fn span(text: &str) -> Result<Duration, String> {

@@ -13,6 +13,7 @@ mod foreground;
 mod onlooker;
 mod output;
 mod progress;
+mod report_file;
 mod service;
 
 use std::process::ExitCode;

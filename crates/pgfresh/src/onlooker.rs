@@ -1,19 +1,28 @@
-//! Whoever waits for a measurement: sees how far it is, and may have seen enough.
+//! Whoever waits for a measurement: sees how far it is, has what is finished in files, and may have seen enough.
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bench::runner::Observer;
+use report::Report;
 use signal_hook::consts::SIGINT;
 
 use crate::cli::Options;
 use crate::failure::Failure;
+use crate::report_file::{ReportFile, could_not_write};
+
+/// Columns of the bar.
+const BAR: u32 = 20;
 
 /// Shows what is measured, and takes Ctrl-C for "that is enough". A second one ends us at once.
 pub(crate) struct Onlooker {
     stop: Arc<AtomicBool>,
     shows: bool,
+    files: Vec<ReportFile>,
+    since: Instant,
 }
 
 impl Onlooker {
@@ -23,7 +32,23 @@ impl Onlooker {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        Ok(Self { stop, shows: !options.quiet && io::stderr().is_terminal() })
+        let shows = !options.quiet && io::stderr().is_terminal();
+        Ok(Self { stop, shows, files: Vec::new(), since: Instant::now() })
+    }
+
+    /// With files for what is found, which can be written: an hour later it would be too late to learn that they cannot.
+    pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
+        for ReportFile { path, .. } in &files {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| could_not_write(path, &error))?;
+        }
+        Ok(Self { files, ..self })
+    }
+
+    /// The last word: writes the files, and shows nothing any more.
+    pub(crate) fn conclude(&self, report: &Report) -> Result<(), Failure> {
+        self.finish();
+        self.files.iter().try_for_each(|file| file.write(report, &|| report.to_html("")))
     }
 
     pub(crate) fn finish(&self) {
@@ -43,9 +68,28 @@ impl Onlooker {
     }
 }
 
+/// A bar, and how long it will still take if it goes on like this.
+fn progress(done: u32, of: u32, taken: Duration) -> String {
+    let full = BAR * done / of.max(1);
+    let bar: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();
+    let left = taken / done.max(1) * of.saturating_sub(done);
+    let left = match left.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    };
+    format!("{bar} round {done} of {of}, {left} left")
+}
+
 impl Observer for Onlooker {
     fn after_round(&mut self, done: u32, of: u32) {
-        self.show(&format!("round {done} of {of}"));
+        self.show(&progress(done, of, self.since.elapsed()));
+    }
+
+    fn found(&mut self, report: &Report) {
+        for file in &self.files {
+            // Should it fail, it is tried again, and in the end it is said.
+            let _ = file.write(report, &|| report.to_html(""));
+        }
     }
 
     fn wants_to_stop(&self) -> bool {
@@ -60,5 +104,18 @@ impl doctor::Onlooker for Onlooker {
 
     fn wants_to_stop(&self) -> bool {
         self.has_seen_enough()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_from_what_was_taken() {
+        let text = progress(5, 20, Duration::from_secs(10));
+        assert_eq!(text, "█████░░░░░░░░░░░░░░░ round 5 of 20, 30 s left");
+        assert!(progress(1, 61, Duration::from_secs(10)).ends_with("10 min left"));
+        assert!(progress(3, 3, Duration::from_secs(10)).ends_with("0 s left"));
     }
 }

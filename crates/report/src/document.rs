@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Finding, Layer, Plot, Table, text};
+use crate::{Distribution, Finding, Layer, Plot, Sample, Table, text};
 
 /// Columns of sentences on a terminal. Tables are as wide as they need.
 const WIDTH: usize = 100;
 
-/// Layers, findings, plots, tables and notes under one title, with the environment in which they were measured.
+/// Layers, findings, plots, distributions, tables and notes under one title, with the environment in which they were
+/// measured, and the samples behind them for programs.
 ///
 /// Displayed as text for a terminal, without colours.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +20,10 @@ pub struct Report {
     layers: Vec<Layer>,
     findings: Vec<Finding>,
     plots: Vec<Plot>,
+    distributions: Vec<Distribution>,
     tables: Vec<Table>,
     notes: Vec<String>,
+    samples: Vec<(String, Vec<Sample>)>,
 }
 
 impl Report {
@@ -33,8 +36,10 @@ impl Report {
             layers: Vec::new(),
             findings: Vec::new(),
             plots: Vec::new(),
+            distributions: Vec::new(),
             tables: Vec::new(),
             notes: Vec::new(),
+            samples: Vec::new(),
         }
     }
 
@@ -57,6 +62,16 @@ impl Report {
     /// Adds a plot below the others.
     pub fn add_plot(&mut self, plot: Plot) {
         self.plots.push(plot);
+    }
+
+    /// Adds distributions below the others.
+    pub fn add_distribution(&mut self, distribution: Distribution) {
+        self.distributions.push(distribution);
+    }
+
+    /// Adds all values that were measured of something, one sample for each phase of it. Only programs read them.
+    pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
+        self.samples.push((name.into(), phases.into_iter().collect()));
     }
 
     /// Adds a table below the others.
@@ -85,6 +100,14 @@ impl Report {
         &self.findings
     }
 
+    pub(crate) fn plots(&self) -> &[Plot] {
+        &self.plots
+    }
+
+    pub(crate) fn distributions(&self) -> &[Distribution] {
+        &self.distributions
+    }
+
     pub(crate) fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -101,6 +124,7 @@ impl Report {
         let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_markdown(number));
         sections.extend(section("## Findings\n\n", findings));
         sections.extend(self.plots.iter().map(Plot::to_markdown));
+        sections.extend(self.distributions.iter().map(Distribution::to_markdown));
         sections.extend(self.tables.iter().map(Table::to_markdown));
         let notes = self.notes.iter().map(|note| format!("- {}\n", text::markdown(note)));
         sections.extend(section("## Notes\n\n", notes));
@@ -112,8 +136,9 @@ impl Report {
         sections.join("\n")
     }
 
-    /// One line for each fact of each layer, each value of each plot, each cell of each table, each note and each fact of the environment, in the
-    /// columns `section`, `row`, `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
+    /// One line for each fact of each layer, each value of each plot, each percentile of each distribution, each cell of each
+    /// table, each note, each fact of the environment and each value of each sample, in the columns `section`, `row`,
+    /// `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
     ///
     /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2): for a single
     /// table with its own columns there is [`Table::to_csv`].
@@ -147,17 +172,39 @@ impl Report {
             .chain(layers)
             .chain(findings)
             .chain(self.plots.iter().flat_map(Plot::cells))
+            .chain(self.distributions.iter().flat_map(Distribution::cells))
             .chain(cells)
             .chain(notes)
             .chain(environment)
+            .chain(self.sample_cells())
             .map(|line| text::csv(&line))
             .collect()
     }
 
-    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […], "tables": […], "notes": […]}`, tables
-    /// as by [`Table::to_json`], layers as `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`.
+    /// For each value that was measured: whose it is, the number of the round from 1, the phase, value and unit.
+    fn sample_cells(&self) -> impl Iterator<Item = [String; 5]> {
+        let phases =
+            self.samples.iter().flat_map(|(name, phases)| phases.iter().map(move |phase| (name, phase)));
+        phases.flat_map(|(name, phase)| {
+            (1..).zip(phase.values()).map(move |(round, value)| {
+                let [round, value] = [round.to_string(), value.to_string()];
+                [
+                    format!("Samples: {name}"),
+                    round,
+                    phase.name().to_owned(),
+                    value,
+                    phase.unit().name().to_owned(),
+                ]
+            })
+        })
+    }
+
+    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […], "distributions": […],
+    /// "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`, tables as by [`Table::to_json`], layers as
+    /// `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, phases as `{"name": …, "unit": …, "values": […]}`.
     ///
-    /// A value and not a string, so that callers can put their samples beside it.
+    /// A value and not a string, so that callers can put more beside it. What there is none of is left out, but for tables,
+    /// layers, findings, plots and notes.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let environment: Map<_, _> =
@@ -166,8 +213,16 @@ impl Report {
         let layers: Vec<_> = self.layers.iter().map(Layer::to_json).collect();
         let findings: Vec<_> = self.findings.iter().map(Finding::to_json).collect();
         let plots: Vec<_> = self.plots.iter().map(Plot::to_json).collect();
-        json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
-            "plots": plots, "tables": tables, "notes": self.notes })
+        let mut value = json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
+            "plots": plots, "tables": tables, "notes": self.notes });
+        if !self.distributions.is_empty() {
+            value["distributions"] = self.distributions.iter().flat_map(Distribution::to_json).collect();
+        }
+        if !self.samples.is_empty() {
+            let one = |(name, phases): &(String, Vec<Sample>)| json!({ "name": name, "phases": phases });
+            value["samples"] = self.samples.iter().map(one).collect();
+        }
+        value
     }
 }
 
@@ -186,6 +241,7 @@ impl fmt::Display for Report {
         let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_text(number, WIDTH));
         sections.extend(section("Findings\n\n", findings));
         sections.extend(self.plots.iter().map(ToString::to_string));
+        sections.extend(self.distributions.iter().map(ToString::to_string));
         sections.extend(self.tables.iter().map(ToString::to_string));
         sections.extend(section("Notes\n\n", self.notes.iter().map(|note| text::hang("- ", note, WIDTH))));
         let keys: Vec<String> = self.environment.iter().map(|(key, _)| text::plain(key)).collect();
@@ -203,6 +259,7 @@ mod tests {
     use super::*;
     use crate::finding::tests::finding;
     use crate::layer::tests::disk;
+    use crate::sample::tests::sample;
     use crate::table::tests::commits;
     use crate::text::tests::read_csv;
 
@@ -281,6 +338,27 @@ mod tests {
         assert_eq!(lines.len(), 1 + 4 + 4 + 3);
         assert_eq!(lines[3], ["Device", "1", "size", "2000000000000", "bytes"]);
         assert_eq!(lines[8], ["Findings", "1", "gain", "4", "ratio"]);
+    }
+
+    #[test]
+    fn samples_and_distributions_are_for_programs_too() {
+        let mut report = report();
+        let latency = sample([0.25, 0.5]);
+        report.add_distribution(Distribution::new("Latency", [latency.clone()]));
+        report.add_samples("commits", [latency]);
+        assert!(report.to_string().contains("Latency\n\ntest: p50 250 ms"));
+        assert!(report.to_markdown().contains("## Latency\n\n```text\n"));
+        assert!(report.to_html("").contains("<svg viewBox"));
+        let json = report.to_json();
+        assert_eq!(
+            json["samples"][0],
+            json!({"name": "commits", "phases": [
+            {"name": "test", "unit": "seconds", "values": [0.25, 0.5]}]})
+        );
+        assert_eq!(json["distributions"][0]["percentiles"]["100"], 0.5);
+        let lines = read_csv(&report.to_csv());
+        assert!(lines.iter().all(|line| line.len() == 5));
+        assert_eq!(lines.last().unwrap(), &["Samples: commits", "2", "test", "0.5", "seconds"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A report as one page that needs nothing else: no script, no font, no style sheet from elsewhere.
 
 use crate::text::{Alignment, html};
-use crate::{Finding, Layer, Report, Table};
+use crate::{Distribution, Finding, Layer, Plot, Report, Table};
 
 /// Light or dark as the reader's system is; wide tables and pictures scroll within themselves.
 const STYLE: &str = "\
@@ -13,23 +13,31 @@ th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
 th{border-bottom:1px solid;font-weight:600}.right{text-align:right;white-space:nowrap}\
 td:last-child:not(.right){min-width:12rem}\
 dt{font-weight:600}dd{margin:0 0 .6rem}.facts,.remedy{opacity:.75}\
-svg{display:block;width:100%;min-width:44rem;height:auto}";
+svg{display:block;width:100%;min-width:44rem;height:auto}figure{margin:0;max-width:60rem;break-inside:avoid}\
+tr,li{break-inside:avoid}h2{break-after:avoid}\
+@media print{:root{color-scheme:light}body{margin:0;max-width:none;font-size:10pt}.scroll{overflow-x:visible}\
+svg{min-width:0}}";
 
 impl Report {
-    /// One page of HTML: layers, findings, `figure` (HTML, such as an inline SVG; may be empty), tables, notes and the
-    /// environment.
+    /// One page of HTML: layers, findings, `figure` (HTML, such as an inline SVG; may be empty), plots, distributions,
+    /// tables, notes and the environment.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
         let title = html(self.title());
-        let mut body = format!("<h1>{title}</h1>\n<dl>\n");
-        body.extend(self.layers().iter().map(Layer::to_html));
-        body += "</dl>\n";
+        let mut body = format!("<h1>{title}</h1>\n");
+        if !self.layers().is_empty() {
+            body += "<dl>\n";
+            body.extend(self.layers().iter().map(Layer::to_html));
+            body += "</dl>\n";
+        }
         if !self.findings().is_empty() {
             body += "<h2>Findings</h2>\n<ol>\n";
             body.extend(self.findings().iter().map(Finding::to_html));
             body += "</ol>\n";
         }
         body += figure;
+        body.extend(self.plots().iter().map(Plot::to_html));
+        body.extend(self.distributions().iter().map(Distribution::to_html));
         body.extend(self.tables().iter().map(Table::to_html));
         let list = |title: &str, lines: Vec<String>| {
             if lines.is_empty() {

@@ -30,6 +30,7 @@
 //! ```
 
 mod binomial;
+mod distribution;
 mod document;
 mod finding;
 mod html;
@@ -38,10 +39,12 @@ mod layer;
 mod plot;
 mod quantity;
 mod sample;
+mod svg;
 mod table;
 mod text;
 mod warning;
 
+pub use distribution::Distribution;
 pub use document::Report;
 pub use finding::{Basis, Factor, Finding, Gain};
 pub use interval::Interval;

@@ -14,7 +14,7 @@ const LINES: usize = 6;
 /// Eighths of a character, from below.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Values in equal steps of time. `None` is what was not measured.
+/// Values in equal steps of time, or of whatever goes on. `None` is what was not measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Course {
     /// What was measured.
@@ -26,20 +26,20 @@ pub struct Course {
 }
 
 /// Courses over the same time: the first drawn from zero on several lines, the others below it on one line each, from their
-/// least value to their greatest.
+/// least value to their greatest. In HTML, courses of one unit share a picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     title: String,
-    seconds: f64,
+    end: Quantity,
     courses: Vec<Course>,
 }
 
 impl Course {
-    fn known(&self) -> impl Iterator<Item = f64> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = f64> {
         self.values.iter().copied().flatten()
     }
 
-    fn range(&self) -> Option<(f64, f64)> {
+    pub(crate) fn range(&self) -> Option<(f64, f64)> {
         self.known().fold(None, |range, value| {
             let (low, high) = range.unwrap_or((value, value));
             Some((value.min(low), value.max(high)))
@@ -66,16 +66,28 @@ fn eighths(share: f64, height: usize) -> usize {
 }
 
 impl Plot {
-    /// A plot of `courses`, all of as many values, which take `seconds` from the first to the last.
+    /// A plot of `courses`, all of as many values, from nothing to `end`: seconds, or a count of what goes on.
     #[must_use]
-    pub fn new(title: impl Into<String>, seconds: f64, courses: Vec<Course>) -> Self {
-        Self { title: title.into(), seconds, courses }
+    pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
+        Self { title: title.into(), end, courses }
     }
 
-    /// `{"title": …, "seconds": …, "courses": [{"name": …, "unit": …, "values": […]}, …]}`.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn end(&self) -> Quantity {
+        self.end
+    }
+
+    pub(crate) fn courses(&self) -> &[Course] {
+        &self.courses
+    }
+
+    /// `{"title": …, "end": {"value": …, "unit": …}, "courses": [{"name": …, "unit": …, "values": […]}, …]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({ "title": self.title, "seconds": self.seconds, "courses": self.courses })
+        json!({ "title": self.title, "end": self.end, "courses": self.courses })
     }
 
     pub(crate) fn to_markdown(&self) -> String {
@@ -114,7 +126,7 @@ impl Plot {
             lines.push(format!("{} │{}", label(mark), row.trim_end()));
         }
         lines.push(format!("{} └{}", label(&marks[1]), "─".repeat(columns.len())));
-        let end = read(self.seconds, Unit::Seconds);
+        let end = self.end.to_string();
         let gap = columns.len().saturating_sub(text::width(&end) + 1);
         lines.push(format!("{}  0{}{end}", label(""), " ".repeat(gap)));
         for course in others {
@@ -150,7 +162,7 @@ pub(crate) mod tests {
         };
         let rates = course("syncs", Unit::PerSecond, &[960.0, 960.0, 960.0, 320.0, 320.0, 320.0]);
         let degrees = course("temperature", Unit::Celsius, &[40.0, 60.0, 80.0, 80.0, 80.0, 80.0]);
-        Plot::new("Syncs over time", 6.0, vec![rates, degrees])
+        Plot::new("Syncs over time", Quantity::new(6.0, Unit::Seconds), vec![rates, degrees])
     }
 
     #[test]
@@ -181,10 +193,13 @@ pub(crate) mod tests {
             seconds in 0.0..1e5,
         ) {
             let course = Course { name: "x".to_owned(), unit: Unit::Count, values };
-            let plot = Plot::new("t", seconds, vec![course.clone(), course]);
+            let end = Quantity::new(seconds, Unit::Seconds);
+            let plot = Plot::new("t", end, vec![course.clone(), course]);
             for line in plot.to_string().lines() {
                 prop_assert!(text::width(line) <= 120, "{}", line);
             }
+            let picture = plot.to_html();
+            prop_assert!(!picture.contains("NaN") && !picture.contains("inf"), "{}", picture);
         }
     }
 }

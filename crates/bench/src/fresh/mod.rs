@@ -53,9 +53,19 @@ impl Fresh {
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
         samples.forget();
         let before = stage.databases.status();
-        let (mut timed, end) = runner::run_in_turn(&mut contenders, 0, rounds, observer);
+        let report = |timed: &[Timed]| {
+            let mut report = report::of(timed, &samples);
+            let now = stage.databases.status();
+            report.add_notes([format!(
+                "Of the sessions through the gateway, {} found a backend waiting and {} did not.",
+                now.warm - before.warm,
+                now.cold - before.cold,
+            )]);
+            stage.describe(&mut report);
+            report
+        };
+        let (mut timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
         drop(contenders);
-        let after = stage.databases.status();
         // By themselves, and last: the pool keeps sessions warm of the kinds that came last.
         let mut strangers = paced::strangers(&stage, &samples);
         let (strange, strange_end) = match &end {
@@ -64,15 +74,9 @@ impl Fresh {
         };
         drop(strangers);
         timed.extend(strange);
-        let mut report = report::of(&timed, &samples);
-        report.add_notes([format!(
-            "Of the sessions through the gateway, {} found a backend waiting and {} did not.",
-            after.warm - before.warm,
-            after.cold - before.cold,
-        )]);
-        stage.describe(&mut report);
+        let report = report(&timed);
         stage.close();
-        Ok((report, timed, end.and(strange_end).err()))
+        Ok((report, end.and(strange_end).err()))
     }
 
     /// Measures how long a used database takes until it is as new, and whole cycles of obtaining, using, disposing.
@@ -89,23 +93,23 @@ impl Fresh {
         let mut contenders = recycle::contenders(&stage, &samples)?;
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
         samples.forget();
-        let (timed, end) = runner::run_in_turn(&mut contenders, 0, rounds, observer);
+        let report = |timed: &[Timed]| {
+            let mut report = recycle::report(timed, &samples);
+            let status = stage.databases.status();
+            let dropped = status.dropped.iter().map(|(why, count)| format!("{count} ({why})"));
+            report.add_notes([format!(
+                "{} databases were recycled; dropped instead: {}.",
+                status.recycled.0,
+                dropped.collect::<Vec<_>>().join(", "),
+            )]);
+            stage.describe(&mut report);
+            report
+        };
+        let (timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
         drop(contenders);
-        let mut report = recycle::report(&timed, &samples);
-        let status = stage.databases.status();
-        report.add_notes([format!(
-            "{} databases were recycled; dropped instead: {}.",
-            status.recycled.0,
-            status
-                .dropped
-                .iter()
-                .map(|(why, count)| format!("{count} ({why})"))
-                .collect::<Vec<_>>()
-                .join(", "),
-        )]);
-        stage.describe(&mut report);
+        let report = report(&timed);
         stage.close();
-        Ok((report, timed, end.err()))
+        Ok((report, end.err()))
     }
 
     /// Measures tests of one session in rollback isolation, beside databases of their own and beside BEGIN and ROLLBACK
@@ -116,12 +120,16 @@ impl Fresh {
     pub fn measure_rollback(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let stage = self.stage()?;
         let mut contenders = rollback::contenders(&stage)?;
-        let (timed, end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
+        let report = |timed: &[Timed]| {
+            let mut report = rollback::report(timed);
+            stage.describe(&mut report);
+            report
+        };
+        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
         drop(contenders);
-        let mut report = rollback::report(&timed);
-        stage.describe(&mut report);
+        let report = report(&timed);
         stage.close();
-        Ok((report, timed, end.err()))
+        Ok((report, end.err()))
     }
 
     fn stage(&self) -> Result<Stage, BenchError> {
@@ -202,20 +210,6 @@ fn block(
     Ok(vec![("mean", sum / count)])
 }
 
-/// Goes round for `span`; the time for each round is what counts.
-fn cycles(
-    span: Duration,
-    mut cycle: impl FnMut() -> Result<(), BenchError>,
-) -> Result<(u32, Duration), BenchError> {
-    let begun = Instant::now();
-    let mut count = 0;
-    while begun.elapsed() < span {
-        cycle()?;
-        count += 1;
-    }
-    Ok((count, begun.elapsed()))
-}
-
 fn sample(name: &str) -> RefCell<Sample> {
     RefCell::new(Sample::new(name, Unit::Seconds))
 }
@@ -224,11 +218,6 @@ fn sample(name: &str) -> RefCell<Sample> {
 fn forget(sample: &RefCell<Sample>) {
     let empty = Sample::new(sample.borrow().name(), Unit::Seconds);
     sample.replace(empty);
-}
-
-/// What was timed of that name.
-fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
-    timed.iter().find(|timed| timed.name() == name)
 }
 
 /// A table of goals.

@@ -7,13 +7,14 @@ use database::DatabaseError;
 use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 
-use super::report::{rate, ratio, spread};
-use super::{BRIEF, Strategy, block, cycles, forget, goals, sample};
+use super::report::spread;
+use super::{BRIEF, Strategy, block, forget, goals, sample};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::goal::{Goal, Limit};
-use crate::runner::{Contender, Timed};
+use crate::runner::{Contender, Timed, add_samples, mean_cycle};
 use crate::stage::{Stage, TABLES};
+use crate::summary::{rate, ratio};
 
 /// Resets in a round.
 const BLOCK: u32 = 20;
@@ -71,22 +72,18 @@ pub(super) fn contenders<'a>(
         Contender::new(TRUNCATED, move || block(truncated, BLOCK, || time_truncate(&socket, &by_truncate))),
         Contender::new(CYCLE, move || {
             let cycle = || use_it(&stage.gateway(), &stage.new_name(), &brief)?.close().map_err(Into::into);
-            cycles(SPAN, cycle).map(each)
+            mean_cycle("a cycle", SPAN, cycle)
         }),
-        Contender::new(CYCLE_COPIED, move || cycles(SPAN, || cycling.cycle()).map(each)),
+        Contender::new(CYCLE_COPIED, move || mean_cycle("a cycle", SPAN, || cycling.cycle())),
         Contender::new(CYCLE_TRUNCATED, move || {
             let cycle = || {
                 let mut client = use_it(&socket_too, &worn, &[])?;
                 client.query(&truncate())?;
                 Ok(client.close()?)
             };
-            cycles(SPAN, cycle).map(each)
+            mean_cycle("a cycle", SPAN, cycle)
         }),
     ])
-}
-
-fn each((count, span): (u32, Duration)) -> crate::runner::Phases {
-    vec![("a cycle", span / count.max(1))]
 }
 
 /// Connects and does what a test does.
@@ -153,6 +150,7 @@ impl Copier<'_> {
 
 pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut report = Report::new("A used database, as new");
+    add_samples(&mut report, timed);
     let columns = ["least", "median", "p99", "most", "count", "× pgfresh"].map(Column::right);
     let columns = std::iter::once(Column::left("what")).chain(columns);
     let mut table = Table::new("Ready again", columns);

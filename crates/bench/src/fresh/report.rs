@@ -1,16 +1,18 @@
 //! What `fresh` found, as tables.
 
-use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Unit};
 
-use super::{burst, find, paced, sustained};
+use super::{burst, paced, sustained};
 use crate::goal::{Goal, Limit};
-use crate::runner::Timed;
+use crate::runner::{Timed, add_samples};
+use crate::summary::{find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
     let mut report = Report::new("A fresh database, and its first query");
     report.add_table(one_by_one(timed, samples));
     report.add_table(many(timed));
     report.add_table(as_many_as_can_be(timed));
+    add_samples(&mut report, timed);
     super::goals(&mut report, goals(timed, samples));
     report.add_notes([
         "Through the gateway: over TCP, with a password. By hand: over the server's own unix socket, with a session \
@@ -49,7 +51,7 @@ fn many(timed: &[Timed]) -> Table {
         table.add_row([
             name.into(),
             all.median().into(),
-            range(&all).into(),
+            interval(&all).into(),
             each.into(),
             ratio(timed, name, burst::GATEWAY).into(),
         ]);
@@ -89,22 +91,6 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     ]
 }
 
-/// How many times as long `name` takes as `base`, the median over all rounds.
-pub(super) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
-    let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
-    if one.len() == base.len() {
-        return one.ratio_to(&base).ok()?.median();
-    }
-    // Not in the same rounds.
-    Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
-}
-
-/// So many in a second.
-pub(super) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
-    let each = find(timed, name)?.total().median()?;
-    Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
-}
-
 /// How the values of a sample lie, beside what they are compared with: a row with a name, four values, their number, and
 /// the ratio.
 pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
@@ -122,9 +108,4 @@ pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
 #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
 fn count(sample: &Sample) -> Quantity {
     Quantity::new(sample.len() as f64, Unit::Count)
-}
-
-/// The ends of the interval of the median.
-fn range(sample: &Sample) -> Option<String> {
-    Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use report::{Column, Quantity, Report, Table, Unit};
 
-use super::report::{rate, ratio};
-use super::{BRIEF, cycles, goals};
+use super::{BRIEF, goals};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::goal::{Goal, Limit};
-use crate::runner::{Contender, Timed};
+use crate::runner::{Contender, Timed, add_samples, mean_cycle};
 use crate::stage::{BY_HAND, Stage};
+use crate::summary::{rate, ratio};
 
 /// How long in a round the cycles go on.
 const SPAN: Duration = Duration::from_secs(1);
@@ -30,16 +30,14 @@ pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>
     let mut kept = Client::open(&socket, BY_HAND, &[])?;
     let through = move |name: &str, option| test(&stage.gateway(), name, &[option], "COMMIT");
     Ok(vec![
-        Contender::new(ROLLBACK, move || cycles(SPAN, || through("rolled", OURS)).map(each)),
-        Contender::new(NAMES, move || cycles(SPAN, || through(&stage.new_name(), OURS)).map(each)),
-        Contender::new(CLONE, move || cycles(SPAN, || through(&stage.new_name(), BRIEF)).map(each)),
-        Contender::new(DIRECT, move || cycles(SPAN, || test(&socket, BY_HAND, &[], "ROLLBACK")).map(each)),
-        Contender::new(KEPT, move || cycles(SPAN, || write(&mut kept, "ROLLBACK")).map(each)),
+        Contender::new(ROLLBACK, move || mean_cycle("a test", SPAN, || through("rolled", OURS))),
+        Contender::new(NAMES, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), OURS))),
+        Contender::new(CLONE, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), BRIEF))),
+        Contender::new(DIRECT, move || {
+            mean_cycle("a test", SPAN, || test(&socket, BY_HAND, &[], "ROLLBACK"))
+        }),
+        Contender::new(KEPT, move || mean_cycle("a test", SPAN, || write(&mut kept, "ROLLBACK"))),
     ])
-}
-
-fn each((count, span): (u32, Duration)) -> crate::runner::Phases {
-    vec![("a test", span / count.max(1))]
 }
 
 /// Connects, writes, and goes.
@@ -64,6 +62,7 @@ pub(super) fn report(timed: &[Timed]) -> Report {
         table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, ROLLBACK).into()]);
     }
     report.add_table(table);
+    add_samples(&mut report, timed);
     let limit = Limit::AtLeast(Quantity::new(1000.0, Unit::PerSecond));
     let what = "leases in rollback isolation, one worker".into();
     goals(&mut report, [Goal { what, limit, measured: rate(timed, ROLLBACK) }]);

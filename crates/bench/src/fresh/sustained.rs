@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use server::Session;
 
-use super::{BRIEF, QUERY, Strategy, cycles};
+use super::{BRIEF, QUERY, Strategy};
 use crate::BenchError;
 use crate::client::Client;
-use crate::runner::{Contender, Phases};
+use crate::runner::{Contender, Phases, cycles};
 use crate::stage::Stage;
 
 /// How long in a round.
@@ -64,5 +64,5 @@ fn together<W: Send>(
     })?;
     let count: u32 = done.iter().map(|(count, _)| count).sum();
     let longest = done.iter().map(|(_, span)| *span).max().unwrap_or_default();
-    Ok(vec![("a database", longest / count.max(1))])
+    Ok(vec![("a database", longest / count)])
 }

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use storage::Cache;
 use template::{Maker, Wishes};
 
-use crate::runner::{self, Observer};
+use crate::runner::{self, Observer, Timed};
 use crate::{BenchError, Measured, environment};
+use crowd::Crowd;
 use ground::Ground;
 
 /// Rounds for nothing, until everything is in memory.
@@ -46,7 +47,14 @@ impl Passage {
             let rows = copy::prepare(ground)?;
             let mut contenders = pgbench::contenders(&program, ground);
             contenders.extend(copy::contenders(ground, &rows));
-            let (timed, mut end) = runner::run_in_turn(&mut contenders, WARM_UP, rounds, observer);
+            let report = |timed: &[Timed], crowd: Option<&Crowd>| {
+                let mut report = report::of(timed, &rows, crowd, ground);
+                environment::describe(&mut report, &maker, &why, &load);
+                report
+            };
+            let so_far = |timed: &[Timed]| report(timed, None);
+            let (timed, mut end) =
+                runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &so_far);
             drop(contenders);
             let mut crowd = None;
             if end.is_ok() && !observer.wants_to_stop() {
@@ -55,9 +63,7 @@ impl Passage {
                     Err(error) => end = Err(error),
                 }
             }
-            let mut report = report::of(&timed, &rows, crowd.as_ref(), ground);
-            environment::describe(&mut report, &maker, &why, &load);
-            Ok((report, timed, end.err()))
+            Ok((report(&timed, crowd.as_ref()), end.err()))
         })
     }
 }

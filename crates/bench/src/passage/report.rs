@@ -9,10 +9,11 @@ use super::crowd::{Crowd, IDLE};
 use super::ground::{Ground, Way};
 use super::pgbench::{BUSY, LOADS, contender};
 use crate::goal::{self, Goal, Limit};
-use crate::runner::Timed;
+use crate::runner::{Timed, add_samples};
 
 pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, ground: &Ground) -> Report {
     let mut report = Report::new("The way through the gateway");
+    add_samples(&mut report, timed);
     for load in LOADS {
         report.add_table(table(timed, ground, load.name, "transactions", |each| {
             Quantity::new(1.0 / each, Unit::PerSecond)

@@ -4,53 +4,27 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bench::runner::Timed;
-use bench::{Fresh, Passage, Start};
+use bench::{Fresh, Measured, Passage, Start, Truncate};
 use report::Report;
-use serde_json::{Value, json};
 use server::{Preset, Wanted};
 use storage::Wish;
 
 use super::OURSELVES;
-use crate::cli::{Bench, Options};
+use crate::cli::{Bench, Options, Output};
 use crate::config;
 use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::output;
-use crate::output::say;
 
 pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
-    let (wishes, cache, program) =
-        (config::wishes(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
-    let mut onlooker = Onlooker::listen(options)?;
-    let ((report, timed, failure), json) = match *command {
-        Bench::Start { rounds, json } => {
-            let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
-            let serve = || ourselves(options, &["serve"]);
-            let start = Start { wishes, cache, program, run: &run, serve: &serve };
-            (start.measure(rounds, &mut onlooker)?, json)
-        }
-        Bench::Gateway { rounds, json } => {
-            (Passage { wishes, cache, program }.measure(rounds, &mut onlooker)?, json)
-        }
-        Bench::Rollback { rounds, json } => {
-            (Fresh { wishes, cache, program }.measure_rollback(rounds, &mut onlooker)?, json)
-        }
-        Bench::Fresh { rounds, recycle, json } => {
-            let fresh = Fresh { wishes, cache, program };
-            let measured = if recycle {
-                fresh.measure_recycling(rounds, &mut onlooker)
-            } else {
-                fresh.measure(rounds, &mut onlooker)
-            };
-            (measured?, json)
-        }
-        Bench::Fsync { ref path, rounds, json } => {
-            return super::doctor::compare(options, path.as_deref(), rounds, json);
-        }
-    };
-    onlooker.finish();
-    show(&report, &timed, json);
+    if let Bench::Fsync { path, rounds, output } = command {
+        return super::doctor::compare(options, path.as_deref(), *rounds, output);
+    }
+    let output = command.output();
+    let mut onlooker = Onlooker::listen(options)?.writing(output.files())?;
+    let (report, failure) = measure(options, command, &mut onlooker)?;
+    onlooker.conclude(&report)?;
+    show(&report, output);
     match failure {
         Some(error) => Err(error.into()),
         None if onlooker.has_seen_enough() => Ok(ExitCode::from(130)),
@@ -58,14 +32,35 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
     }
 }
 
-fn show(report: &Report, timed: &[Timed], json: bool) {
-    if json {
-        let mut value = report.to_json();
-        let samples = timed.iter().map(|timed| json!({ "name": timed.name(), "phases": timed.phases() }));
-        value["samples"] = samples.collect::<Value>();
-        say!("{value}");
-    } else {
-        output::print(report);
+fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Result<Measured, Failure> {
+    let (wishes, cache, program) =
+        (config::wishes(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
+    Ok(match *command {
+        Bench::Start { rounds, .. } => {
+            let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
+            let serve = || ourselves(options, &["serve"]);
+            Start { wishes, cache, program, run: &run, serve: &serve }.measure(rounds, onlooker)?
+        }
+        Bench::Gateway { rounds, .. } => Passage { wishes, cache, program }.measure(rounds, onlooker)?,
+        Bench::Rollback { rounds, .. } => {
+            Fresh { wishes, cache, program }.measure_rollback(rounds, onlooker)?
+        }
+        Bench::Fresh { rounds, recycle: true, .. } => {
+            Fresh { wishes, cache, program }.measure_recycling(rounds, onlooker)?
+        }
+        Bench::Fresh { rounds, .. } => Fresh { wishes, cache, program }.measure(rounds, onlooker)?,
+        Bench::Truncate { ref path, rounds, .. } => {
+            let disk = path.clone();
+            Truncate { wishes, cache, program, disk }.measure(rounds, onlooker)?
+        }
+        Bench::Fsync { .. } => unreachable!("it is doctor's"),
+    })
+}
+
+/// Prints the report in the formats that were asked for.
+pub(super) fn show(report: &Report, output: &Output) {
+    for format in output.printed() {
+        output::print(format.render(report, &|| report.to_html("")));
     }
 }
 

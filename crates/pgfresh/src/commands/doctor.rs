@@ -5,18 +5,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use doctor::{Diagnosis, Examination, Remote, SyncComparison};
-use report::Sample;
+use report::{Distribution, Sample};
 use serde_json::{Map, Value, json};
 use storage::{Account, Place, Wish};
 use sys::Roots;
 use template::{Maker, MakerError};
 
-use crate::cli::{Doctor, Options};
+use crate::cli::{Doctor, Options, Output};
 use crate::config;
 use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
+use crate::report_file::Format;
 
 /// How long is measured, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
@@ -63,7 +64,7 @@ pub(super) fn compare(
     options: &Options,
     named: Option<&Path>,
     rounds: u32,
-    json: bool,
+    output: &Output,
 ) -> Result<ExitCode, Failure> {
     let original = super::bare_maker(options)?.installation.client("pg_test_fsync");
     let original = original.ok_or_else(|| {
@@ -72,10 +73,15 @@ pub(super) fn compare(
     })?;
     let program = PathBuf::from(super::OURSELVES);
     let comparison = SyncComparison { path: path(options, named)?, original, program, rounds };
-    let onlooker = Onlooker::listen(options)?;
-    let diagnosis = comparison.measure(&onlooker)?;
-    onlooker.finish();
-    show(&diagnosis, json);
+    let onlooker = Onlooker::listen(options)?.writing(output.files())?;
+    let Diagnosis { mut report, samples } = comparison.measure(&onlooker)?;
+    let text_only = output.files().is_empty() && output.printed() == [Format::Text];
+    if !text_only {
+        // Eighteen hills are more than a terminal's reader wants.
+        report.add_distribution(Distribution::new("How long each method takes", samples));
+    }
+    onlooker.conclude(&report)?;
+    super::bench::show(&report, output);
     let stopped = onlooker.has_seen_enough();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use profile::{Circumstances, Profile, Recorder, Target};
 use report::Report;
 
-use crate::cli::{self, Format, Options, ReportFile};
+use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
 use crate::output::say;
+use crate::report_file::{ReportFile, could_not_write};
 use crate::service::Service;
 
 /// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
@@ -126,15 +127,8 @@ pub(super) fn tell(
     if !quiet {
         eprint!("\n{summary}");
     }
-    for ReportFile { path, format } in files {
-        let text = match format {
-            Format::Html => page(),
-            Format::Json => format!("{}\n", report.to_json()),
-            Format::Markdown => report.to_markdown(),
-            Format::Csv => report.to_csv(),
-            Format::Text => report.to_string(),
-        };
-        fs::write(path, text).map_err(|error| could_not_write(path, &error))?;
+    for file in files {
+        file.write(report, page)?;
     }
     if let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) {
         let path = Path::new(&path);
@@ -143,8 +137,4 @@ pub(super) fn tell(
         written.map_err(|error| could_not_write(path, &error))?;
     }
     Ok(())
-}
-
-fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("could not write \"{}\": {error}", path.display()))
 }

@@ -1,0 +1,99 @@
+//! Servers as articles of the field have set them up, each on a disk or in RAM of the caller's choice.
+
+use std::path::{Path, PathBuf};
+
+use server::{Preset, Server};
+use storage::{Cache, Wish};
+use template::{Maker, Wishes};
+
+use crate::BenchError;
+
+/// What a server is told, and where its data live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setup {
+    /// `PostgreSQL` as it is out of the box, on the disk.
+    Normal,
+    /// Seven settings, on the disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last section.
+    Tuned,
+    /// As it is out of the box with larger buffers, in RAM. Source: the same article, its solution.
+    Tmpfs,
+}
+
+/// What our presets have otherwise than `PostgreSQL` has it. Source: its manual, 15, chapter 20.
+const STOCK: [(&str, &str); 7] = [
+    ("shared_buffers", "128MB"),
+    ("autovacuum_naptime", "1min"),
+    ("bgwriter_lru_maxpages", "100"),
+    ("bgwriter_delay", "200ms"),
+    ("checkpoint_timeout", "5min"),
+    ("max_wal_size", "1GB"),
+    ("update_process_title", "on"),
+];
+const TUNED: [(&str, &str); 8] = [
+    ("fsync", "off"),
+    ("synchronous_commit", "off"),
+    ("wal_level", "minimal"),
+    // The server does not start with a minimal WAL and senders of it.
+    ("max_wal_senders", "0"),
+    ("full_page_writes", "off"),
+    ("autovacuum", "off"),
+    ("max_wal_size", "1GB"),
+    ("shared_buffers", "256MB"),
+];
+const TMPFS: [(&str, &str); 1] = [("shared_buffers", "256MB")];
+
+impl Setup {
+    /// What it is called in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal settings, on disk",
+            Self::Tuned => "seven settings tuned, on disk",
+            Self::Tmpfs => "normal settings, in RAM",
+        }
+    }
+
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Normal => &[],
+            Self::Tuned => &TUNED,
+            Self::Tmpfs => &TMPFS,
+        }
+    }
+}
+
+/// What such servers are started with.
+#[derive(Debug)]
+pub(crate) struct Setups<'a> {
+    /// Whose installation is taken; all else is the setup's.
+    pub(crate) wishes: &'a Wishes,
+    pub(crate) cache: Option<&'a Path>,
+    pub(crate) program: &'a Path,
+    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    pub(crate) disk: Option<&'a Path>,
+}
+
+impl Setups<'_> {
+    /// Starts one, which goes away when it is dropped. Returns where its data live, too.
+    ///
+    /// # Errors
+    /// It does not start, or its place has no room for it.
+    pub(crate) fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
+        let place = match (setup, self.disk) {
+            (Setup::Tmpfs, _) => Wish::Ram,
+            (_, Some(disk)) => Wish::At(disk.to_owned()),
+            (_, None) => Wish::Disk,
+        };
+        let settings = STOCK.iter().chain(setup.settings());
+        let wishes = Wishes {
+            place,
+            preset: Preset::Durable,
+            settings: settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            template: None,
+            ..self.wishes.clone()
+        };
+        let program = PathBuf::from(self.program);
+        let started = Maker::find(wishes, Cache::locate(self.cache)?, program)?.start(&|_| ())?;
+        let place = started.place.why();
+        Ok((started.server, place))
+    }
+}

@@ -1,0 +1,191 @@
+//! `truncate`: a test that commits a few rows, and all the ways to clean up after it.
+
+mod report;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::report::Report;
+use server::{Server, Session, SessionError};
+use template::Wishes;
+
+use crate::client::Client;
+use crate::runner::{self, Contender, Observer, Phases, Timed, mean_cycle};
+use crate::setup::{Setup, Setups};
+use crate::stage::{BY_HAND, Stage, TABLES, tables};
+use crate::{BenchError, Measured};
+
+/// Rounds for nothing, until pool and page cache have settled.
+const WARM_UP: u32 = 1;
+/// How long tests are repeated in one turn, at least once.
+const SPAN: Duration = Duration::from_millis(400);
+/// What a test does, statement by statement, each committed. Source: a suite of middling size, whose tests make a handful of
+/// fixtures.
+const TEST: [&str; 5] = [
+    "INSERT INTO t3 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
+    "INSERT INTO t7 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
+    "INSERT INTO t11 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
+    "INSERT INTO t19 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
+    "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
+];
+/// In rollback isolation, for as long as the session lasts.
+const ROLLBACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
+/// A lease that ends with its last session.
+const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
+
+/// The bench and what it needs of its caller. All servers have 30 tables, whatever template is wished.
+#[derive(Debug)]
+pub struct Truncate {
+    /// What is wished of our own server; the others have its installation.
+    pub wishes: Wishes,
+    /// The cache that was chosen, if one was.
+    pub cache: Option<PathBuf>,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    pub disk: Option<PathBuf>,
+}
+
+/// How a test leaves its database as it found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CleanUp {
+    Truncate,
+    Delete,
+    Rollback,
+}
+
+impl CleanUp {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Truncate => "TRUNCATE",
+            Self::Delete => "DELETE",
+            Self::Rollback => "rolled back by hand",
+        }
+    }
+
+    /// Runs one test, and cleans up.
+    fn test(self, session: &mut Session) -> Result<(), SessionError> {
+        let ends = self == Self::Rollback;
+        let begin = ends.then_some("BEGIN");
+        for statement in begin.into_iter().chain(TEST) {
+            session.query(statement)?;
+        }
+        session.query(&self.statement()).map(drop)
+    }
+
+    fn statement(self) -> String {
+        let names = (1..=TABLES).map(|table| format!("t{table}"));
+        match self {
+            Self::Truncate => {
+                format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
+            }
+            // Whoever refers goes before what is referred to.
+            Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
+            Self::Rollback => "ROLLBACK".to_owned(),
+        }
+    }
+}
+
+/// What is tried on which of the servers that others have set up.
+const THEIRS: [(Setup, CleanUp); 6] = [
+    (Setup::Normal, CleanUp::Truncate),
+    (Setup::Normal, CleanUp::Delete),
+    (Setup::Normal, CleanUp::Rollback),
+    (Setup::Tuned, CleanUp::Truncate),
+    (Setup::Tuned, CleanUp::Rollback),
+    (Setup::Tmpfs, CleanUp::Truncate),
+];
+/// What is tried by hand on ours.
+const OURS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
+/// A fresh database for each test, and rollback isolation.
+const FRESH: &str = "pgfresh: a fresh database for each test";
+const ISOLATED: &str = "pgfresh: rollback isolation";
+
+fn contender(who: &str, clean_up: CleanUp) -> String {
+    format!("{who}: {}", clean_up.name())
+}
+
+impl Truncate {
+    /// Measures how long a test takes with its cleaning up, in each of so many rounds.
+    ///
+    /// # Errors
+    /// Nothing was measured at all: there is no room on the disk, for example.
+    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+        let Self { wishes, cache, program, disk } = self;
+        let setups = Setups { wishes, cache: cache.as_deref(), program, disk: disk.as_deref() };
+        let mut servers: Vec<(Setup, Server)> = Vec::new();
+        let mut notes = Vec::new();
+        for (setup, _) in THEIRS {
+            if servers.iter().any(|(other, _)| *other == setup) {
+                continue;
+            }
+            match setups.start(setup) {
+                Ok((server, place)) => {
+                    notes.push(format!("{}: {place}.", setup.name()));
+                    server.session("postgres")?.query(&tables())?;
+                    servers.push((setup, server));
+                }
+                Err(error) if setup == Setup::Tmpfs => notes.push(format!("{}: {error}.", setup.name())),
+                Err(error) => return Err(error),
+            }
+        }
+        let stage = Stage::open(wishes, cache.as_deref(), program.clone())?;
+        let mut contenders = theirs(&servers)?;
+        contenders.extend(ours(&stage)?);
+        let report = |timed: &[Timed]| -> Report {
+            let mut report = report::of(timed);
+            report.add_notes(&notes);
+            stage.describe(&mut report);
+            report
+        };
+        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
+        drop(contenders);
+        let report = report(&timed);
+        stage.close();
+        Ok((report, end.err()))
+    }
+}
+
+fn theirs(servers: &[(Setup, Server)]) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let mut contenders = Vec::new();
+    for (setup, clean_up) in THEIRS {
+        let Some((_, server)) = servers.iter().find(|(other, _)| *other == setup) else { continue };
+        contenders.push(by_hand(setup.name(), server, "postgres", clean_up)?);
+    }
+    Ok(contenders)
+}
+
+fn ours(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let mut contenders = Vec::new();
+    for clean_up in OURS {
+        contenders.push(by_hand("pgfresh run", &stage.server, BY_HAND, clean_up)?);
+    }
+    let each = |name: &str, option| -> Result<(), BenchError> {
+        let mut client = Client::open(&stage.gateway(), name, &[option])?;
+        for statement in TEST {
+            client.query(statement)?;
+        }
+        Ok(client.close()?)
+    };
+    contenders
+        .push(Contender::new(FRESH, move || mean_cycle("a test", SPAN, || each(&stage.new_name(), BRIEF))));
+    contenders
+        .push(Contender::new(ISOLATED, move || mean_cycle("a test", SPAN, || each("isolated", ROLLBACK))));
+    Ok(contenders)
+}
+
+/// Tests on one connection that is kept. What the turns before have left unwritten is written before it counts.
+fn by_hand<'a>(
+    who: &str,
+    server: &'a Server,
+    database: &str,
+    clean_up: CleanUp,
+) -> Result<Contender<'a, BenchError>, BenchError> {
+    let session = RefCell::new(server.session(database)?);
+    Ok(Contender::new(contender(who, clean_up), move || -> Result<Phases, BenchError> {
+        let mut session = session.borrow_mut();
+        session.query("CHECKPOINT")?;
+        mean_cycle("a test", SPAN, || Ok(clean_up.test(&mut session)?))
+    }))
+}

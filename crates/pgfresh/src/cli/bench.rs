@@ -1,0 +1,127 @@
+//! The words of `pgfresh bench`.
+// The comments of items are its help: plain text.
+#![allow(clippy::doc_markdown)]
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::report_file::{Format, ReportFile};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Time from nothing to the first answer and back, phase by phase, beside its floor and the same thing by hand
+    #[command(after_help = "Example: pgfresh bench start --rounds 40")]
+    Start {
+        /// How often each contender runs
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time new databases: one by one, many at once, as many as there can be; beside CREATE DATABASE by hand
+    #[command(after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --recycle")]
+    Fresh {
+        /// How often each contender has its turn
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        /// Time used databases made as new instead, beside copies and TRUNCATE
+        #[arg(long)]
+        recycle: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time tests of one session in rollback isolation, beside databases of their own and BEGIN … ROLLBACK by hand
+    #[command(after_help = "Example: pgfresh bench rollback")]
+    Rollback {
+        /// How often each contender has its turn, for a second each time
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time tests that clean up by TRUNCATE, DELETE or rollback on a durable disk, in RAM and with pgfresh, beside published figures
+    #[command(after_help = "Example: pgfresh bench truncate /mnt/slow-disk")]
+    Truncate {
+        /// A directory on the disk in question [default: where a server's data would live on disk]
+        path: Option<PathBuf>,
+        /// How often each contender has its turn
+        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
+    #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
+    Gateway {
+        /// How often each contender has its turn
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time syncs as doctor does beside pg_test_fsync itself, in turn on the same disk, and beside published figures
+    #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
+    Fsync {
+        /// A directory on the disk in question [default: where a server's data would live on disk]
+        path: Option<PathBuf>,
+        /// How often each has its turn; a round takes 36 s
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+impl Bench {
+    /// Where its results go.
+    pub(crate) fn output(&self) -> &Output {
+        match self {
+            Self::Start { output, .. }
+            | Self::Fresh { output, .. }
+            | Self::Rollback { output, .. }
+            | Self::Truncate { output, .. }
+            | Self::Gateway { output, .. }
+            | Self::Fsync { output, .. } => output,
+        }
+    }
+}
+
+/// Where the results go. Files have what is finished after each round.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Results")]
+pub(crate) struct Output {
+    /// Print one JSON object with every value that was measured, or write it into FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STANDARD)]
+    json: Option<PathBuf>,
+    /// Print lines of CSV with every value that was measured, or write them into FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STANDARD)]
+    csv: Option<PathBuf>,
+    /// Write a page into FILE: tables, pictures, and what machine it was
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Stands for standard output.
+const STANDARD: &str = "-";
+
+impl Output {
+    /// The files, and what goes into each.
+    pub(crate) fn files(&self) -> Vec<ReportFile> {
+        let files = self.wanted().filter(|(path, _)| *path != Path::new(STANDARD));
+        files.map(|(path, format)| ReportFile { path: path.to_owned(), format }).collect()
+    }
+
+    /// In which formats it is printed.
+    pub(crate) fn printed(&self) -> Vec<Format> {
+        let printed = self.wanted().filter(|(path, _)| *path == Path::new(STANDARD));
+        let printed: Vec<Format> = printed.map(|(_, format)| format).collect();
+        if printed.is_empty() { vec![Format::Text] } else { printed }
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = (&Path, Format)> {
+        let Self { json, csv, html } = self;
+        let wanted = [(json, Format::Json), (csv, Format::Csv), (html, Format::Html)];
+        wanted.into_iter().filter_map(|(path, format)| Some((path.as_deref()?, format)))
+    }
+}

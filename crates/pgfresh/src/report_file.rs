@@ -1,0 +1,71 @@
+//! A file for a report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use report::Report;
+
+use crate::failure::Failure;
+
+/// A file for a report, and what its name says of its format.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Html,
+    Json,
+    Markdown,
+    Csv,
+    Text,
+}
+
+impl Format {
+    /// The report in that format. `page` is what HTML is made of.
+    pub(crate) fn render(self, report: &Report, page: &dyn Fn() -> String) -> String {
+        match self {
+            Self::Html => page(),
+            Self::Json => format!("{}\n", report.to_json()),
+            Self::Markdown => report.to_markdown(),
+            Self::Csv => report.to_csv(),
+            Self::Text => report.to_string(),
+        }
+    }
+}
+
+impl ReportFile {
+    /// The file of that name, which says the format.
+    pub(crate) fn named(text: &str) -> Result<Self, String> {
+        let path = PathBuf::from(text);
+        let format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("html") => Format::Html,
+            Some("json") => Format::Json,
+            Some("md") => Format::Markdown,
+            Some("csv") => Format::Csv,
+            Some("txt") => Format::Text,
+            _ => return Err("its name must end with .html, .json, .md, .csv or .txt".to_owned()),
+        };
+        Ok(Self { path, format })
+    }
+
+    /// Writes the report. Whoever reads the file meanwhile sees the one before or this one, never half of it.
+    pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
+        let text = self.format.render(report, page);
+        let written = if self.path.is_file() || !self.path.exists() {
+            let mut new = self.path.clone().into_os_string();
+            new.push(".new");
+            fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path))
+        } else {
+            // A device or a pipe.
+            fs::write(&self.path, text)
+        };
+        written.map_err(|error| could_not_write(&self.path, &error))
+    }
+}
+
+pub(crate) fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("could not write \"{}\": {error}", path.display()))
+}

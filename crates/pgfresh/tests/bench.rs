@@ -1,0 +1,108 @@
+//! `pgfresh bench`: that every contender is timed, that the results go where they are wanted, and that nothing stays.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::{MAJORS, Outcome, Scene, User, collect, postgres, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn json(outcome: &Outcome) -> Value {
+    assert!(outcome.code == Some(0), "{outcome}");
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
+}
+
+/// The row of a table whose first column has that text.
+fn row<'a>(report: &'a Value, title: &str, column: &str, what: &str) -> &'a Value {
+    let tables = report["tables"].as_array().unwrap();
+    let table = tables.iter().find(|table| table["title"] == title);
+    let rows = table.unwrap_or_else(|| panic!("no table {title}: {report}"))["rows"].as_array().unwrap();
+    rows.iter().find(|row| row[column] == what).unwrap_or_else(|| panic!("no row {what}: {rows:?}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value["value"].as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// How many values each contender has, by phase.
+fn counts(report: &Value) -> Vec<usize> {
+    let samples = report["samples"].as_array().unwrap();
+    let phases = samples.iter().flat_map(|sample| sample["phases"].as_array().unwrap());
+    phases.map(|phase| phase["values"].as_array().unwrap().len()).collect()
+}
+
+/// Waits until the file has that text in it.
+fn wait_for(file: &Path, text: &str) {
+    let what = format!("\"{text}\" in \"{}\"", file.display());
+    wait_until(&what, || fs::read_to_string(file).is_ok_and(|content| content.contains(text)));
+}
+
+/// What lies in the run directories of that place.
+fn left_in(place: &Path) -> Vec<PathBuf> {
+    let folders = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    folders(place).flat_map(|root| folders(&root)).collect()
+}
+
+#[test]
+fn every_way_to_clean_up_is_timed_on_every_major() {
+    for major in MAJORS {
+        let scene = Scene::new(User::Ourselves);
+        let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
+        let words = ["bench", "truncate", "--rounds", "1", "--json", "--postgres", &postgres, disk];
+        let report = json(&scene.run(words));
+        assert_eq!(counts(&report), [1; 10], "{report}");
+        let title = "A test and its clean-up, in turn";
+        let fresh = row(&report, title, "what", "pgfresh: a fresh database for each test");
+        assert!(number(&fresh["a test"]) > 0.0 && number(&fresh["× as fast"]) > 0.0, "{fresh}");
+        let title = "TRUNCATE on a slow disk, beside the published figures";
+        let published = row(&report, title, "what", "published: 24 tests, data directory moved to tmpfs");
+        assert!((number(&published["× as fast"]) - 58.9).abs() < 0.1, "{published}");
+        let moved = row(&report, title, "what", "here: a test, data directory moved to RAM");
+        let (before, after) = (number(&moved["before"]), number(&moved["after"]));
+        assert!((number(&moved["× as fast"]) / (before / after) - 1.0).abs() < 1e-9, "{moved}");
+        assert!(report["environment"]["PostgreSQL"].as_str().unwrap().starts_with(&major.to_string()));
+        let notes = report["notes"].as_array().unwrap();
+        let on_disk = format!("normal settings, on disk: disk at \"{disk}\": as asked.");
+        assert!(notes.iter().any(|note| *note == on_disk), "{notes:?}");
+    }
+}
+
+#[test]
+fn files_have_the_finished_rounds_and_an_interrupt_shows_them() {
+    for &user in User::all() {
+        let scene = Scene::new(user);
+        let (page, values) = (scene.directory.join("page.html"), scene.directory.join("values.csv"));
+        let disk = scene.directory.join("disk");
+        fs::create_dir(&disk).unwrap();
+        user.give(&disk);
+        let csv = format!("--csv={}", values.display());
+        let words = ["bench", "truncate", "--rounds", "500", "--html", page.to_str().unwrap(), &csv];
+        let mut command = scene.pgfresh(words.iter().copied().chain([disk.to_str().unwrap()]));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_for(&values, "Samples: pgfresh: rollback isolation,1,a test,");
+        wait_for(&page, "pgfresh: rollback isolation");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let outcome = collect(child);
+        assert!(outcome.code == Some(130) && outcome.stderr.is_empty(), "{outcome}");
+        assert!(outcome.stdout.contains("A test and its clean-up, in turn"), "{outcome}");
+        let page = fs::read_to_string(page).unwrap();
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+        let values = fs::read_to_string(values).unwrap();
+        assert!(values.lines().all(|line| line.matches(',').count() >= 4), "{values}");
+        wait_until("the end of what was on the disk", || left_in(&disk).is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_before_anything_is_measured() {
+    let scene = Scene::new(User::Ourselves);
+    let page = scene.directory.join("missing/page.html");
+    let outcome = scene.run(["bench", "truncate", "--html", page.to_str().unwrap()]);
+    let expected =
+        format!("pgfresh: could not write \"{}\": No such file or directory (os error 2)\n", page.display());
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected.as_str()), "{outcome}");
+}

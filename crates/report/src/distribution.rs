@@ -1,0 +1,196 @@
+//! How values are distributed, drawn as a hill for each sample.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::sample::as_f64;
+use crate::{Quantity, Sample, Unit, text};
+
+/// Columns of a drawing.
+pub(crate) const BINS: usize = 60;
+/// What programs get; the least and the greatest value among them.
+const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
+/// Eighths of a character, from below.
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Samples of one unit beside each other on one logarithmic axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    title: String,
+    samples: Vec<Sample>,
+}
+
+/// From the least positive value of all samples to their 99.9th percentile: beyond lie single values, which would leave no
+/// room for the others. What lies beyond is counted at the ends.
+pub(crate) struct Axis {
+    low: f64,
+    high: f64,
+    unit: Unit,
+}
+
+impl Axis {
+    pub(crate) fn ends(&self) -> (Quantity, Quantity) {
+        (Quantity::new(self.low, self.unit), Quantity::new(self.high, self.unit))
+    }
+
+    /// Where a value lies: 0 is the left end, 1 the right one.
+    pub(crate) fn place(&self, value: f64) -> f64 {
+        let place = (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln());
+        place.clamp(0.0, 1.0)
+    }
+
+    /// How full each bin is: 1 is the fullest.
+    pub(crate) fn shares(&self, sample: &Sample) -> Vec<f64> {
+        let mut counts = [0_usize; BINS];
+        for value in sample.values() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to the number of bins"
+            )]
+            let bin = (self.place(*value) * as_f64(BINS)) as usize;
+            counts[bin.min(BINS - 1)] += 1;
+        }
+        let most = counts.iter().copied().max().unwrap_or(0).max(1);
+        counts.iter().map(|count| as_f64(*count) / as_f64(most)).collect()
+    }
+}
+
+impl Distribution {
+    /// The distributions of `samples`, which share a unit; empty ones are left out.
+    #[must_use]
+    pub fn new(title: impl Into<String>, samples: impl IntoIterator<Item = Sample>) -> Self {
+        let samples = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
+        Self { title: title.into(), samples }
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter()
+    }
+
+    /// `None` if nothing was measured.
+    pub(crate) fn axis(&self) -> Option<Axis> {
+        let positive = |value: &f64| *value > 0.0;
+        let least =
+            self.samples.iter().flat_map(Sample::values).copied().filter(positive).reduce(f64::min)?;
+        let tops = self.samples.iter().filter_map(|sample| sample.percentile(99.9));
+        let top = tops.map(|top| top.value).fold(least, f64::max);
+        // An axis without length could not be divided.
+        let high = top.max(least * 1.1);
+        Some(Axis { low: least, high, unit: self.samples[0].unit() })
+    }
+
+    /// For each sample: `{"title": …, "name": …, "unit": …, "count": …, "percentiles": {"50": …, …}}`.
+    pub(crate) fn to_json(&self) -> impl Iterator<Item = Value> {
+        self.samples.iter().map(|sample| {
+            let percentiles = PERCENTILES
+                .iter()
+                .filter_map(|percent| Some((percent.to_string(), json!(sample.percentile(*percent)?.value))));
+            let percentiles: Map<_, _> = percentiles.collect();
+            json!({ "title": self.title, "name": sample.name(), "unit": sample.unit(), "count": sample.len(),
+                "percentiles": percentiles })
+        })
+    }
+
+    pub(crate) fn to_markdown(&self) -> String {
+        format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing())
+    }
+
+    /// For each percentile: the title, the name of the sample, the percentile, value and unit.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
+        self.samples.iter().flat_map(move |sample| {
+            PERCENTILES.iter().filter_map(move |percent| {
+                let value = sample.percentile(*percent)?.value.to_string();
+                let (name, unit) = (sample.name().to_owned(), sample.unit().name().to_owned());
+                Some([self.title.clone(), name, format!("p{percent}"), value, unit])
+            })
+        })
+    }
+
+    fn drawing(&self) -> String {
+        let Some(axis) = self.axis() else { return "nothing was measured\n".to_owned() };
+        let mut lines = String::new();
+        for sample in &self.samples {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
+            let hill = |share: &f64| EIGHTHS[(share * 8.0).ceil() as usize];
+            let hill: String = axis.shares(sample).iter().map(hill).collect();
+            let _ = writeln!(lines, "{}\n│{}", caption(sample), hill.trim_end());
+        }
+        let (low, high) = axis.ends();
+        let (low, high) = (low.to_string(), format!("{high}, logarithmic"));
+        let gap = BINS.saturating_sub(text::width(&low) + text::width(&high));
+        lines + &format!("└{}\n {low}{}{high}\n", "─".repeat(BINS), " ".repeat(gap))
+    }
+}
+
+/// What people read beside the hill.
+pub(crate) fn caption(sample: &Sample) -> String {
+    let of = |percent| sample.percentile(percent).map_or_else(String::new, |value| value.to_string());
+    format!("{}: p50 {}, p99 {}, most {}", sample.name(), of(50.0), of(99.0), of(100.0))
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}\n\n{}", text::plain(&self.title), self.drawing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample::tests::{finite, sample};
+
+    fn of(values: impl IntoIterator<Item = f64>) -> Distribution {
+        Distribution::new("Latency", [sample(values)])
+    }
+
+    #[test]
+    fn two_kinds_of_values_are_two_hills_as_far_apart_as_their_ratio() {
+        let distribution = of([0.001].repeat(900).into_iter().chain([0.1].repeat(100)));
+        let text = distribution.to_string();
+        let hill = text.lines().nth(3).unwrap();
+        assert_eq!((hill.chars().nth(1), hill.chars().last()), (Some('█'), Some('▁')), "{text}");
+        assert_eq!(text::width(hill), BINS + 1);
+        assert!(text.contains("test: p50 1.00 ms, p99 100 ms, most 100 ms"), "{text}");
+        let axis = distribution.axis().unwrap();
+        assert!((axis.place(0.01) - 0.5).abs() < 1e-9);
+        assert!(distribution.to_html().contains("<title>p99 100 ms</title>"));
+    }
+
+    #[test]
+    fn a_single_value_far_off_does_not_squeeze_the_others() {
+        let (_, high) = of((0..9999).map(|_| 0.001).chain([60.0])).axis().unwrap().ends();
+        assert!(high.value < 0.01, "{high}");
+    }
+
+    #[test]
+    fn nothing_is_no_picture() {
+        assert_eq!(of([]).to_html(), "");
+        assert!(of([]).to_string().contains("nothing was measured"));
+    }
+
+    #[test]
+    fn programs_get_percentiles() {
+        let json = of((1..=100).map(f64::from)).to_json().next().unwrap();
+        assert_eq!((&json["percentiles"]["99"], &json["count"]), (&99.0.into(), &100.into()));
+        assert_eq!(of([1.0]).cells().count(), PERCENTILES.len());
+    }
+
+    proptest! {
+        #[test]
+        fn anything_can_be_drawn(values in prop::collection::vec(finite(), 0..60)) {
+            let distribution = of(values);
+            prop_assert!(!distribution.to_string().is_empty());
+            let picture = distribution.to_html();
+            prop_assert!(!picture.contains("NaN"), "{}", picture);
+        }
+    }
+}

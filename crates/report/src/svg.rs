@@ -1,0 +1,213 @@
+//! Pictures for a page of HTML: courses as lines, distributions as hills. They take the colours of the page's text and
+//! paper, so that they suit light, dark and print.
+
+use std::fmt::Write as _;
+
+use crate::distribution::{BINS, caption};
+use crate::sample::as_f64;
+use crate::text::html;
+use crate::{Course, Distribution, Plot, Quantity, Unit};
+
+/// Width of a picture, and the margin for its labels on the left, in pixels of its own.
+const WIDTH: f64 = 760.0;
+const MARGIN: f64 = 90.0;
+/// Height of the first picture of a plot, of the others, and what lies between them.
+const FIRST: f64 = 200.0;
+const OTHERS: f64 = 80.0;
+const GAP: f64 = 26.0;
+/// Height of one hill, and of the line below it.
+const HILL: f64 = 44.0;
+/// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
+const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+
+/// The courses of one unit, in one picture.
+struct Panel<'a> {
+    unit: Unit,
+    courses: Vec<&'a Course>,
+}
+
+fn panels(plot: &Plot) -> Vec<Panel<'_>> {
+    let mut panels: Vec<Panel<'_>> = Vec::new();
+    for course in plot.courses().iter().filter(|course| course.range().is_some()) {
+        match panels.iter_mut().find(|panel| panel.unit == course.unit) {
+            Some(panel) => panel.courses.push(course),
+            None => panels.push(Panel { unit: course.unit, courses: vec![course] }),
+        }
+    }
+    panels
+}
+
+impl Panel<'_> {
+    /// From zero in the first; others from their least value, for nobody asks how far 60 °C are from 0 °C.
+    fn range(&self, first: bool) -> (f64, f64) {
+        let ranges = self.courses.iter().filter_map(|course| course.range());
+        let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
+            (low.min(least), high.max(most))
+        });
+        if first { (low.min(0.0), high) } else { (low, high) }
+    }
+
+    fn draw(&self, top: f64, height: f64, first: bool, svg: &mut String) {
+        let (low, high) = self.range(first);
+        let spread = (high - low).max(f64::MIN_POSITIVE);
+        frame(svg, top, height);
+        label(svg, MARGIN - 6.0, top + 10.0, "end", &Quantity::new(high, self.unit).to_string());
+        label(svg, MARGIN - 6.0, top + height, "end", &Quantity::new(low, self.unit).to_string());
+        let mut x = MARGIN;
+        for (course, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" fill=\"{colour}\">{}</text>",
+                top - 5.0,
+                html(&course.name)
+            );
+            x += 8.0 * as_f64(crate::text::width(&course.name)) + 16.0;
+            let step = (WIDTH - MARGIN) / as_f64(course.values.len()).max(1.0);
+            for line in runs(&course.values) {
+                let points = line.iter().map(|(index, value)| {
+                    let x = MARGIN + (as_f64(*index) + 0.5) * step;
+                    format!("{x:.1},{:.1}", top + height - (value - low) / spread * height)
+                });
+                let points = points.collect::<Vec<_>>().join(" ");
+                let _ = writeln!(
+                    svg,
+                    "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" \
+                     stroke-linecap=\"round\"/>"
+                );
+            }
+        }
+    }
+}
+
+/// What was measured without a gap, with the number of its step. A single value becomes a dot.
+fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
+    let mut runs: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
+    for (index, value) in values.iter().enumerate() {
+        match value {
+            Some(value) => runs.last_mut().expect("there is one").push((index, *value)),
+            None => runs.push(Vec::new()),
+        }
+    }
+    runs.retain(|run| !run.is_empty());
+    for run in &mut runs {
+        if let [only] = run[..] {
+            run.push(only);
+        }
+    }
+    runs
+}
+
+fn frame(svg: &mut String, top: f64, height: f64) {
+    let bottom = top + height;
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{MARGIN} {top:.1}V{bottom:.1}H{WIDTH}\" fill=\"none\" stroke=\"currentColor\" opacity=\".5\"/>"
+    );
+}
+
+fn label(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\" fill=\"currentColor\" text-anchor=\"{anchor}\">{}</text>",
+        html(text)
+    );
+}
+
+fn figure(title: &str, height: f64, content: &str) -> String {
+    let title = html(title);
+    format!(
+        "<figure>\n<h2>{title}</h2>\n<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n\
+         {content}</svg></div>\n</figure>\n"
+    )
+}
+
+impl Plot {
+    /// The plot under its title, as an inline SVG.
+    pub(crate) fn to_html(&self) -> String {
+        let (mut svg, mut top) = (String::new(), 18.0);
+        for (index, panel) in panels(self).iter().enumerate() {
+            let height = if index == 0 { FIRST } else { OTHERS };
+            panel.draw(top, height, index == 0, &mut svg);
+            top += height + GAP;
+        }
+        label(&mut svg, MARGIN, top - 10.0, "start", "0");
+        label(&mut svg, WIDTH, top - 10.0, "end", &self.end().to_string());
+        figure(self.title(), top, &svg)
+    }
+}
+
+impl Distribution {
+    /// The distributions under their title, as an inline SVG: one hill each on the same logarithmic axis, with the median
+    /// and the 99th percentile marked.
+    pub(crate) fn to_html(&self) -> String {
+        let Some(axis) = self.axis() else { return String::new() };
+        let (mut svg, mut top) = (String::new(), 4.0);
+        let step = (WIDTH - MARGIN) / as_f64(BINS);
+        for (sample, colour) in self.samples().zip(COLOURS.iter().cycle()) {
+            let heights = axis.shares(sample);
+            let bottom = top + 16.0 + HILL;
+            let mut path = format!("M{MARGIN} {bottom:.1}");
+            for (index, height) in heights.iter().enumerate() {
+                let (x, y) = (MARGIN + as_f64(index) * step, bottom - height * HILL);
+                let _ = write!(path, "L{x:.1} {y:.1}L{:.1} {y:.1}", x + step);
+            }
+            let _ = writeln!(
+                svg,
+                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" fill=\"{colour}\" fill-opacity=\".35\" stroke=\"{colour}\"/>"
+            );
+            label(&mut svg, MARGIN, top + 12.0, "start", &caption(sample));
+            for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+                let Some(value) = sample.percentile(percent) else { continue };
+                let x = MARGIN + axis.place(value.value) * (WIDTH - MARGIN);
+                let _ = writeln!(
+                    svg,
+                    "<path d=\"M{x:.1} {bottom:.1}v{:.1}\" stroke=\"currentColor\"><title>{name} {}</title></path>",
+                    -HILL,
+                    html(&value.to_string())
+                );
+            }
+            top = bottom + 8.0;
+        }
+        let (low, high) = axis.ends();
+        label(&mut svg, MARGIN, top + 10.0, "start", &low.to_string());
+        label(&mut svg, WIDTH, top + 10.0, "end", &format!("{high}, logarithmic"));
+        figure(self.title(), top + 18.0, &svg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::tests::cliff;
+
+    #[test]
+    fn courses_of_one_unit_share_a_picture() {
+        let course = |name: &str, unit| Course {
+            name: name.to_owned(),
+            unit,
+            values: vec![Some(1.0), None, Some(2.0)],
+        };
+        let courses = vec![
+            course("<each>", Unit::Seconds),
+            course("mean", Unit::Seconds),
+            course("heat", Unit::Celsius),
+        ];
+        let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), courses).to_html();
+        assert_eq!(picture.matches("<path").count(), 2, "{picture}");
+        // Two pieces each, on either side of the gap.
+        assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");
+        for part in
+            [">a &amp; b</h2>", "fill=\"#0072b2\">&lt;each&gt;", "fill=\"#d55e00\">mean", ">3000</text>"]
+        {
+            assert!(picture.contains(part), "{part}\n{picture}");
+        }
+    }
+
+    #[test]
+    fn lines_go_where_the_values_are() {
+        let picture = cliff().to_html();
+        // 960 of 960 is the top of the first picture, and a third of it is two thirds down.
+        assert!(picture.contains("145.8,18.0"), "{picture}");
+        assert!(picture.contains("704.2,151.3"), "{picture}");
+    }
+}
