@@ -10,6 +10,7 @@ use std::time::Duration;
 use server::Session;
 
 use crate::DatabaseError;
+use crate::sql::Prepared;
 
 /// The most that a server says before a session is ready; its own ParameterStatus messages are a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
@@ -106,16 +107,19 @@ pub(crate) fn take_waiting(waiting: &mut Vec<Waiting>, kind: &Kind, standing: &s
     Some(waiting.swap_remove(at).backend)
 }
 
-/// The standing of the database with that oid; no row if there is none.
-pub(crate) fn standing_sql(oid: u32) -> String {
-    format!(
+/// The standing of the database with that oid ($1); no row if there is none.
+macro_rules! standing {
+    () => {
         "SELECT md5(concat_ws('|', datacl, datconnlimit, datallowconn, \
          (SELECT string_agg(concat_ws(',', setdatabase, setrole, setconfig), ';' ORDER BY setdatabase, setrole) \
-          FROM pg_db_role_setting WHERE setdatabase IN (0, {oid})), \
+          FROM pg_db_role_setting WHERE setdatabase IN (0, $1)), \
          (SELECT string_agg(concat_ws(',', oid, xmin), ';' ORDER BY oid) FROM pg_authid))) \
-         FROM pg_database WHERE oid = {oid}"
-    )
+         FROM pg_database WHERE oid = $1"
+    };
 }
+pub(crate) use standing;
+
+pub(crate) const STANDING: Prepared = Prepared { name: "standing", types: &["oid"], sql: standing!() };
 
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, DatabaseError> {

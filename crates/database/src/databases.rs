@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use server::SessionError;
 
-use crate::backend::{Standing, Waiting, standing_sql, take_waiting};
+use crate::backend::{STANDING, Standing, Waiting, take_waiting};
 use crate::keeper;
 use crate::leaks::{self, Leak, Watch};
 use crate::own;
@@ -410,7 +410,7 @@ impl Inner {
 
     /// What a new session in the database would find on record.
     pub(crate) fn standing(&self, oid: u32) -> Result<Standing, DatabaseError> {
-        let rows = self.clerks.run("look at settings and roles", &standing_sql(oid))?;
+        let rows = self.clerks.execute("look at settings and roles", &STANDING, &[&oid.to_string()])?;
         Ok(text(&rows).into())
     }
 
@@ -503,7 +503,7 @@ impl Inner {
     /// Counts a session out, and keeps what it has left. With the last one the lease's end begins, unless it lasts.
     pub(crate) fn leave(&self, name: &str, left: Option<Waiting>) {
         let mut state = self.lock();
-        let has_room = state.has_room();
+        let has_room = state.has_room_for_left();
         if let Some(lease) = state.leases.get_mut(name) {
             lease.sessions = lease.sessions.saturating_sub(1);
             lease.left.extend(left.filter(|_| has_room));

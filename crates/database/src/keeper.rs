@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::backend::Waiting;
 use crate::databases::Inner;
 use crate::recycle::{Baseline, recycle};
+use crate::rest::Rest;
 use crate::shape::Shape;
 use crate::state::{Job, Ready};
 use crate::template::{Template, drop_database, rename};
-use crate::{Backend, DatabaseError, Difference, Digest, leaks, sql};
+use crate::{Backend, DatabaseError, Difference, Digest, leaks};
 
 /// How long to wait after a failure before the same is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -65,8 +66,8 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
     let source = inner.template(Some(template))?;
     let oid = source.copy(name, inner.origin.major, &inner.clerks)?;
     if source.is_recyclable(inner.origin.major) && source.shape.get().is_none() {
-        let mut session = sql::open(&inner.origin.directory, name)?;
-        let shape = Shape::read(&mut session, oid, inner.origin.paranoid);
+        let attributes = Rest::read(oid, &inner.clerks)?.attributes;
+        let shape = Shape::read(&mut inner.clerks.open(name)?, attributes, inner.origin.paranoid);
         let _ = source
             .shape
             .set(shape.map_err(|source| DatabaseError::Sql { verb: "read a template's shape", source })?);
@@ -176,7 +177,7 @@ pub(crate) fn renew(
         return Err("databases of this template or version are not recycled");
     }
     let shape = template.shape.get().ok_or("its template's shape was not known yet")?;
-    let recycled = recycle(&inner.origin.directory, &used.database, used.oid, shape, &used.baseline, left);
+    let recycled = recycle(&inner.clerks, &used.database, used.oid, shape, &used.baseline, left);
     let (baseline, warm) = recycled.map_err(|doubt| doubt.0)?;
     (used.baseline, used.warm) = (baseline, warm);
     match &shape.digest {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::DatabaseError;
-use crate::sql::Clerks;
+use crate::sql::{Clerks, Prepared};
 
 /// One such change, and whose it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,10 @@ const KINDS: [&str; 6] = [
 ];
 
 /// One row of texts: each changes when something of its kind does.
-const FACTS: &str = "SELECT \
+const FACTS: Prepared = Prepared {
+    name: "facts",
+    types: &[],
+    sql: "SELECT \
     (SELECT string_agg(rolname || rolsuper || rolinherit || rolcreaterole || rolcreatedb || rolcanlogin \
         || rolreplication || rolbypassrls || rolconnlimit || coalesce(rolpassword, ''), ',' ORDER BY oid) FROM pg_authid) \
     || coalesce((SELECT string_agg(setrole || setconfig::text, ',' ORDER BY setrole) \
@@ -34,7 +37,8 @@ const FACTS: &str = "SELECT \
     (SELECT string_agg(spcname, ',' ORDER BY oid) FROM pg_tablespace), \
     (SELECT string_agg(subname, ',' ORDER BY oid) FROM pg_subscription), \
     (SELECT string_agg(slot_name, ',' ORDER BY slot_name) FROM pg_replication_slots WHERE NOT temporary), \
-    pg_read_file('postgresql.auto.conf')";
+    pg_read_file('postgresql.auto.conf')",
+};
 
 /// The server's state when it was last looked at, and who had a database since.
 #[derive(Debug, Default)]
@@ -46,7 +50,7 @@ pub(crate) struct Watch {
 
 /// Looks at the server's state.
 pub(crate) fn facts(clerks: &Clerks) -> Result<Vec<Option<String>>, DatabaseError> {
-    let rows = clerks.run("look for leaks", FACTS)?;
+    let rows = clerks.execute("look for leaks", &FACTS, &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 

@@ -21,6 +21,7 @@ mod leaks;
 mod leases;
 mod own;
 mod recycle;
+mod rest;
 mod room;
 mod sequences;
 mod shape;

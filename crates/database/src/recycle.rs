@@ -11,16 +11,16 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use server::{Rows, Session, SessionError};
 
 use crate::backend::{Standing, Waiting};
-use crate::shape::{self, CLASSES, FILES, Seed, Sequence, Shape, attributes_sql, number, text};
-use crate::sql::literal;
-use crate::{Backend, Kind, sql};
+use crate::rest::Rest;
+use crate::shape::{self, CLASSES, FILES, Seed, Sequence, Shape, number, text};
+use crate::sql::{Clerks, literal};
+use crate::{Backend, DatabaseError, Kind};
 
 /// How long a session that was just closed may take to be gone.
 const STRAGGLERS: Duration = Duration::from_millis(200);
@@ -28,6 +28,8 @@ const STRAGGLERS: Duration = Duration::from_millis(200);
 const BLOAT: u64 = 1 << 20;
 /// How long a statement may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Delivers a session's counts where others see them, once this statement is over.
+const DELIVER: &str = "SELECT pg_catalog.pg_stat_force_next_flush()";
 
 /// What was true of a database when it was last known to be fresh; of a new copy, nothing.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +50,8 @@ struct Seen {
     catalogs: i64,
     /// Rows changed by table, toast included, and blocks read by sequence, where not zero.
     counts: HashMap<u32, i64>,
+    /// Bytes on disk of the main files of those tables.
+    sizes: HashMap<u32, u64>,
 }
 
 /// Why a database was not recycled, for people and counters.
@@ -56,6 +60,12 @@ pub(crate) struct Doubt(pub(crate) &'static str);
 
 impl From<SessionError> for Doubt {
     fn from(_: SessionError) -> Self {
+        Self("a statement of the reset failed")
+    }
+}
+
+impl From<DatabaseError> for Doubt {
+    fn from(_: DatabaseError) -> Self {
         Self("a statement of the reset failed")
     }
 }
@@ -71,27 +81,29 @@ struct Touched {
 /// Returns the database to its template's state. `left` are sessions that its last holder has left; those that come
 /// back are fit for the next.
 pub(crate) fn recycle(
-    directory: &Path,
+    clerks: &Clerks,
     database: &str,
     oid: u32,
     shape: &Shape,
     baseline: &Baseline,
     left: Vec<Waiting>,
 ) -> Result<(Baseline, Vec<Waiting>), Doubt> {
-    let mut crew = Crew::gather(directory, database, left)?;
+    let mut crew = Crew::gather(clerks, database, left)?;
     let count = crew.count();
     let janitor = crew.janitor();
-    wait_for_stragglers(janitor, oid, count)?;
-    roll_back_prepared(janitor)?;
-    let before = look(janitor, oid, shape, baseline)?;
+    let mut rest = wait_for_stragglers(clerks, oid, count)?;
+    if rest.prepared {
+        roll_back_prepared(janitor)?;
+        janitor.query(DELIVER)?;
+        rest = Rest::read(oid, clerks)?;
+    }
+    let before = look(janitor, rest, shape, baseline)?;
     let touched = before.since(&baseline.seen, shape);
     if !touched.catalogs && touched.tables.is_empty() && touched.sequences.is_empty() {
         return Ok((baseline.clone(), crew.dismiss()?));
     }
-    let truncated = clean(janitor, shape, baseline, touched)?;
-    // Delivered, so that our own work does not count as the next holder's.
-    janitor.query("SELECT pg_catalog.pg_stat_force_next_flush()")?;
-    let seen = look(janitor, oid, shape, baseline)?;
+    let truncated = clean(janitor, shape, baseline, &before, touched)?;
+    let seen = look(janitor, Rest::read(oid, clerks)?, shape, baseline)?;
     if truncated {
         prove_only_classes(janitor, baseline)?;
     } else if seen.catalogs != before.catalogs {
@@ -123,7 +135,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn gather(directory: &Path, database: &str, left: Vec<Waiting>) -> Result<Self, Doubt> {
+    fn gather(clerks: &Clerks, database: &str, left: Vec<Waiting>) -> Result<Self, Doubt> {
         let mut crew = Self { sessions: Vec::with_capacity(left.len()), own: None };
         let mut superuser = None;
         for Waiting { kind, backend, standing } in left {
@@ -137,7 +149,7 @@ impl Crew {
         if let Some(at) = superuser {
             crew.sessions.swap(0, at);
         } else {
-            let session = sql::open(directory, database);
+            let session = clerks.open(database);
             crew.own = Some(session.map_err(|_| Doubt("no session could be opened"))?);
         }
         Ok(crew)
@@ -167,10 +179,11 @@ impl Crew {
 /// Takes a left session over as good as new, its counts where others see them. Returns whether it is a superuser's.
 fn tidy(stream: UnixStream) -> Result<(Session, bool), SessionError> {
     let mut session = Session::adopt(stream, PATIENCE)?;
-    session.query("DISCARD ALL")?;
-    let rows = session
-        .query("SELECT pg_catalog.pg_stat_force_next_flush(), pg_catalog.current_setting('is_superuser')")?;
-    let is_superuser = rows.first().is_some_and(|row| row[1].as_deref() == Some("on"));
+    let rows = session.queries(&[
+        "DISCARD ALL",
+        "SELECT pg_catalog.current_setting('is_superuser'), pg_catalog.pg_stat_force_next_flush()",
+    ])?;
+    let is_superuser = text(&rows) == "on";
     Ok((session, is_superuser))
 }
 
@@ -179,18 +192,20 @@ fn ask(janitor: &mut Session, sql: &str) -> Result<Rows, SessionError> {
     janitor.query(&format!("SET LOCAL search_path = pg_catalog; {sql}"))
 }
 
-/// Waits until nobody else is in the database: a backend leaves this view after it has delivered its statistics.
-fn wait_for_stragglers(janitor: &mut Session, oid: u32, ours: usize) -> Result<(), Doubt> {
-    let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE datid = {oid}");
+/// Waits until nobody else is in the database.
+fn wait_for_stragglers(clerks: &Clerks, oid: u32, ours: usize) -> Result<Rest, Doubt> {
     let begun = Instant::now();
-    while number(&text(&ask(janitor, &sql)?)) as usize > ours {
+    loop {
+        let rest = Rest::read(oid, clerks)?;
+        if rest.sessions <= ours {
+            return Ok(rest);
+        }
         if begun.elapsed() > STRAGGLERS {
             return Err(Doubt("a session did not end"));
         }
         // The server tells nobody of the end of a session.
         std::thread::sleep(Duration::from_micros(500));
     }
-    Ok(())
 }
 
 /// Rolls back what was prepared and left: its locks would outlive the lease, and the database could not be dropped.
@@ -203,53 +218,26 @@ pub(crate) fn roll_back_prepared(janitor: &mut Session) -> Result<(), SessionErr
     Ok(())
 }
 
-/// Reads the statistics, and makes sure of what must not have changed since `baseline`.
-fn look(janitor: &mut Session, oid: u32, shape: &Shape, baseline: &Baseline) -> Result<Seen, Doubt> {
-    let mut rows = ask(janitor, &look_sql(oid, shape))?.into_iter();
-    let mut head = rows.next().unwrap_or_default().into_iter();
-    let mut next = || head.next().flatten();
-    let (reset, attributes) = (next(), next().unwrap_or_default());
-    let mut catalogs: i64 = next().and_then(|sum| sum.parse().ok()).unwrap_or(-1);
-    if reset != baseline.seen.reset {
+/// Reads the statistics of each relation, and makes sure of what must not have changed since `baseline`. `rest` was read
+/// when nobody else was in the database any more.
+fn look(janitor: &mut Session, rest: Rest, shape: &Shape, baseline: &Baseline) -> Result<Seen, Doubt> {
+    if rest.reset != baseline.seen.reset {
         return Err(Doubt("its statistics were reset"));
     }
-    if attributes != shape.attributes {
+    if rest.attributes != shape.attributes {
         return Err(Doubt("its settings, owner or grants were changed"));
     }
-    let mut counts = HashMap::new();
-    for row in rows {
+    let mut seen = Seen { reset: rest.reset, catalogs: rest.changed, ..Seen::default() };
+    for row in ask(janitor, &shape.look)? {
         let value = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
         let (oid, count) = (number(value(0)), value(1).parse::<i64>().unwrap_or(-1));
         if !shape.sequences.contains_key(&oid) {
-            catalogs -= count;
+            seen.catalogs -= count;
+            seen.sizes.insert(oid, value(2).parse().unwrap_or(0));
         }
-        counts.insert(oid, count);
+        seen.counts.insert(oid, count);
     }
-    Ok(Seen { reset, catalogs, counts })
-}
-
-/// One statement: facts of the whole database in the first row, then relations with their counts where not zero.
-fn look_sql(oid: u32, shape: &Shape) -> String {
-    let mut tables: Vec<_> = shape.tables.keys().copied().collect();
-    tables.extend(shape.tables.values().map(|table| table.toast).filter(|toast| *toast != 0));
-    let list = |oids: &mut dyn Iterator<Item = u32>| {
-        let mut text = String::from("'{");
-        for (at, oid) in oids.enumerate() {
-            let _ = write!(text, "{}{oid}", if at == 0 { "" } else { "," });
-        }
-        text + "}'::oid[]"
-    };
-    let tables = list(&mut tables.into_iter());
-    let sequences = list(&mut shape.sequences.keys().copied());
-    format!(
-        "SELECT pg_stat_get_db_stat_reset_time({oid})::text, ({attributes}), \
-         pg_stat_get_db_tuples_inserted({oid}) + pg_stat_get_db_tuples_updated({oid}) \
-         + pg_stat_get_db_tuples_deleted({oid}); \
-         SELECT r, n FROM (SELECT r, pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) \
-         + pg_stat_get_tuples_deleted(r) AS n FROM unnest({tables}) r) t WHERE n <> 0; \
-         SELECT r, n FROM (SELECT r, pg_stat_get_blocks_fetched(r) AS n FROM unnest({sequences}) r) s WHERE n <> 0",
-        attributes = attributes_sql(oid),
-    )
+    Ok(seen)
 }
 
 /// Undoes what was touched, in one transaction. Returns whether a table got a new file.
@@ -257,11 +245,12 @@ fn clean(
     janitor: &mut Session,
     shape: &Shape,
     baseline: &Baseline,
+    seen: &Seen,
     mut touched: Touched,
 ) -> Result<bool, Doubt> {
     if !touched.catalogs {
         let sequences: Vec<_> = touched.sequences.iter().filter_map(|oid| shape.sequences.get(oid)).collect();
-        return empty(janitor, shape, &touched.tables, &sequences);
+        return empty(janitor, shape, seen, &touched.tables, &sequences);
     }
     if text(&ask(janitor, CLASSES)?) != shape.classes {
         return Err(Doubt("its definitions were changed"));
@@ -275,7 +264,7 @@ fn clean(
     touched.tables.dedup();
     // RESTART IDENTITY gives a sequence a new file, of which nothing may have been read yet.
     let sequences: Vec<_> = shape.sequences.values().collect();
-    empty(janitor, shape, &touched.tables, &sequences)
+    empty(janitor, shape, seen, &touched.tables, &sequences)
 }
 
 /// Makes sure that of all catalogs only `pg_class` has changed, and only by updates.
@@ -290,11 +279,12 @@ fn prove_only_classes(janitor: &mut Session, baseline: &Baseline) -> Result<(), 
     if text(&rows) == baseline.others { Ok(()) } else { Err(Doubt("its definitions were changed")) }
 }
 
-/// Empties the touched tables, puts the template's rows back, and sets the sequences back. Returns whether a table got
-/// a new file.
+/// Empties the touched tables, puts the template's rows back, sets the sequences back, and delivers the counts of all
+/// that: it is not the next holder's. Returns whether a table got a new file.
 fn empty(
     janitor: &mut Session,
     shape: &Shape,
+    seen: &Seen,
     tables: &[u32],
     sequences: &[&Sequence],
 ) -> Result<bool, Doubt> {
@@ -303,7 +293,6 @@ fn empty(
         String::from("BEGIN; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '5s'; ");
     let mut truncates = false;
     let mut seeded = Vec::new();
-    let sizes = sizes(janitor, tables)?;
     for oid in tables {
         let Some(table) = shape.tables.get(oid) else { continue };
         match &table.rows {
@@ -311,7 +300,7 @@ fn empty(
             Seed::Rows(rows) => seeded.push((table, rows)),
             Seed::Empty => {}
         }
-        let grown = sizes.get(oid).is_some_and(|size| *size > BLOAT);
+        let grown = seen.sizes.get(oid).is_some_and(|size| *size > BLOAT);
         if grown && table.referenced {
             return Err(Doubt("a table grew beyond 1 MB that others refer to"));
         }
@@ -327,25 +316,13 @@ fn empty(
         let _ = write!(sql, "SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name));
     }
     if seeded.is_empty() {
-        janitor.query(&(sql + "COMMIT"))?;
+        janitor.query(&format!("{sql}COMMIT; {DELIVER}"))?;
         return Ok(truncates);
     }
     janitor.query(&sql)?;
     for (table, rows) in seeded {
         janitor.copy_in(&format!("COPY {} FROM STDIN (FORMAT binary)", table.name), rows)?;
     }
-    janitor.query("COMMIT")?;
+    janitor.query(&format!("COMMIT; {DELIVER}"))?;
     Ok(truncates)
-}
-
-/// Bytes on disk of the main file, by oid.
-fn sizes(janitor: &mut Session, tables: &[u32]) -> Result<HashMap<u32, u64>, Doubt> {
-    if tables.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let list: Vec<_> = tables.iter().map(u32::to_string).collect();
-    let sql = format!("SELECT r, pg_relation_size(r) FROM unnest('{{{}}}'::oid[]) r", list.join(","));
-    let rows = ask(janitor, &sql)?;
-    let value = |column: &Option<String>| column.clone().unwrap_or_default();
-    Ok(rows.iter().map(|row| (number(&value(&row[0])), value(&row[1]).parse().unwrap_or(0))).collect())
 }

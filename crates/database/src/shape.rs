@@ -18,12 +18,14 @@ const LARGEST_SEED: u64 = 256 << 10;
 pub(crate) struct Shape {
     pub(crate) tables: HashMap<u32, Table>,
     pub(crate) sequences: HashMap<u32, Sequence>,
-    /// What belongs to the database itself and lies in catalogs that all databases share.
+    /// As [`Rest`](crate::rest::Rest) has them.
     pub(crate) attributes: String,
     /// A digest of `pg_class` without what TRUNCATE and VACUUM change.
     pub(crate) classes: String,
     /// File by oid: a table that was truncated has another.
     pub(crate) files: HashMap<u32, u32>,
+    /// Asks for the counts of its relations where they are not zero: oid, rows changed or blocks read, bytes on disk.
+    pub(crate) look: String,
     /// All that is in it, where recycled databases are compared.
     pub(crate) digest: Option<Digest>,
 }
@@ -65,18 +67,6 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'";
 
-/// What CREATE DATABASE forgets, and owner, as one text.
-pub(crate) fn attributes_sql(oid: u32) -> String {
-    format!(
-        "SELECT concat_ws('|', datdba, datacl, datconnlimit, datistemplate, datallowconn, dattablespace, \
-         (SELECT string_agg(setrole || '=' || setconfig::text, ',' ORDER BY setrole) \
-          FROM pg_db_role_setting WHERE setdatabase = d.oid), \
-         shobj_description(oid, 'pg_database'), \
-         (SELECT count(*) FROM pg_shseclabel WHERE objoid = d.oid AND classoid = 'pg_database'::regclass)) \
-         FROM pg_database d WHERE oid = {oid}"
-    )
-}
-
 /// `pg_class` without the columns that TRUNCATE, VACUUM and ANALYZE change.
 pub(crate) const CLASSES: &str = "SELECT md5(string_agg((to_jsonb(c) - '{relfilenode,relpages,reltuples,\
     relallvisible,relallfrozen,relfrozenxid,relminmxid}'::text[])::text, ',' ORDER BY oid)) FROM pg_class c";
@@ -86,10 +76,14 @@ pub(crate) const FILES: &str =
     "SELECT oid, relfilenode FROM pg_class WHERE relkind IN ('r', 'm', 'S') AND relfilenode <> 0";
 
 impl Shape {
-    /// Reads it in a copy that nobody has used, through a session of ours.
-    pub(crate) fn read(session: &mut Session, oid: u32, paranoid: bool) -> Result<Self, SessionError> {
+    /// Reads it in a copy that nobody has used and that has these attributes, through a session of ours.
+    pub(crate) fn read(
+        session: &mut Session,
+        attributes: String,
+        paranoid: bool,
+    ) -> Result<Self, SessionError> {
         let mut shape = Self {
-            attributes: text(&session.query(&attributes_sql(oid))?),
+            attributes,
             classes: text(&session.query(CLASSES)?),
             files: files(&session.query(FILES)?),
             digest: if paranoid { Some(Digest::read(session)?) } else { None },
@@ -115,6 +109,7 @@ impl Shape {
             shape.tables.insert(oid, Table { name, toast, rows, referenced });
         }
         shape.sequences = read_sequences(session, &sequences)?;
+        shape.look = look(&shape);
         Ok(shape)
     }
 
@@ -122,6 +117,25 @@ impl Shape {
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
     }
+}
+
+/// What asks for the counts of all tables, their toast and the sequences.
+fn look(shape: &Shape) -> String {
+    let list = |oids: &mut dyn Iterator<Item = u32>| {
+        let oids: Vec<_> = oids.map(|oid| oid.to_string()).collect();
+        format!("'{{{}}}'::oid[]", oids.join(","))
+    };
+    let toast = shape.tables.values().map(|table| table.toast).filter(|toast| *toast != 0);
+    let tables = list(&mut shape.tables.keys().copied().chain(toast));
+    let sequences = list(&mut shape.sequences.keys().copied());
+    // OFFSET keeps the counts from being read once more for the condition.
+    format!(
+        "SELECT r, n, pg_relation_size(r) FROM (SELECT r, pg_stat_get_tuples_inserted(r) \
+         + pg_stat_get_tuples_updated(r) + pg_stat_get_tuples_deleted(r) AS n FROM unnest({tables}) r OFFSET 0) t \
+         WHERE n <> 0; \
+         SELECT r, n, 0 FROM (SELECT r, pg_stat_get_blocks_fetched(r) AS n FROM unnest({sequences}) r OFFSET 0) s \
+         WHERE n <> 0"
+    )
 }
 
 /// The rows of a table that is not empty on disk.

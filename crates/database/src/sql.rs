@@ -1,10 +1,10 @@
 //! Words of SQL, and the sessions that pgfresh itself has with the server.
 
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use server::{Rows, SUPERUSER, Session};
+use server::{Rows, SUPERUSER, Session, SessionError};
 
 use crate::DatabaseError;
 
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// Makes a session of ours independent of what a template or `ALTER SYSTEM` has set.
 const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
     SET client_min_messages = error; SET default_transaction_read_only = off; SET standard_conforming_strings = on; \
-    SET search_path = pg_catalog";
+    SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan";
 
 /// A name as SQL wants it.
 pub(crate) fn identifier(name: &str) -> String {
@@ -25,11 +25,29 @@ pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each clerk
+/// does that once.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Names it in a session.
+    pub(crate) name: &'static str,
+    /// The types of its parameters, if it has any.
+    pub(crate) types: &'static [&'static str],
+    pub(crate) sql: &'static str,
+}
+
 /// Sessions with the database `postgres`, opened when needed and used again.
 #[derive(Debug)]
 pub(crate) struct Clerks {
     directory: PathBuf,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<Clerk>>,
+}
+
+#[derive(Debug)]
+struct Clerk {
+    session: Session,
+    /// Names of the statements that it has prepared.
+    prepared: Vec<&'static str>,
 }
 
 impl Clerks {
@@ -37,16 +55,42 @@ impl Clerks {
         Self { directory, idle: Mutex::new(Vec::new()) }
     }
 
-    /// Runs `sql`; `verb` is what it is for. A session whose connection failed is not used again.
+    /// Runs `sql`; `verb` is what it is for.
     pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, DatabaseError> {
+        self.lend(verb, |clerk| clerk.session.query(sql))
+    }
+
+    /// Runs a prepared statement with `arguments`, each as SQL wants it.
+    pub(crate) fn execute(
+        &self,
+        verb: &'static str,
+        statement: &Prepared,
+        arguments: &[&str],
+    ) -> Result<Rows, DatabaseError> {
+        let Prepared { name, types, sql } = statement;
+        self.lend(verb, |clerk| {
+            if !clerk.prepared.contains(name) {
+                clerk.session.query(&format!("PREPARE {name}{} AS {sql}", list(types)))?;
+                clerk.prepared.push(name);
+            }
+            clerk.session.query(&format!("EXECUTE {name}{}", list(arguments)))
+        })
+    }
+
+    /// Has a clerk do something. One whose connection failed is not asked again.
+    fn lend(
+        &self,
+        verb: &'static str,
+        work: impl FnOnce(&mut Clerk) -> Result<Rows, SessionError>,
+    ) -> Result<Rows, DatabaseError> {
         let waiting = self.lock().pop();
-        let mut session = match waiting {
-            Some(session) => session,
-            None => open(&self.directory, "postgres")?,
+        let mut clerk = match waiting {
+            Some(clerk) => clerk,
+            None => Clerk { session: self.open("postgres")?, prepared: Vec::new() },
         };
-        let result = session.query(sql);
-        if !matches!(result, Err(server::SessionError::Io { .. })) {
-            self.lock().push(session);
+        let result = work(&mut clerk);
+        if !matches!(result, Err(SessionError::Io { .. })) {
+            self.lock().push(clerk);
         }
         result.map_err(|source| DatabaseError::Sql { verb, source })
     }
@@ -61,13 +105,18 @@ impl Clerks {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Clerk>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// In parentheses, which there may be only around something.
+fn list(items: &[&str]) -> String {
+    if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
+}
+
 /// Opens a session of ours with `database`.
-pub(crate) fn open(directory: &std::path::Path, database: &str) -> Result<Session, DatabaseError> {
+fn open(directory: &Path, database: &str) -> Result<Session, DatabaseError> {
     let verb = "open a session";
     let sql = |source| DatabaseError::Sql { verb, source };
     let mut session = Session::open(directory, SUPERUSER, database, PATIENCE).map_err(sql)?;

@@ -16,6 +16,8 @@ const FIRST_READY: usize = 2;
 /// session takes to start and to have its first answer.
 const GRACE: Duration = Duration::from_millis(3);
 
+/// The most sessions that are kept in leased databases after their clients have left.
+const MOST_LEFT: usize = 64;
 /// How long backends do not wait for clients after the server had no room for one that was needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
@@ -122,6 +124,11 @@ impl State {
     /// Whether the server has room for backends that only wait.
     pub(crate) fn has_room(&self) -> bool {
         self.crowded.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Whether it has room for one more that a client has left in a leased database.
+    pub(crate) fn has_room_for_left(&self) -> bool {
+        self.has_room() && self.leases.values().map(|lease| lease.left.len()).sum::<usize>() < MOST_LEFT
     }
 
     /// Whether one more ready copy is worth its room.

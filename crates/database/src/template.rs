@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Standing, standing_sql};
+use crate::backend::{Standing, standing};
 use crate::recycle::roll_back_prepared;
 use crate::shape::{Shape, text};
-use crate::sql::{Clerks, identifier, literal};
+use crate::sql::{Clerks, Prepared, identifier, literal};
 use crate::{DatabaseError, TemplateDatabase};
 
 /// What our own databases' names begin with; nobody else may use such a name.
@@ -122,15 +122,19 @@ impl Template {
     }
 }
 
+const NAME: Prepared = Prepared {
+    name: "name",
+    types: &["oid", "name"],
+    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", standing!(), ")"),
+};
+
 /// Gives the database with that oid another name, under whoever is connected to it.
 ///
 /// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its standing.
 /// # Errors
 /// SQLSTATE 23505 if the name is taken.
 pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<Standing, DatabaseError> {
-    let (word, standing) = (literal(name), standing_sql(oid));
-    let sql = format!("UPDATE pg_database SET datname = {word} WHERE oid = {oid} RETURNING ({standing})");
-    let rows = clerks.run("name a database", &sql)?;
+    let rows = clerks.execute("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
     if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(text(&rows).into()) }
 }
 

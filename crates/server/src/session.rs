@@ -101,14 +101,29 @@ impl Session {
     /// Runs one or more statements and returns the rows of all.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
-        let mut rows = Rows::new();
-        self.collect(&mut |message| {
-            if let Message::DataRow(row) = message {
-                rows.push(columns(&row).map_err(malformed)?);
+        self.rows()
+    }
+
+    /// Sends several queries at once, each a transaction of its own, and returns the rows of all. Their answers but for
+    /// the last one's must fit into the socket's buffers.
+    ///
+    /// # Errors
+    /// The first one's that failed; the others were run.
+    pub fn queries(&mut self, sql: &[&str]) -> Result<Rows, SessionError> {
+        let mut message = BytesMut::new();
+        for sql in sql {
+            frontend::query(sql, &mut message).map_err(unworded)?;
+        }
+        self.send(&message)?;
+        let (mut rows, mut failure) = (Rows::new(), None);
+        for _ in sql {
+            match self.rows() {
+                Ok(mut more) => rows.append(&mut more),
+                Err(error @ SessionError::Server { .. }) => failure = failure.or(Some(error)),
+                Err(error) => return Err(error),
             }
-            Ok(())
-        })?;
-        Ok(rows)
+        }
+        failure.map_or(Ok(rows), Err)
     }
 
     /// Runs `COPY … TO STDOUT` and returns what it gives.
@@ -138,9 +153,20 @@ impl Session {
 
     fn send_query(&mut self, sql: &str) -> Result<(), SessionError> {
         let mut message = BytesMut::new();
-        frontend::query(sql, &mut message)
-            .map_err(|source| SessionError::Io { verb: "word a query", source })?;
+        frontend::query(sql, &mut message).map_err(unworded)?;
         self.send(&message)
+    }
+
+    /// The rows that one query gives.
+    fn rows(&mut self) -> Result<Rows, SessionError> {
+        let mut rows = Rows::new();
+        self.collect(&mut |message| {
+            if let Message::DataRow(row) = message {
+                rows.push(columns(&row).map_err(malformed)?);
+            }
+            Ok(())
+        })?;
+        Ok(rows)
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
@@ -191,6 +217,10 @@ impl Session {
             }
         }
     }
+}
+
+fn unworded(source: io::Error) -> SessionError {
+    SessionError::Io { verb: "word a query", source }
 }
 
 fn malformed(source: io::Error) -> SessionError {
