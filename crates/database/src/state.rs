@@ -18,6 +18,8 @@ const GRACE: Duration = Duration::from_millis(3);
 
 /// The most sessions that are kept in leased databases after their clients have left.
 const MOST_LEFT: usize = 64;
+/// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
+const BACKLOG: usize = 16;
 /// How long backends do not wait for clients after the server had no room for one that was needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
@@ -197,6 +199,11 @@ impl State {
             return Ok(Job::End(name));
         }
         let calm = self.calm.filter(|calm| *calm > now);
+        if self.to_drop.len() > BACKLOG
+            && let Some(name) = self.to_drop.pop_front()
+        {
+            return Ok(Job::Drop(name));
+        }
         if room > 0
             && let Some(template) = self.shortest(calm.is_none())
         {

@@ -71,6 +71,8 @@ enum Awaited {
 pub(super) enum Ours {
     /// It cannot fail, unless the transaction is no more what it should be.
     Must,
+    /// The same, and it changes nothing that the client is told of: what follows for the client need not wait for it.
+    Silent,
     /// Looks at what a COMMIT has to do.
     Look,
     /// Reads which constraints are deferrable.
@@ -382,7 +384,7 @@ impl Machine {
     fn answered(&mut self, ours: Ours, error: Option<Vec<u8>>) {
         let row = std::mem::take(&mut self.row);
         match (ours, error) {
-            (Ours::Must, Some(error)) => {
+            (Ours::Must | Ours::Silent, Some(error)) => {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message)));
             }
@@ -391,7 +393,7 @@ impl Machine {
                 self.say(&error);
                 self.fail();
             }
-            (Ours::Must, None) | (Ours::Syntax { saved: false }, _) => {}
+            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false }, _) => {}
             (Ours::Syntax { saved: true }, _) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
                 self.first([Task::Inject(undo, Ours::Must)]);
@@ -424,10 +426,20 @@ impl Machine {
 
     /// Goes on with what is to be done, until an answer is awaited.
     pub(super) fn proceed(&mut self) {
-        while self.broken.is_none() && self.awaited.is_empty() {
+        while self.broken.is_none() && (self.awaited.is_empty() || self.may_tell()) {
             let Some(task) = self.tasks.pop_front() else { return };
             self.perform(task);
         }
+    }
+
+    /// Whether the next task does no more than tell the client something that is true whatever the server answers.
+    fn may_tell(&self) -> bool {
+        let tells = match self.tasks.front() {
+            Some(Task::Say(_) | Task::Ready | Task::Left { chain: false, .. }) => true,
+            Some(Task::End) => self.tx || !self.saved,
+            _ => false,
+        };
+        tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Ours(Ours::Silent))
     }
 
     fn perform(&mut self, task: Task) {
@@ -482,7 +494,8 @@ impl Machine {
         }
         (self.thread.begun, self.saved) = (true, true);
         if !statements.is_empty() {
-            self.inject(statements, Ours::Must);
+            self.status = b'T';
+            self.inject(statements, Ours::Silent);
         }
     }
 

@@ -22,6 +22,8 @@ mod serve;
 mod settle;
 mod stage;
 mod statement;
+#[cfg(test)]
+mod trace;
 
 pub(crate) use gate::Gate;
 pub(crate) use machine::Machine;

@@ -84,8 +84,12 @@ impl Machine {
             statements.push(restore(&self.locals));
         }
         statements.extend(cursors.into_iter().flat_map(split).map(|name| format!("CLOSE {name}")));
-        statements.push(RELEASE.to_owned());
         self.to_server.extend(self.names.end_portals());
+        if statements.is_empty() {
+            self.inject([RELEASE], Ours::Silent);
+            return self.released();
+        }
+        statements.push(RELEASE.to_owned());
         self.inject(statements, Ours::Release);
     }
 

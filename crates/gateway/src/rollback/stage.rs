@@ -126,15 +126,20 @@ impl Stage {
         if !self.thread.begun {
             return Ok(());
         }
-        let touched = self.sequences.touched_sql().map(|sql| format!("{sql}; ")).unwrap_or_default();
-        let sql =
-            format!("ROLLBACK TO {proof}; {touched}ROLLBACK; {}", DISCARD_ALL.join("; "), proof = BEGIN[1]);
+        // To set sequences back is to write, which may not be the default.
+        let undo = format!("ROLLBACK TO {}; ROLLBACK; SET TRANSACTION READ WRITE", BEGIN[1]);
+        let discard = DISCARD_ALL.join("; ");
         self.run(|session, stage| {
-            let rows = session.query(&sql)?;
+            let Some(janitor) = &mut stage.janitor else {
+                let restore = stage.sequences.restore_touched_sql().unwrap_or_default();
+                return session.query(&format!("{undo}; {discard}; {restore}")).map(drop);
+            };
+            let touched = stage.sequences.touched_sql().unwrap_or_default();
+            let rows = session.query(&format!("{undo}; {discard}; {touched}"))?;
             // The parts of DISCARD ALL have a row, too, which is empty.
             let touched = rows.iter().filter_map(|row| row.first()?.as_deref()).filter(|oid| !oid.is_empty());
-            match stage.sequences.restore_sql(touched) {
-                Some(sql) => stage.janitor.as_mut().unwrap_or(session).query(&sql).map(drop),
+            match stage.sequences.restore_sql(&touched.collect::<Vec<_>>()) {
+                Some(sql) => janitor.query(&sql).map(drop),
                 None => Ok(()),
             }
         })?;

@@ -1,0 +1,229 @@
+//! What the machine says to a server, statement by statement, for each row of the table of states: played against a
+//! server that is three lines long, so that a change of the conversation is seen here first.
+
+use std::collections::VecDeque;
+
+use super::machine::{Fate, Machine, Thread};
+use super::message::{message, ready, until_zero};
+
+/// A greeting of the least that the machine reads.
+const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
+
+/// A client, the machine, and a server that does what it is told; a statement with "fail" in it is an error.
+struct Play {
+    machine: Machine,
+    status: u8,
+    /// Constraints that are deferrable, as the server would name them.
+    deferrable: Option<&'static str>,
+    /// Open cursors.
+    cursors: Option<&'static str>,
+    trace: Vec<String>,
+}
+
+impl Play {
+    fn new() -> Self {
+        let machine = Machine::new(Thread::default(), GREETING);
+        Self { machine, status: b'I', deferrable: None, cursors: None, trace: Vec::new() }
+    }
+
+    /// A Query of the client's, until the server is ready for more. Returns what was said since.
+    fn ask(&mut self, sql: &str) -> Vec<String> {
+        assert_eq!(self.machine.client_head(b'Q'), Fate::Whole, "{sql}");
+        self.machine.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
+        self.settle();
+        std::mem::take(&mut self.trace)
+    }
+
+    /// Has client and server hear what is on its way to them until nothing is.
+    fn settle(&mut self) {
+        loop {
+            for (tag, body) in messages(&std::mem::take(&mut self.machine.to_client)) {
+                self.trace.push(match tag {
+                    b'Z' => format!("ready {}", char::from(body[0])),
+                    b'C' => format!("done {}", String::from_utf8_lossy(until_zero(&body))),
+                    _ => format!("{} {}", char::from(tag), field(&body)),
+                });
+            }
+            let heard = messages(&std::mem::take(&mut self.machine.to_server));
+            if heard.is_empty() {
+                return;
+            }
+            let mut rest = VecDeque::from(heard);
+            while let Some((tag, body)) = rest.pop_front() {
+                let mut answers = Vec::new();
+                match tag {
+                    b'Q' => {
+                        answers = self.run(&String::from_utf8_lossy(until_zero(&body)));
+                        answers.push(ready(self.status));
+                    }
+                    b'P' => {
+                        let sql = body.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+                        answers = self.run(&format!("[{}]", String::from_utf8_lossy(sql)));
+                        if answers.iter().any(|answer| answer[0] == b'E') {
+                            while rest.front().is_some_and(|(tag, _)| *tag != b'S') {
+                                rest.pop_front();
+                            }
+                        }
+                    }
+                    b'S' => answers.push(ready(self.status)),
+                    _ => {}
+                }
+                for answer in answers {
+                    self.machine.server_head(answer[0]);
+                    self.machine.server(&answer);
+                }
+            }
+        }
+    }
+
+    /// A statement; one of the gateway's own is in brackets.
+    fn run(&mut self, sql: &str) -> Vec<Vec<u8>> {
+        let word = if sql.contains("pg_cursors") {
+            "[look]"
+        } else if sql.contains("pg_constraint") {
+            "[constraints]"
+        } else {
+            sql
+        };
+        self.trace.push(word.to_owned());
+        if sql.contains("ROLLBACK TO") {
+            self.status = b'T';
+        }
+        if self.status == b'E' || sql.contains("fail") {
+            self.status = b'E';
+            return vec![message(b'E', b"SERROR\0VERROR\0C23503\0Mit failed\0\0")];
+        }
+        self.status = b'T';
+        let row = match word {
+            "[look]" => row(&[Some("0"), self.cursors.take()]),
+            "[constraints]" => row(&[self.deferrable, None]),
+            _ => Vec::new(),
+        };
+        let done = message(b'C', &[until_space(sql).as_bytes(), b"\0"].concat());
+        [row, done].into_iter().filter(|message| !message.is_empty()).collect()
+    }
+}
+
+fn messages(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some((tag, rest)) = bytes.split_first() {
+        let length = u32::from_be_bytes(*rest.first_chunk().unwrap()) as usize;
+        found.push((*tag, rest[4..length].to_vec()));
+        bytes = &rest[length..];
+    }
+    found
+}
+
+fn row(values: &[Option<&str>]) -> Vec<u8> {
+    let mut body = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
+    for value in values {
+        body.extend(value.map_or(-1, |value| i32::try_from(value.len()).unwrap()).to_be_bytes());
+        body.extend(value.unwrap_or_default().bytes());
+    }
+    message(b'D', &body)
+}
+
+fn until_space(sql: &str) -> &str {
+    sql.trim_start_matches(['[', ' ']).split([' ', ']']).next().unwrap_or_default()
+}
+
+/// SQLSTATE of an error or a warning.
+fn field(body: &[u8]) -> String {
+    let fields = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&b'C'));
+    String::from_utf8_lossy(&fields.unwrap_or_default()[1..]).into_owned()
+}
+
+const BEGIN: [&str; 2] = ["[BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE]", "[SAVEPOINT pgfresh_lease]"];
+const SAVE: &str = "[SAVEPOINT pgfresh_t]";
+const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
+const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
+
+/// Past the first statement of a lease.
+fn begun() -> Play {
+    let mut play = Play::new();
+    let first = play.ask("SELECT");
+    let (looks, end) = (["SELECT", "[look]", "[constraints]"], ["done SELECT", "ready I", RELEASE]);
+    assert_eq!(first, [&BEGIN[..], &[SAVE], &looks, &end].concat());
+    play
+}
+
+#[test]
+fn a_statement_alone_is_kept_and_the_client_does_not_wait_for_the_release() {
+    assert_eq!(begun().ask("INSERT"), [SAVE, "INSERT", "[look]", "done INSERT", "ready I", RELEASE]);
+}
+
+#[test]
+fn a_statement_that_fails_alone_is_undone_before_the_client_hears_that_it_may_go_on() {
+    assert_eq!(begun().ask("fail"), [SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
+}
+
+#[test]
+fn the_clients_transaction_is_a_savepoint() {
+    let mut play = begun();
+    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", SAVE]);
+    assert_eq!(play.ask("INSERT"), ["INSERT", "done INSERT", "ready T"]);
+    // The server itself warns of that.
+    assert_eq!(play.ask("BEGIN"), ["BEGIN", "done BEGIN", "ready T"]);
+    assert_eq!(play.ask("SAVEPOINT a"), ["SAVEPOINT a", "done SAVEPOINT", "ready T"]);
+    assert_eq!(play.ask("COMMIT"), ["[look]", "done COMMIT", "ready I", RELEASE]);
+    assert_eq!(play.ask("COMMIT"), ["N 25P01", "done COMMIT", "ready I"]);
+}
+
+#[test]
+fn a_rollback_is_done_before_it_is_told() {
+    let mut play = begun();
+    play.ask("BEGIN");
+    assert_eq!(play.ask("ROLLBACK"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
+    assert_eq!(play.ask("ROLLBACK"), ["N 25P01", "done ROLLBACK", "ready I"]);
+}
+
+#[test]
+fn a_failed_transaction_ends_in_a_rollback_whatever_ends_it() {
+    let mut play = begun();
+    play.ask("BEGIN");
+    assert_eq!(play.ask("fail"), ["fail", "E 23503", "ready E"]);
+    assert_eq!(play.ask("COMMIT"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
+}
+
+#[test]
+fn what_needs_a_transaction_is_refused_outside_of_one() {
+    let mut play = begun();
+    for sql in ["SAVEPOINT a", "LOCK TABLE t", "DECLARE c CURSOR FOR SELECT 1"] {
+        assert_eq!(play.ask(sql), ["E 25P01", "ready I"], "{sql}");
+    }
+}
+
+#[test]
+fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
+    let mut play = Play { deferrable: Some("public.fk"), ..Play::new() };
+    play.ask("BEGIN");
+    let check = "[SET CONSTRAINTS public.fk IMMEDIATE]";
+    assert_eq!(play.ask("COMMIT"), ["[look]", "[constraints]", check, RELEASE, "done COMMIT", "ready I"]);
+    let mut play = Play { deferrable: Some("public.fails"), ..Play::new() };
+    play.ask("BEGIN");
+    let end = ["[SET CONSTRAINTS public.fails IMMEDIATE]", "E 23503", UNDO, RELEASE, "ready I"];
+    assert_eq!(play.ask("COMMIT"), [&["[look]", "[constraints]"][..], &end].concat());
+}
+
+#[test]
+fn cursors_end_with_the_transaction_that_they_were_made_in() {
+    let mut play = begun();
+    play.ask("BEGIN");
+    play.cursors = Some("c \"d e\"");
+    let closes = ["[CLOSE c]", "[CLOSE \"d e\"]"];
+    assert_eq!(play.ask("COMMIT"), [&["[look]"][..], &closes, &[RELEASE, "done COMMIT", "ready I"]].concat());
+}
+
+#[test]
+fn a_string_of_several_is_played_in_parts() {
+    let syntax = [
+        "[SAVEPOINT pgfresh_s]",
+        "[INSERT; COMMIT; DELETE]",
+        "[ROLLBACK TO SAVEPOINT pgfresh_s]",
+        "[RELEASE SAVEPOINT pgfresh_s]",
+    ];
+    let insert = ["INSERT", "done INSERT", "N 25P01", "[look]", "done COMMIT", RELEASE];
+    let delete = [SAVE, " DELETE", "[look]", "done DELETE", "ready I", RELEASE];
+    let played = begun().ask("INSERT; COMMIT; DELETE");
+    assert_eq!(played, [&[SAVE][..], &syntax, &insert, &delete].concat());
+}
