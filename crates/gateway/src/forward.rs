@@ -13,6 +13,7 @@ use database::Databases;
 use tokio::time::timeout;
 
 use crate::stream::Stream;
+use crate::tap::Tap;
 use crate::wire::{Conversation, TERMINATE};
 
 /// Bytes that are read at once.
@@ -42,6 +43,8 @@ pub(crate) struct Forward {
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     databases: Databases,
+    /// Somebody wants to know what is run.
+    tap: Option<Box<Tap>>,
     /// Read from the client and not written yet.
     up: Kept,
     /// Read from the server and not written yet.
@@ -95,10 +98,11 @@ impl Forward {
         server: Stream,
         conversation: Conversation,
         databases: Databases,
+        tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self { client, server, conversation, databases, up: Kept::default(), down }
+        Self { client, server, conversation, databases, tap, up: Kept::default(), down }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -123,7 +127,7 @@ impl Forward {
 
     /// Client to server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, databases, up, .. } = self;
+        let Self { client, server, conversation, databases, tap, up, .. } = self;
         loop {
             // A server that takes nothing any more is about to say why.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -135,6 +139,9 @@ impl Forward {
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
                 let passed = conversation.client_says(&buffer[..count]);
+                if let Some(tap) = tap {
+                    tap.client_says(&buffer[..passed]);
+                }
                 if conversation.clears_the_way() {
                     databases.vacate();
                 }
@@ -150,7 +157,7 @@ impl Forward {
 
     /// Server to client.
     fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, down, .. } = self;
+        let Self { client, server, conversation, tap, down, .. } = self;
         loop {
             if ready!(down.poll_flush(client, context)).is_err() {
                 return Poll::Ready(Stop::Client);
@@ -158,6 +165,9 @@ impl Forward {
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
                 conversation.server_says(&buffer[..count]);
+                if let Some(tap) = tap {
+                    tap.server_says(&buffer[..count]);
+                }
                 Poll::Ready((count > 0).then(|| down.send(&buffer[..count], client, context)))
             });
             match ready!(sent) {

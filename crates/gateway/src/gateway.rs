@@ -13,10 +13,13 @@ use tokio::time::timeout;
 
 use crate::http::Control;
 use crate::leases::Leases;
+use crate::ledger::Ledger;
 use crate::listener::Listener;
 use crate::presence::Presence;
+use crate::recent::{Kept, Recent};
 use crate::rollback::Pool;
 use crate::session::{Door, Maintainers};
+use crate::tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Isolation};
 
@@ -94,8 +97,8 @@ impl GatewayError {
 pub struct Gateway {
     access: Arc<Access>,
     closing: watch::Sender<bool>,
-    control: Arc<Control>,
     presence: Presence,
+    taps: Arc<Taps>,
     workers: Arc<workers::Workers>,
     threads: Option<Threads>,
 }
@@ -125,21 +128,24 @@ impl Gateway {
         let presence = Presence::new();
         let rollbacks = Arc::new(Pool::new(databases.clone(), linger));
         let leases = Leases { databases, rollbacks, servers, isolation };
-        let control = Arc::new(Control::new(leases.clone(), Arc::clone(&access), failed));
+        let recent = (failed != Failed::Release).then(Recent::default);
+        let taps = Arc::new(Taps { recent, ..Taps::default() });
+        let control = Arc::new(Control::new(leases.clone(), Arc::clone(&access), failed, Arc::clone(&taps)));
         let door = Arc::new(Door {
-            control: Arc::clone(&control),
+            control,
             leases,
             access: Arc::clone(&access),
             keys: Arc::default(),
             workers: Arc::clone(&workers),
             presence: presence.clone(),
             maintainers: Maintainers::default(),
+            taps: Arc::clone(&taps),
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {
             workers.first().spawn(listener.run(Arc::clone(&door), receiver.clone()));
         }
-        Ok(Self { access, closing, control, presence, workers, threads: Some(threads) })
+        Ok(Self { access, closing, presence, taps, workers, threads: Some(threads) })
     }
 
     /// Host and port by which programs on this machine reach it.
@@ -156,8 +162,22 @@ impl Gateway {
 
     /// The databases of failed tests that were kept.
     #[must_use]
-    pub fn failed(&self) -> Vec<String> {
-        self.control.failed()
+    pub fn failed(&self) -> Vec<Kept> {
+        self.taps.recent.as_ref().map_or_else(Vec::new, Recent::kept)
+    }
+
+    /// Takes note of databases that another gateway has kept, where such are kept at all.
+    pub fn remember(&self, kept: Vec<Kept>) {
+        let Some(recent) = &self.taps.recent else { return };
+        for kept in kept {
+            recent.keep(kept);
+        }
+    }
+
+    /// Follows all sessions that begin from now on.
+    #[must_use]
+    pub fn follow(&self) -> Ledger {
+        self.taps.ledger.get_or_init(Ledger::default).clone()
     }
 
     /// How long no connection has been open; `None` while one is.

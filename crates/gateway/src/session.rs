@@ -20,6 +20,7 @@ use crate::leases::Leases;
 use crate::presence::Presence;
 use crate::rollback::{self, Entered, Gate, Machine, elsewhere};
 use crate::stream::{Socket, Stream};
+use crate::tap::Taps;
 use crate::wire::{
     Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier, opening,
     password, sasl_request, sasl_response,
@@ -46,6 +47,7 @@ pub(crate) struct Door {
     pub(crate) workers: Arc<Workers>,
     pub(crate) presence: Presence,
     pub(crate) maintainers: Maintainers,
+    pub(crate) taps: Arc<Taps>,
 }
 
 /// True once the gateway closes.
@@ -237,6 +239,9 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
             return;
         }
     };
+    if let Some(recent) = door.taps.recent.as_ref().filter(|_| request.reset) {
+        recent.forget(request.database);
+    }
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
     if !door.maintainers.none() {
         door.leases.databases.vacate();
@@ -251,9 +256,10 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
             let session = Session { door, greeting, key, tenancy, maintainer };
             let (conversation, databases) =
                 (Conversation::new(replication), session.door.leases.databases.clone());
+            let tap = session.door.taps.tap(&database).filter(|_| !replication);
             let workers = Arc::clone(&session.door.workers);
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, conversation, databases, words), closing).await;
+                session.run(Forward::new(client, server, conversation, databases, tap, words), closing).await;
             });
         }
         Entered::Lease(mut lease) => {
@@ -262,7 +268,8 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
             let machine = Machine::new(thread, &words);
             let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let workers = Arc::clone(&door.workers);
-            let session = rollback::Session { door, lease, key, gate, machine };
+            let tap = door.taps.tap(&database);
+            let session = rollback::Session { door, lease, key, gate, machine, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)
             });

@@ -29,6 +29,7 @@ use crate::cli::Options;
 use crate::commands;
 use crate::config::{self, Config};
 use crate::control::Control;
+use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::service::{self, Service};
@@ -255,7 +256,12 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     let maker = commands::maker(options, false)?;
     let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options)? };
     let (service, idle) = match kept {
-        Some(kept) => (Service::open(&maker, maker.reopen(kept)?, wish)?, DAY),
+        Some(kept) => {
+            let databases = evidence::read(kept);
+            let service = Service::open(&maker, maker.reopen(kept)?, wish)?;
+            service.remember(databases);
+            (service, DAY)
+        }
         None => (commands::serve(options, &maker, wish)?, config.idle(options)),
     };
     let mut events = Events::listen()?;

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod control;
 mod environment;
+mod evidence;
 mod failure;
 mod foreground;
 mod onlooker;

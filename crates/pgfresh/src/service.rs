@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use database::{Databases, Origin, Servers, Status, TemplateDatabase};
-use gateway::{Access, Failed, Gateway, Isolation};
+use gateway::{Access, Failed, Gateway, Isolation, Kept, Ledger};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 
@@ -142,14 +142,24 @@ impl Service {
         format!("http://:{}@{}", self.access().secret(), self.gateway.address())
     }
 
+    /// What sessions run that begin from now on.
+    pub(crate) fn follow(&self) -> Ledger {
+        self.gateway.follow()
+    }
+
     /// How long no client has been connected; `None` while one is.
     pub(crate) fn idle(&self) -> Option<Duration> {
         self.gateway.idle()
     }
 
     /// The databases of failed tests that were kept.
-    pub(crate) fn failed(&self) -> Vec<String> {
+    pub(crate) fn failed(&self) -> Vec<Kept> {
         self.gateway.failed()
+    }
+
+    /// Takes note of databases that another service has kept.
+    pub(crate) fn remember(&self, kept: Vec<Kept>) {
+        self.gateway.remember(kept);
     }
 
     /// What there is, and what happened.

@@ -156,6 +156,44 @@ fn a_database_is_leased_reset_kept_and_released() {
 }
 
 #[test]
+fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
+    let serve = Serve::at(Scene::new(User::Ourselves), ["--keep-failed"]);
+    let look = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null);
+    let run = |answer: &Answer| -> Vec<String> {
+        let all = answer.json()["statements"].as_array().unwrap().clone();
+        all.iter().map(|ran| ran["statement"].as_str().unwrap().to_owned()).collect()
+    };
+    let url = serve.lease(&json!({ "name": "shop" }))["url"].as_str().unwrap().to_owned();
+    assert_eq!(run(&look("shop")), [""; 0]);
+    psql(&url, "CREATE TABLE a AS SELECT 1 b");
+    psql(&url, "SELECT pg_sleep(0.05)");
+    assert!(psql(&url, "TABLE nothing").contains("does not exist"));
+    let seen = look("shop");
+    assert_eq!(run(&seen), ["CREATE TABLE a AS SELECT 1 b", "SELECT pg_sleep(0.05)", "TABLE nothing"]);
+    assert!(!seen.body.contains(serve.secret()), "the page's cookie, which is for looking, gets this too");
+    let (seen, last) = (seen.json(), &seen.json()["statements"][2]);
+    assert!(seen["statements"][1]["seconds"].as_f64().unwrap() >= 0.05, "{seen}");
+    assert_eq!([&last["error"]["code"], &seen["template"]], [&json!("42P01"), &json!("template1")]);
+
+    // Each time as another test: of what comes before a reset, or before this lease, it has nothing.
+    assert_eq!(serve.call("POST /v1/databases/shop/reset", &json!({})).status, 204);
+    assert_eq!(run(&look("shop")), [""; 0]);
+    (0..25).for_each(|number| drop(psql(&url, &format!("SELECT {number}"))));
+    assert_eq!((run(&look("shop")).len(), run(&look("shop"))[19].as_str()), (20, "SELECT 24"));
+    assert_eq!(serve.call("DELETE /v1/databases/shop", &Value::Null).status, 204);
+    assert_eq!((look("shop").status, look("shop").code().as_str()), (404, "3D000"));
+    serve.lease(&json!({ "name": "shop" }));
+    assert_eq!(run(&look("shop")), [""; 0]);
+    serve.lease(&json!({ "name": "rolled", "isolation": "rollback" }));
+    psql(&url.replace("/shop", "/rolled"), "SELECT 'in rollback isolation'");
+    assert_eq!(run(&look("rolled")), ["SELECT 'in rollback isolation'"]);
+
+    let plain = Serve::start();
+    plain.lease(&json!({ "name": "shop" }));
+    assert!(plain.call("GET /v1/databases/shop", &Value::Null).json()["statements"].is_null());
+}
+
+#[test]
 fn wrong_wishes_are_refused_in_words() {
     let serve = Serve::start();
     for (request, body, status, code) in [

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Stdio;
 
 use common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
 const SPAN: &str = "1.5";
@@ -74,7 +74,7 @@ fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
         assert!(fact(&profile, "Server", "log") > 0.0, "{major}: {profile}");
         let statement =
             rows(&profile, "Statements").iter().find(|row| row["statement"] == "TRUNCATE t").unwrap();
-        assert_eq!(statement["seen runs"]["value"], 1.0, "{statement}");
+        assert_eq!(statement["runs"]["value"], 1.0, "{statement}");
         assert_eq!(rows(&profile, "Databases")[0]["database"], "postgres");
         assert!(findings(&profile).contains(&"Sessions wait for each other's locks"), "{profile}");
         assert!(
@@ -82,6 +82,68 @@ fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
             "{outcome}"
         );
     }
+}
+
+/// Seconds of sessions and runs of the statement `text`.
+fn of<'a>(profile: &'a Value, text: &str) -> (f64, &'a Value) {
+    let row = rows(profile, "Statements").iter().find(|row| row["statement"] == text);
+    let row = row.unwrap_or_else(|| panic!("no {text}: {profile}"));
+    (row["sessions"]["value"].as_f64().unwrap(), &row["runs"]["value"])
+}
+
+fn is_exact(profile: &Value) -> bool {
+    profile["notes"].to_string().contains("Times and runs of statements are exact")
+}
+
+#[test]
+fn each_statement_is_timed_as_it_comes_through_the_gateway() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    scene.write("short.sql", &"SELECT 1;\n".repeat(123));
+    // Two at once; short ones that looks would miss; an open transaction; one that is interrupted.
+    let script = format!(
+        "{psql} -Xqf short.sql >out
+         {psql} -XAtqc 'SELECT pg_sleep(1)' -d one & {psql} -XAtqc 'SELECT pg_sleep(1)' -d two & wait
+         {psql} -XAtq -c 'CREATE TABLE t ()' -c BEGIN -c 'TRUNCATE t' -c '\\! sleep 0.3' -c COMMIT
+         timeout -s INT 0.3 {psql} -XAtqc 'SELECT pg_sleep(9), 1' || true"
+    );
+    for isolation in ["clone", "rollback"] {
+        let (profile, _) = profile_of(&scene, &["--isolation", isolation], &script);
+        assert!(is_exact(&profile), "{isolation}: {profile}");
+        assert_eq!(*of(&profile, "SELECT ?;").1, 123.0, "{isolation}: {profile}");
+        let (slept, runs) = of(&profile, "SELECT pg_sleep(?)");
+        assert!(slept >= 2.0 && *runs == 2.0, "{isolation}: {profile}");
+        assert_eq!(
+            (of(&profile, "TRUNCATE t").1, of(&profile, "COMMIT").1),
+            (&json!(1.0), &json!(1.0)),
+            "{isolation}"
+        );
+        assert!(of(&profile, "SELECT pg_sleep(?), ?").0 > 0.1, "{isolation}: {profile}");
+        assert!(fact(&profile, "Suite", "outside, within a transaction") > 0.2, "{isolation}: {profile}");
+        assert!(fact(&profile, "Suite", "at most") >= 2.0, "{isolation}: {profile}");
+        let kinds: f64 = rows(&profile, "Kinds of statements")
+            .iter()
+            .map(|row| row["wall"]["value"].as_f64().unwrap())
+            .sum();
+        let inside = fact(&profile, "Suite", "in the database");
+        assert!((kinds - inside).abs() < 1e-3 * inside + 1e-6, "{isolation}: {kinds} of {inside}: {profile}");
+        assert!(spent(&profile, "Databases", "database", "two") >= 1.0, "{isolation}: {profile}");
+    }
+}
+
+#[test]
+fn looks_count_where_sessions_go_past_the_gateway() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!(
+        "{psql} \"$({psql} -XAtqc 'SHOW unix_socket_directories' | sed 's|\"||g; s|.*|host=& port=5432 user=postgres|')\" -XAtqc 'SELECT pg_sleep({SPAN})'"
+    );
+    let (profile, _) = profile_of(&scene, &[], &script);
+    assert!(
+        !is_exact(&profile) && profile["notes"].to_string().contains("did not come through the gateway"),
+        "{profile}"
+    );
+    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 0.5, "{profile}");
 }
 
 #[test]

@@ -27,6 +27,20 @@ impl Time {
         self.wall += seconds / among;
         self.sessions += seconds;
     }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.sessions += other.sessions;
+    }
+
+    /// The part of `is` that this was of `was`.
+    pub(crate) fn scaled(self, was: Self, is: Self) -> Self {
+        let part = |of: f64, was: f64, is: f64| if was > 0.0 { of / was * is } else { 0.0 };
+        Self {
+            wall: part(self.wall, was.wall, is.wall),
+            sessions: part(self.sessions, was.sessions, is.sessions),
+        }
+    }
 }
 
 /// What one statement took, whatever its values were.
@@ -55,6 +69,8 @@ impl Spent {
 /// Where the time went.
 #[derive(Debug, Clone, Default)]
 pub struct Attribution {
+    /// Whether times and runs are as they were, and not about what looks make of them.
+    pub exact: bool,
     /// Seconds from begin to end.
     pub wall: f64,
     /// Seconds of the wall clock and of sessions during which the server was at work for a client.
@@ -90,7 +106,11 @@ impl Attribution {
         for look in &recording.looks {
             attribution.add(look, recording, &mut runs);
         }
-        attribution.finish(recording, runs)
+        let sampled = attribution.finish(recording, runs);
+        match &recording.exact {
+            Some(exact) => exact.correct(sampled, recording),
+            None => sampled,
+        }
     }
 
     fn add(&mut self, look: &Look, recording: &Recording, runs: &mut Runs) {
@@ -131,12 +151,7 @@ impl Attribution {
     }
 
     fn finish(mut self, recording: &Recording, runs: Runs) -> Self {
-        let mut seconds = 0.0;
-        let usual = runs.at_once.iter().rev().find(|(_, time)| {
-            seconds += **time;
-            seconds >= RARE * self.database.wall
-        });
-        self.width = usual.map_or(1.0, |(count, _)| crate::machine::as_f64(*count as u64));
+        self.width = Self::usual(&runs.at_once, self.database.wall);
         for (_, run) in
             runs.statements.iter().filter(|(statement, _)| recording.statements.get(**statement).clears)
         {
@@ -150,6 +165,16 @@ impl Attribution {
         self.databases = runs.databases.into_iter().collect();
         self.databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
         self
+    }
+
+    /// How many sessions are at work at once as a rule, out of the seconds for each number of them and those in all.
+    pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
+        let mut seconds = 0.0;
+        let usual = at_once.iter().rev().find(|(_, time)| {
+            seconds += **time;
+            seconds >= RARE * all
+        });
+        usual.map_or(1.0, |(count, _)| crate::machine::as_f64(*count as u64))
     }
 
     /// Seconds in which the server was not at work.

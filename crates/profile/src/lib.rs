@@ -7,6 +7,7 @@
 mod attribution;
 mod counters;
 mod error;
+mod exact;
 mod findings;
 mod machine;
 mod profile;
@@ -20,7 +21,9 @@ mod wait;
 
 pub use attribution::{Attribution, Time};
 pub use error::ProfileError;
+pub use exact::{Done, Exact};
 pub use profile::{Circumstances, Profile};
-pub use recorder::Recorder;
-pub use recording::Recording;
+pub use recorder::{Feed, Recorder};
+pub use recording::{Recording, Shelf};
+pub use statement::Statement;
 pub use target::Target;

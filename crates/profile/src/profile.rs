@@ -181,15 +181,18 @@ impl Profile {
     }
 
     fn statements(&self) -> Table {
-        let numbers = ["wall", "sessions", "share", "seen runs", "runs, about", "each"].map(Column::right);
-        let mut table = Table::new("Statements", numbers.into_iter().chain([Column::left("statement")]));
+        let runs: &[&str] = if self.attribution.exact { &["runs"] } else { &["seen runs", "runs, about"] };
+        let numbers =
+            [&["wall", "sessions", "share"], runs, &["each"]].concat().into_iter().map(Column::right);
+        let mut table = Table::new("Statements", numbers.chain([Column::left("statement")]));
         for (statement, spent) in self.attribution.statements.iter().take(LINES) {
             let [wall, sessions, share] = self.cells(spent.time);
-            let [seen, runs] =
-                [as_f64(spent.seen as u64), spent.runs.round()].map(|runs| Quantity::new(runs, Unit::Count));
+            let seen = (!self.attribution.exact).then(|| as_f64(spent.seen as u64));
+            let runs = seen.into_iter().chain([spent.runs.round()]);
+            let runs = runs.map(|runs| Quantity::new(runs, Unit::Count).into());
             let each = Quantity::new(spent.each(), Unit::Seconds);
             let text = self.recording.statements.get(*statement).text.as_str();
-            table.add_row([wall, sessions, share, seen.into(), runs.into(), each.into(), text.into()]);
+            table.add_row([wall, sessions, share].into_iter().chain(runs).chain([each.into(), text.into()]));
         }
         table
     }
@@ -205,16 +208,30 @@ impl Profile {
     }
 
     fn notes(&self) -> Vec<String> {
-        let Recording { looks, looking, seconds: length, cut_short, .. } = &self.recording;
+        let Recording { looks, looking, seconds: length, cut_short, exact, .. } = &self.recording;
         let each = looking / as_f64(looks.len().max(1) as u64);
-        let mut notes = vec![format!(
+        let mut notes = Vec::new();
+        if self.attribution.exact {
+            notes.push(
+                "Times and runs of statements are exact: from when each came to the gateway until its answer did. \
+                 What they waited for is out of looks."
+                    .to_owned(),
+            );
+        } else if exact.is_some() {
+            notes.push(
+                "All is out of looks: sessions were at work that did not come through the gateway, or more was \
+                 run than could be taken down."
+                    .to_owned(),
+            );
+        }
+        notes.push(format!(
             "Out of {} looks in {}, each of {}: a share of the time is known to about {} points.",
             looks.len(),
             seconds(*length),
             seconds(each),
             // Two standard errors of a share of one half.
             (100.0 / as_f64(looks.len().max(1) as u64).sqrt()).round()
-        )];
+        ));
         notes.push(
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
                 .to_owned(),

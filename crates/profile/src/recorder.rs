@@ -13,8 +13,9 @@ use postgres::{Client, Row, Statement as Prepared};
 
 use crate::ProfileError;
 use crate::counters::Counters;
+use crate::exact::Exact;
 use crate::machine::Observer;
-use crate::recording::{Look, Recording, Seen, SessionName, State};
+use crate::recording::{Look, Recording, Seen, SessionName, Shelf, State};
 use crate::statement::Statement;
 use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
@@ -37,6 +38,9 @@ const LOOK: &str = "SELECT a.pid, coalesce(d.datname, ''), coalesce(a.applicatio
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
+/// Tells of what sessions have done since the last time; see [`Exact`]. It is asked after each look.
+pub type Feed = Box<dyn FnMut(&mut Exact, &mut Shelf<Statement>) + Send>;
+
 /// Something that looks.
 #[derive(Debug)]
 pub struct Recorder {
@@ -45,12 +49,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to look at `target`.
+    /// Begins to look at `target`, and to hear of its sessions from `feed` if there is one.
     ///
     /// # Errors
     /// It cannot be reached, is too old, or does not let us look.
-    pub fn start(target: &Target) -> Result<Self, ProfileError> {
-        let eyes = Eyes::open(target)?;
+    pub fn start(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
+        let eyes = Eyes::open(target, feed)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("profile".to_owned());
         let thread = thread.spawn(move || eyes.record(&stopped)).map_err(ProfileError::Thread)?;
@@ -84,6 +88,7 @@ struct Eyes {
     flushes: bool,
     before: Counters,
     observer: Option<Observer>,
+    feed: Option<Feed>,
     begun: Instant,
     /// When that was, in the server's own microseconds.
     begun_there: i64,
@@ -91,7 +96,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    fn open(target: &Target) -> Result<Self, ProfileError> {
+    fn open(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let mut client = target.connect()?;
         let ask = |what| move |source| ProfileError::Ask { what, source };
         let about = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
@@ -105,8 +110,9 @@ impl Eyes {
         let look = client.prepare(LOOK).map_err(ask("what sessions do"))?;
         let before = Counters::read(&mut client, major)?;
         let observer = is_visible(row.get(2)).then(|| Observer::new(PathBuf::from("/proc")));
-        let recording = Recording { version, major, ..Recording::default() };
         let (target, begun) = (target.clone(), Instant::now());
+        let exact = feed.is_some().then(|| Exact::new(begun));
+        let recording = Recording { version, major, exact, ..Recording::default() };
         let flushes = row.get(4);
         Ok(Self {
             client,
@@ -115,6 +121,7 @@ impl Eyes {
             flushes,
             before,
             observer,
+            feed,
             begun,
             begun_there: row.get(3),
             recording,
@@ -131,6 +138,7 @@ impl Eyes {
                 break;
             }
             let took = begun.elapsed();
+            self.hear();
             self.recording.looking += took.as_secs_f64();
             let rest = rhythm.next().unwrap_or(PERIOD).saturating_sub(took).max(took * REST);
             if stopped.recv_timeout(rest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
@@ -146,6 +154,12 @@ impl Eyes {
         let seen = rows.iter().map(|row| self.see(row)).collect::<Result<_, _>>()?;
         self.recording.looks.push(Look { at, seconds: 0.0, seen });
         Ok(())
+    }
+
+    fn hear(&mut self) {
+        if let (Some(feed), Some(exact)) = (&mut self.feed, &mut self.recording.exact) {
+            feed(exact, &mut self.recording.statements);
+        }
     }
 
     fn see(&mut self, row: &Row) -> Result<Seen, postgres::Error> {
@@ -179,7 +193,11 @@ impl Eyes {
         })
     }
 
-    fn finish(self) -> Recording {
+    fn finish(mut self) -> Recording {
+        self.hear();
+        if let Some(exact) = &mut self.recording.exact {
+            exact.advance(Instant::now());
+        }
         let Self { mut client, target, before, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
         weigh(&mut recording.looks, recording.seconds);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::counters::Counters;
+use crate::exact::Exact;
 use crate::machine::Machine;
 use crate::statement::Statement;
 use crate::wait::Cause;
@@ -125,6 +126,8 @@ pub struct Recording {
     pub counters: Counters,
     /// What the machine shows of it; nothing if the server is not on this machine.
     pub machine: Option<Machine>,
+    /// What was told of each statement, beside all looks; nothing if nobody tells.
+    pub exact: Option<Exact>,
     /// Seconds that went into looking.
     pub looking: f64,
     /// What a new session costs, in seconds.

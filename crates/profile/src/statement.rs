@@ -108,6 +108,11 @@ impl Statement {
         Self { kind, text: spell(&tokens), clears }
     }
 
+    /// What was never answered, for its session was ended before.
+    pub(crate) fn interrupted() -> Self {
+        Self { kind: Kind::Other, text: "(a session was ended in the midst of it)".to_owned(), clears: false }
+    }
+
     /// A session's start, of which the server shows no statement.
     pub(crate) fn connecting() -> Self {
         Self { kind: Kind::Connect, text: "(a session is being started)".to_owned(), clears: false }

@@ -1,8 +1,6 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
-use std::sync::PoisonError;
-
-use database::{DatabaseError, Turn};
+use database::{DatabaseError, LeaseStatus, Turn};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -13,7 +11,7 @@ use super::Control;
 use super::answer::{Body, Problem, json, no_content};
 use super::guard;
 use super::request::parse;
-use crate::{Failed, Isolation};
+use crate::{Failed, Isolation, Kept, Ran};
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
@@ -34,6 +32,22 @@ struct Leased {
     jdbc_url: String,
     socket_url: String,
     template: String,
+}
+
+/// A database, and what is known of it; nothing that whoever may only look could get in with.
+#[derive(Debug, Serialize)]
+struct Look {
+    name: String,
+    /// These while it is leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessions: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<f64>,
+    /// What it has run last, where databases of failed tests are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statements: Option<Vec<Ran>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,6 +117,32 @@ async fn leased(
     Ok(answered.await.map_err(|_| Problem::defect())??)
 }
 
+/// The lease of that name, if it is one.
+async fn find(control: &Control, name: &str) -> Result<Option<LeaseStatus>, Problem> {
+    let status = super::status::look(control).await?;
+    Ok(status.leases.into_iter().find(|lease| lease.database == name))
+}
+
+/// `GET /v1/databases/NAME`
+pub(super) async fn look(control: &Control, name: String) -> Result<Response<Body>, Problem> {
+    let lease = find(control, &name).await?;
+    let recent = control.taps.recent.as_ref();
+    let kept = recent.and_then(|recent| recent.kept().into_iter().find(|kept| kept.name == name));
+    let statements = match (kept, &lease) {
+        (Some(kept), _) => Some(kept.statements),
+        (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.age)),
+        (None, None) => return Err(DatabaseError::NotLeased(name).into()),
+    };
+    let seen = Look {
+        name,
+        sessions: lease.as_ref().map(|lease| lease.sessions),
+        age_seconds: lease.as_ref().map(|lease| lease.age.as_secs_f64()),
+        template: lease.map(|lease| lease.template),
+        statements,
+    };
+    Ok(json(StatusCode::OK, &seen))
+}
+
 /// Whether the holder says that its test failed: `?failed=true`.
 pub(super) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
     match guard::query(parts, "failed").as_deref() {
@@ -125,8 +165,13 @@ pub(super) async fn release(
     let of_itself = control.leases.rollbacks.has(&name) || control.leases.server(&name).is_some();
     if failed && control.failing != Failed::Release && !of_itself {
         control.holders.forget(&name);
+        let age = find(control, &name).await?.map(|lease| lease.age);
+        let recent = control.taps.recent.as_ref();
+        let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
         let kept = blocking(&control.leases.databases, move |databases| databases.keep(&name)).await?;
-        control.failed.lock().unwrap_or_else(PoisonError::into_inner).push(kept.clone());
+        if let Some(recent) = recent {
+            recent.keep(Kept { name: kept.clone(), statements });
+        }
         return Ok(match control.failing {
             Failed::KeepAndTell => {
                 json(StatusCode::OK, &serde_json::json!({ "url": control.access.url(&kept) }))
@@ -141,7 +186,11 @@ pub(super) async fn release(
 /// `POST /v1/databases/NAME/reset`
 pub(super) async fn reset(control: &Control, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Reset { close_sessions } = parse(body)?;
-    blocking(&control.leases, move |leases| leases.reset(&name, close_sessions)).await?;
+    let resetting = name.clone();
+    blocking(&control.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
+    if let Some(recent) = &control.taps.recent {
+        recent.forget(&name);
+    }
     Ok(no_content())
 }
 

@@ -22,7 +22,7 @@ mod shelf;
 mod status;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -39,6 +39,7 @@ use self::route::Route;
 use self::shelf::Shelf;
 use crate::leases::Leases;
 use crate::stream::Socket;
+use crate::tap::Taps;
 use crate::{Access, Failed, Stream};
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.
@@ -62,30 +63,23 @@ pub(crate) struct Control {
     /// What integresql's clients have made.
     shelf: Shelf,
     holders: Holders,
-    /// What becomes of the databases of failed tests, and which ones were kept.
+    /// What becomes of the databases of failed tests.
     failing: Failed,
-    failed: Mutex<Vec<String>>,
+    taps: Arc<Taps>,
     since: Instant,
 }
 
 impl Control {
-    pub(crate) fn new(leases: Leases, access: Arc<Access>, failing: Failed) -> Self {
+    pub(crate) fn new(leases: Leases, access: Arc<Access>, failing: Failed, taps: Arc<Taps>) -> Self {
         Self {
             leases,
             failing,
-            failed: Mutex::default(),
+            taps,
             access,
             shelf: Shelf::default(),
             holders: Holders::default(),
             since: Instant::now(),
         }
-    }
-}
-
-impl Control {
-    /// The databases of failed tests that were kept.
-    pub(crate) fn failed(&self) -> Vec<String> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -139,6 +133,7 @@ async fn answer(
         Route::Metrics => metrics::metrics(control).await,
         Route::Hold => Ok(holders::hold(control)),
         Route::Lease => control::lease(control, &request::read(body).await?).await,
+        Route::Look(name) => control::look(control, name).await,
         Route::Release(name) => control::release(control, name, control::has_failed(&parts)?).await,
         Route::Turn(name, turn) => control::turn(control, name, turn).await,
         Route::Reset(name) => control::reset(control, name, &request::read(body).await?).await,

@@ -22,6 +22,8 @@ pub(super) enum Route {
     Hold,
     /// Lease a database.
     Lease,
+    /// What there is to say of that database.
+    Look(String),
     /// End that lease.
     Release(String),
     /// Restart, stop or crash the server that is that lease's own.
@@ -82,7 +84,12 @@ fn control(segments: &[&str]) -> Vec<(Method, Route)> {
         ["events"] => vec![(Method::GET, Route::Events)],
         ["hold"] => vec![(Method::GET, Route::Hold)],
         ["databases"] => vec![(Method::POST, Route::Lease)],
-        ["databases", name] => vec![(Method::DELETE, Route::Release(name.to_owned()))],
+        ["databases", name] => {
+            vec![
+                (Method::GET, Route::Look(name.to_owned())),
+                (Method::DELETE, Route::Release(name.to_owned())),
+            ]
+        }
         ["databases", name, "reset"] => vec![(Method::POST, Route::Reset(name.to_owned()))],
         ["databases", name, "restart"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Restart))],
         ["databases", name, "stop"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Stop))],
@@ -144,6 +151,7 @@ mod tests {
             (Method::GET, "/v1/events", Route::Events),
             (Method::GET, "/v1/hold", Route::Hold),
             (Method::POST, "/v1/databases", Route::Lease),
+            (Method::GET, "/v1/databases/a%20b", Route::Look(name())),
             (Method::DELETE, "/v1/databases/a%20b", Route::Release(name())),
             (Method::POST, "/v1/databases/a%20b/reset", Route::Reset(name())),
             (Method::POST, "/v1/databases/a%20b/snapshot", Route::Snapshot(name())),

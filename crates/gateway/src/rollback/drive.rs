@@ -15,6 +15,7 @@ use super::gate::Gate;
 use super::machine::{Fate, Machine, Thread, Turn};
 use super::message::{after_zero, until_zero};
 use crate::stream::Stream;
+use crate::tap::Tap;
 use crate::wire::{Refusal, TERMINATE};
 
 /// Bytes that are read at once.
@@ -108,6 +109,8 @@ pub(super) struct Drive {
     pub(super) server: Stream,
     machine: Machine,
     gate: Arc<Gate>,
+    /// Somebody wants to know what is run: as the client sees it, without what the machine says itself.
+    tap: Option<Box<Tap>>,
     turn: Turn,
     up: Inbox,
     down: Inbox,
@@ -118,9 +121,15 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn new(client: Stream, server: Stream, machine: Machine, gate: Arc<Gate>) -> Self {
+    pub(super) fn new(
+        client: Stream,
+        server: Stream,
+        machine: Machine,
+        gate: Arc<Gate>,
+        tap: Option<Box<Tap>>,
+    ) -> Self {
         let (up, down) = (Inbox::default(), Inbox::default());
-        Self { client, server, machine, gate, turn: Turn::Nobody, up, down, ended: false, deaf: false }
+        Self { client, server, machine, gate, tap, turn: Turn::Nobody, up, down, ended: false, deaf: false }
     }
 
     /// Goes on until one of the ends ends. May be dropped between two polls.
@@ -184,13 +193,15 @@ impl Drive {
             if let Some(why) = &self.machine.broken {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
-            if flush(&mut self.machine.to_server, &mut self.server, context).is_err() {
+            if flush(&mut self.machine.to_server, &mut self.server, None, context).is_err() {
                 // The server is about to say why.
                 self.machine.to_server.clear();
             }
             if self.deaf {
                 self.machine.to_client.clear();
-            } else if flush(&mut self.machine.to_client, &mut self.client, context).is_err() {
+            } else if flush(&mut self.machine.to_client, &mut self.client, self.tap.as_deref_mut(), context)
+                .is_err()
+            {
                 return Poll::Ready(Some(End::Client));
             }
             let mut busy = self.take_from_server();
@@ -228,14 +239,14 @@ impl Drive {
         if self.machine.to_client.len() > BOUND || !self.down.has_room() {
             return Poll::Pending;
         }
-        read(&mut self.server, &mut self.down, context)
+        read(&mut self.server, &mut self.down, None, context)
     }
 
     fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if self.ended || self.machine.to_server.len() > BOUND || !self.up.has_room() {
             return Poll::Pending;
         }
-        let read = read(&mut self.client, &mut self.up, context);
+        let read = read(&mut self.client, &mut self.up, self.tap.as_deref_mut(), context);
         self.ended |= read == Poll::Ready(false);
         read
     }
@@ -317,7 +328,12 @@ impl Drive {
 }
 
 /// Writes what there is room for.
-fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
+fn flush(
+    bytes: &mut Vec<u8>,
+    to: &mut Stream,
+    tap: Option<&mut Tap>,
+    context: &mut Context<'_>,
+) -> std::io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
         match to.poll_send(context, &bytes[sent..]) {
@@ -325,15 +341,21 @@ fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std
             Poll::Pending => break,
         }
     }
+    if let Some(tap) = tap.filter(|_| sent > 0) {
+        tap.server_says(&bytes[..sent]);
+    }
     bytes.drain(..sent);
     Ok(())
 }
 
 /// Reads once; false at the end.
-fn read(from: &mut Stream, to: &mut Inbox, context: &mut Context<'_>) -> Poll<bool> {
+fn read(from: &mut Stream, to: &mut Inbox, tap: Option<&mut Tap>, context: &mut Context<'_>) -> Poll<bool> {
     BUFFER.with_borrow_mut(|buffer| {
         from.poll_receive(context, buffer).map(|count| {
             let count = count.unwrap_or(0);
+            if let Some(tap) = tap {
+                tap.client_says(&buffer[..count]);
+            }
             to.add(&buffer[..count]);
             count > 0
         })

@@ -12,6 +12,7 @@ use super::pool::{Lease, Lingering};
 use crate::cancel::Key;
 use crate::session::{Closing, Door, Maintainers, closed, say_and_close};
 use crate::stream::{Socket, Stream};
+use crate::tap::Tap;
 use crate::wire::Refusal;
 
 /// What a session has besides its two connections.
@@ -21,14 +22,15 @@ pub(crate) struct Session {
     pub(crate) key: Option<Key>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) machine: Machine,
+    pub(crate) tap: Option<Box<Tap>>,
 }
 
 impl Session {
     /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut closing: Closing) {
-        let Self { door, lease, key, gate, mut machine } = self;
+        let Self { door, lease, key, gate, mut machine, tap } = self;
         machine.to_client = unsent;
-        let mut drive = Drive::new(client, server, machine, gate);
+        let mut drive = Drive::new(client, server, machine, gate, tap);
         let end = tokio::select! {
             biased;
             end = drive.run() => Some(end),

@@ -8,6 +8,7 @@
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 
 mod conversation;
+mod follow;
 mod message;
 mod opening;
 mod options;
@@ -15,6 +16,8 @@ mod refusal;
 mod scram;
 
 pub(crate) use conversation::Conversation;
+pub use follow::Fault;
+pub(crate) use follow::{Done, Follow, Told};
 pub(crate) use message::{
     DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_request, key_of, password,
 };

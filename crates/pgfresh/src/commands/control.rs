@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
+use gateway::Ran;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
 use crate::background;
 use crate::cli::Options;
 use crate::control::{Control, path_of};
+use crate::evidence;
 use crate::failure::Failure;
 use crate::output::say;
 
@@ -57,9 +59,12 @@ pub(crate) fn reset(options: &Options, name: &str, close: bool) -> Result<ExitCo
 
 pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<ExitCode, Failure> {
     let path = path_of(name, if failed { "?failed=true" } else { "" });
-    let kept = find(options)?.call(&Method::DELETE, &path, &Value::Null)?;
-    if let Some(url) = kept["url"].as_str() {
-        eprintln!("pgfresh: kept the database of a failed test: {url}");
+    let control = find(options)?;
+    let kept = control.call(&Method::DELETE, &path, &Value::Null)?;
+    if let (Some(url), Some((_, name))) = (kept["url"].as_str(), text(&kept["url"]).rsplit_once('/')) {
+        let mut seen = control.call(&Method::GET, &format!("/v1/databases/{name}"), &Value::Null)?;
+        let statements: Vec<Ran> = serde_json::from_value(seen["statements"].take()).unwrap_or_default();
+        evidence::tell(url, &statements);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,12 +18,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::template::{Maker, MakerError, Started, Wishes};
+use gateway::Kept;
 use server::{FetchError, InstallationError, Wanted};
 use storage::{Cache, Method, human_bytes};
 
 use crate::background;
 use crate::cli::{Cli, Command, Options};
 use crate::config;
+use crate::evidence;
 use crate::failure::Failure;
 use crate::progress;
 use crate::service::{self, Service};
@@ -168,9 +170,10 @@ fn stop_or_keep(options: &Options, service: Service) -> Result<(), Failure> {
     }
     warn(&service);
     let kept = service.close().keep()?;
+    evidence::write(&kept, &failed)?;
     let control = background::go_on(options, &kept)?.control;
-    for name in failed {
-        eprintln!("pgfresh: kept the database of a failed test: {}", control.address(&name).url());
+    for Kept { name, statements } in &failed {
+        evidence::tell(&control.address(name).url(), statements);
     }
     eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");
     Ok(())

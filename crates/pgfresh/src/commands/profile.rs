@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use profile::{Circumstances, Profile, Recorder, Target};
+use gateway::{Entry, Ledger, What};
+use profile::{Circumstances, Done, Feed, Profile, Recorder, Target};
 use report::Report;
 
 use crate::cli::{self, Options};
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Watches somebody else's server.
 pub(super) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     let target = Target::at(&arguments.url)?;
-    let recorder = Recorder::start(&target)?;
+    let recorder = Recorder::start(&target, None)?;
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
         let mut command = Command::new(program);
         command.args(rest);
@@ -86,7 +87,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn begin(service: &Service) -> Result<Self, Failure> {
-        Ok(Self { recorder: Recorder::start(&Target::of(&service.server))? })
+        Ok(Self { recorder: Recorder::start(&Target::of(&service.server), Some(feed(service.follow())))? })
     }
 
     /// Stops watching. `command` is what was run meanwhile.
@@ -104,6 +105,27 @@ impl Watch {
         };
         Profile::new(recording, circumstances)
     }
+}
+
+/// Tells of what the gateway takes down.
+fn feed(ledger: Ledger) -> Feed {
+    Box::new(move |exact, statements| {
+        let (entries, lost) = ledger.take();
+        for Entry { session, database, at, what } in &entries {
+            match what {
+                What::Asked => exact.asked(*session, *at),
+                What::Left => exact.left(*session, *at, statements),
+                What::Done { statement, ran, rests } => {
+                    let (ran, rests) = (*ran, *rests);
+                    let done = Done { session: *session, database, statement, ran, rests, at: *at };
+                    exact.done(done, statements);
+                }
+            }
+        }
+        if lost > 0 {
+            exact.miss();
+        }
+    })
 }
 
 /// What the first session in a new database costs a client, in seconds: the mean of some in a row, so that it counts what

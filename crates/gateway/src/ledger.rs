@@ -1,0 +1,96 @@
+//! Who wants to know what sessions run, and until when.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Entries that wait to be taken: 40 MB with the longest statements.
+const MOST: usize = 1 << 15;
+
+/// What sessions run, entry by entry, for one who takes them out again and again; clones are the same.
+///
+/// Times are those of the gateway: from the moment a message is passed on to the server until its answer is passed on to
+/// the client.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger(Arc<Mutex<Book>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    entries: Vec<Entry>,
+    lost: u64,
+}
+
+/// Something that has happened in a session.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Which: a number that no other session of this process has.
+    pub session: u64,
+    /// As the client calls it.
+    pub database: Arc<str>,
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: What,
+}
+
+/// What can happen in a session.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// The server, which had nothing to do for it, has been asked for something.
+    Asked,
+    /// The server has done something since the last entry of this session.
+    Done {
+        /// For which statement: its first 1023 bytes. Nothing is known of one that is older than its session.
+        statement: Arc<str>,
+        /// Whether it was run; it was only prepared, or there is more to fetch, if not.
+        ran: bool,
+        /// If the server has nothing to do any more: whether a transaction is open.
+        rests: Option<bool>,
+    },
+    /// It has ended.
+    Left,
+}
+
+impl Ledger {
+    /// Takes out all entries, nearly in order of time, and how many were lost since the last time because nobody took them.
+    #[must_use]
+    pub fn take(&self) -> (Vec<Entry>, u64) {
+        let mut book = self.lock();
+        (std::mem::take(&mut book.entries), std::mem::take(&mut book.lost))
+    }
+
+    pub(crate) fn put(&self, entry: Entry) {
+        let mut book = self.lock();
+        if book.entries.len() < MOST {
+            book.entries.push(entry);
+        } else {
+            book.lost += 1;
+        }
+    }
+
+    /// Takes note that a session cannot be followed any more.
+    pub(crate) fn lose(&self) {
+        self.lock().lost += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_takes_is_counted() {
+        let ledger = Ledger::default();
+        let entry = Entry { session: 1, database: "d".into(), at: Instant::now(), what: What::Asked };
+        for _ in 0..MOST + 3 {
+            ledger.put(entry.clone());
+        }
+        let (entries, lost) = ledger.clone().take();
+        assert_eq!((entries.len(), lost), (MOST, 3));
+        ledger.put(entry);
+        assert_eq!((ledger.take().0.len(), ledger.take().1), (1, 0));
+    }
+}

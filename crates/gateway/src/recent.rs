@@ -1,0 +1,159 @@
+//! The last statements of each lease: the evidence that a failed test leaves beside its database.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Fault;
+
+/// Statements of a lease that are remembered.
+const STATEMENTS: usize = 20;
+/// Leases whose statements are remembered, besides those that are kept: the ones that ran something last.
+const LEASES: usize = 1000;
+/// Bytes of a database's name that count. Source: NAMEDATALEN.
+const NAME: usize = 63;
+
+/// A statement that a session has run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Its first 1023 bytes, with the parameters' numbers where it has parameters.
+    pub statement: String,
+    /// When it was passed on to the server, in seconds since 1970.
+    pub begun: f64,
+    /// Until it was done.
+    pub seconds: f64,
+    /// The error that it ended in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Fault>,
+}
+
+/// A database of a failed test that was kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// As it is called now.
+    pub name: String,
+    /// What the test ran last, the newest last: 20 statements at most.
+    pub statements: Vec<Ran>,
+}
+
+/// The last statements of one name, the newest last.
+pub(crate) type Ring = Arc<Mutex<VecDeque<Ran>>>;
+
+/// The last statements of all leases.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the name that sessions have asked for.
+    rings: HashMap<String, Ring>,
+    kept: Vec<Kept>,
+}
+
+impl Recent {
+    /// Where the statements of a session with the database `name` go.
+    pub(crate) fn ring(&self, name: &str) -> Ring {
+        let mut state = self.lock();
+        if state.rings.len() >= LEASES && !state.rings.contains_key(cut(name)) {
+            let last = |ring: &Ring| lock(ring).back().map_or(0.0, |ran| ran.begun);
+            let oldest = state.rings.iter().min_by(|(_, one), (_, other)| last(one).total_cmp(&last(other)));
+            let oldest = oldest.map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| state.rings.remove(&oldest));
+        }
+        Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
+    }
+
+    /// The last statements of the lease `name` that has lasted for `age`, the newest last.
+    pub(crate) fn of(&self, name: &str, age: Duration) -> Vec<Ran> {
+        let state = self.lock();
+        let since = seconds_of(SystemTime::now()) - age.as_secs_f64();
+        let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
+        // The name may have had other leases before.
+        lock(ring).iter().filter(|ran| ran.begun >= since).cloned().collect()
+    }
+
+    /// Takes note of a database that was kept.
+    pub(crate) fn keep(&self, kept: Kept) {
+        self.lock().kept.push(kept);
+    }
+
+    /// All databases that were kept.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        self.lock().kept.clone()
+    }
+
+    /// Forgets what the lease `name` has run: its database is as new.
+    pub(crate) fn forget(&self, name: &str) {
+        if let Some(ring) = self.lock().rings.get(cut(name)) {
+            lock(ring).clear();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes note of a statement.
+pub(crate) fn add(ring: &Ring, ran: Ran) {
+    let mut ring = lock(ring);
+    if ring.len() == STATEMENTS {
+        ring.pop_front();
+    }
+    ring.push_back(ran);
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds_of(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<Ran>> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(statement: &str, begun: f64) -> Ran {
+        Ran { statement: statement.into(), begun, seconds: 0.001, error: None }
+    }
+
+    #[test]
+    fn the_last_statements_of_this_lease_are_known() {
+        let recent = Recent::default();
+        let now = seconds_of(SystemTime::now());
+        let ring = recent.ring("orders");
+        add(&ring, ran("of another lease", now - 100.0));
+        for number in 0..30 {
+            add(&ring, ran(&number.to_string(), now));
+        }
+        let statements = recent.of("orders", Duration::from_secs(10));
+        assert_eq!(statements.len(), STATEMENTS);
+        assert_eq!((&*statements[0].statement, &*statements[19].statement), ("10", "29"));
+        recent.forget("orders");
+        add(&ring, ran("of another lease", now - 100.0));
+        assert_eq!(recent.of("orders", Duration::from_secs(10)), []);
+    }
+
+    #[test]
+    fn those_who_ran_nothing_for_long_are_forgotten() {
+        let recent = Recent::default();
+        let now = seconds_of(SystemTime::now());
+        for number in 0..=LEASES {
+            add(
+                &recent.ring(&number.to_string()),
+                ran("x", now + 1e-3 * f64::from(u32::try_from(number).unwrap())),
+            );
+        }
+        assert_eq!(recent.of("0", Duration::from_secs(10)), []);
+        assert_eq!(recent.of("1", Duration::from_secs(10)).len(), 1);
+    }
+}

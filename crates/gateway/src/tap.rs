@@ -1,0 +1,104 @@
+//! Follows the statements of a session, if somebody wants to know of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use crate::ledger::{Entry, Ledger, What};
+use crate::recent::{self, Ran, Recent, Ring, seconds_of};
+use crate::wire::{Done, Follow, Told};
+
+/// Those who want to know.
+#[derive(Debug, Default)]
+pub(crate) struct Taps {
+    pub(crate) ledger: OnceLock<Ledger>,
+    /// There where databases of failed tests are kept.
+    pub(crate) recent: Option<Recent>,
+}
+
+impl Taps {
+    /// A tap for a new session with `database`; none if nobody wants it.
+    pub(crate) fn tap(&self, database: &str) -> Option<Box<Tap>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let ledger = self.ledger.get().cloned();
+        let ring = self.recent.as_ref().map(|recent| recent.ring(database));
+        (ledger.is_some() || ring.is_some()).then(|| {
+            let session = NEXT.fetch_add(1, Ordering::Relaxed);
+            let listeners = Listeners { session, database: database.into(), ledger, ring };
+            Box::new(Tap { follow: Some(Follow::new()), listeners })
+        })
+    }
+}
+
+/// Sees all messages of one session.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    /// `None` once it cannot be followed any more.
+    follow: Option<Follow>,
+    listeners: Listeners,
+}
+
+#[derive(Debug)]
+struct Listeners {
+    session: u64,
+    database: Arc<str>,
+    ledger: Option<Ledger>,
+    ring: Option<Ring>,
+}
+
+impl Tap {
+    /// Takes note of what is passed on to the server now.
+    pub(crate) fn client_says(&mut self, bytes: &[u8]) {
+        self.note(|follow, now, tell| follow.client_says(bytes, now, tell));
+    }
+
+    /// Takes note of what is passed on to the client now.
+    pub(crate) fn server_says(&mut self, bytes: &[u8]) {
+        self.note(|follow, now, tell| follow.server_says(bytes, now, tell));
+    }
+
+    fn note(&mut self, say: impl FnOnce(&mut Follow, Instant, &mut dyn FnMut(Told))) {
+        let Self { follow, listeners } = self;
+        let Some(following) = follow else { return };
+        let now = Instant::now();
+        say(following, now, &mut |told| listeners.hear(told, now));
+        if following.is_lost() {
+            *follow = None;
+            listeners.ledger.iter().for_each(Ledger::lose);
+        }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.listeners.enter(Instant::now(), What::Left);
+    }
+}
+
+impl Listeners {
+    fn hear(&self, told: Told, now: Instant) {
+        let what = match told {
+            Told::Asked => What::Asked,
+            Told::Done(Done { statement, begun, ran, error, rests }) => {
+                if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
+                    let took = now.saturating_duration_since(begun);
+                    let ran = Ran {
+                        statement: statement.as_ref().to_owned(),
+                        begun: seconds_of(SystemTime::now() - took),
+                        seconds: took.as_secs_f64(),
+                        error,
+                    };
+                    recent::add(ring, ran);
+                }
+                What::Done { statement, ran, rests }
+            }
+        };
+        self.enter(now, what);
+    }
+
+    fn enter(&self, at: Instant, what: What) {
+        if let Some(ledger) = &self.ledger {
+            ledger.put(Entry { session: self.session, database: Arc::clone(&self.database), at, what });
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! What a session runs, from its messages: which statement, when the server has begun with it, when it was done.
+//!
+//! The server takes messages one after the other, so a statement begins when it was sent or when the one before is done,
+//! whichever is later. It ends with its CommandComplete, or with the ReadyForQuery behind it: what a Sync commits is part
+//! of the statement before it. No more is kept than what a statement begins with.
+//! Source: the manual's "Message Flow", 13 to 18.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::number;
+
+/// Bytes of a statement that are kept: as many as the server shows of it in `pg_stat_activity`.
+const TEXT: usize = 1023;
+/// Bytes of a name that are kept, and of an error.
+const NAME: usize = 256;
+/// Steps that may be on their way, and names that are remembered: nobody needs as many.
+const MOST: usize = 5000;
+
+/// What is told of a session.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Told {
+    /// The client has asked for something while the server had nothing to do.
+    Asked,
+    /// A statement is done.
+    Done(Done),
+}
+
+/// A statement that is done.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Done {
+    pub(crate) statement: Arc<str>,
+    pub(crate) begun: Instant,
+    /// Whether it ran: it has not if it was only prepared, or if there is more to fetch.
+    pub(crate) ran: bool,
+    pub(crate) error: Option<Fault>,
+    /// If the server has nothing to do any more: whether a transaction is open.
+    pub(crate) rests: Option<bool>,
+}
+
+/// Why a statement failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Its SQLSTATE.
+    pub code: String,
+    /// Its primary message; of a very long one the begin.
+    pub message: String,
+}
+
+/// What the server has been sent and is to answer.
+#[derive(Debug)]
+enum Step {
+    /// A Query: up to its ReadyForQuery.
+    Query(Arc<str>),
+    /// An Execute: up to its CommandComplete.
+    Execute(Arc<str>),
+    /// A Sync: up to its ReadyForQuery. With it, what was prepared last.
+    Sync(Arc<str>),
+}
+
+/// Both directions of a session.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    client: Cutter,
+    server: Cutter,
+    /// What names stand for.
+    prepared: HashMap<Vec<u8>, Arc<str>>,
+    portals: HashMap<Vec<u8>, Arc<str>>,
+    steps: VecDeque<Step>,
+    /// What was prepared, bound or executed last.
+    last: Arc<str>,
+    /// What was executed and is still to be committed.
+    executed: Option<Arc<str>>,
+    fault: Option<Fault>,
+    /// When the server began with what it does; nothing while it has nothing to do.
+    since: Option<Instant>,
+    /// The client has sent messages that no Sync has followed yet.
+    unsynchronized: bool,
+}
+
+impl Follow {
+    pub(crate) fn new() -> Self {
+        Self {
+            client: Cutter::default(),
+            server: Cutter::default(),
+            prepared: HashMap::new(),
+            portals: HashMap::new(),
+            steps: VecDeque::new(),
+            last: "".into(),
+            executed: None,
+            fault: None,
+            since: None,
+            unsynchronized: false,
+        }
+    }
+
+    /// Whether it is not known any more where messages begin, or too much is owed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.client.lost || self.server.lost || self.steps.len() > MOST
+    }
+
+    /// Takes note of what the client says `now`.
+    pub(crate) fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+        let mut client = std::mem::take(&mut self.client);
+        let wanted = |tag| match tag {
+            b'Q' => TEXT,
+            b'P' => NAME + TEXT,
+            b'B' => 2 * NAME,
+            b'E' | b'C' => NAME,
+            _ => 0,
+        };
+        client.over(bytes, wanted, |tag, body| self.asks(tag, body, now, tell));
+        self.client = client;
+    }
+
+    fn asks(&mut self, tag: u8, body: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+        match tag {
+            b'd' | b'H' | b'X' => return,
+            b'c' | b'f' => return self.ends_copy(),
+            _ => {}
+        }
+        if self.since.is_none() {
+            self.since = Some(now);
+            tell(Told::Asked);
+        }
+        self.unsynchronized = !matches!(tag, b'Q' | b'F' | b'S');
+        let (first, rest) = until_zero(body);
+        match tag {
+            b'Q' => self.steps.push_back(Step::Query(text(first))),
+            b'F' => self.steps.push_back(Step::Query("(a function is called)".into())),
+            b'S' => self.steps.push_back(Step::Sync(Arc::clone(&self.last))),
+            b'P' => {
+                self.last = text(until_zero(rest).0);
+                remember(&mut self.prepared, first, &self.last);
+            }
+            b'B' => {
+                self.last = self.prepared.get(until_zero(rest).0).cloned().unwrap_or_else(|| "".into());
+                remember(&mut self.portals, first, &self.last);
+            }
+            b'E' => {
+                self.last = self.portals.get(first).unwrap_or(&self.last).clone();
+                self.steps.push_back(Step::Execute(Arc::clone(&self.last)));
+            }
+            b'C' if body.first() == Some(&b'S') => drop(self.prepared.remove(&first[1..])),
+            b'C' if body.first() == Some(&b'P') => drop(self.portals.remove(&first[1..])),
+            _ => {}
+        }
+    }
+
+    /// What the server reads in the midst of a COPY it leaves unanswered, a Sync too.
+    fn ends_copy(&mut self) {
+        while let (Some(Step::Execute(_)), Some(Step::Sync(_))) = (self.steps.front(), self.steps.get(1)) {
+            self.steps.remove(1);
+        }
+    }
+
+    /// Takes note of what the server says `now`.
+    pub(crate) fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+        let mut server = std::mem::take(&mut self.server);
+        let wanted = |tag| match tag {
+            b'Z' => 1,
+            b'E' => 2 * NAME,
+            _ => 0,
+        };
+        server.over(bytes, wanted, |tag, body| match tag {
+            b'C' | b'I' | b's' => self.completes(tag != b's', now, tell),
+            b'E' => self.fails(body),
+            b'Z' => self.is_ready(body != b"I", now, tell),
+            _ => {}
+        });
+        self.server = server;
+    }
+
+    fn completes(&mut self, ran: bool, now: Instant, tell: &mut dyn FnMut(Told)) {
+        let Some(Step::Execute(_)) = self.steps.front() else { return };
+        let Some(Step::Execute(statement)) = self.steps.pop_front() else { return };
+        if let (true, Some(Step::Sync(_))) = (ran, self.steps.front()) {
+            self.executed = Some(statement);
+        } else {
+            let rests = self.steps.is_empty().then_some(true);
+            self.done(statement, ran, rests, now, tell);
+        }
+    }
+
+    /// After an error the server skips all up to the next Sync.
+    fn fails(&mut self, body: &[u8]) {
+        self.fault = Some(Fault::read(body));
+        while let Some(Step::Execute(_)) = self.steps.front() {
+            if let (Some(Step::Execute(statement)), None) = (self.steps.pop_front(), &self.executed) {
+                self.executed = Some(statement);
+            }
+        }
+    }
+
+    fn is_ready(&mut self, in_transaction: bool, now: Instant, tell: &mut dyn FnMut(Told)) {
+        while let Some(Step::Execute(_)) = self.steps.front() {
+            self.steps.pop_front();
+        }
+        let (statement, ran) = match (self.steps.pop_front(), self.executed.take()) {
+            (Some(Step::Query(statement)), _) | (_, Some(statement)) => (statement, true),
+            (Some(Step::Sync(statement)), None) => (statement, false),
+            (_, None) => (Arc::clone(&self.last), false),
+        };
+        let rests = (self.steps.is_empty() && !self.unsynchronized).then_some(in_transaction);
+        self.done(statement, ran, rests, now, tell);
+    }
+
+    fn done(
+        &mut self,
+        statement: Arc<str>,
+        ran: bool,
+        rests: Option<bool>,
+        now: Instant,
+        tell: &mut dyn FnMut(Told),
+    ) {
+        let Some(begun) = self.since else { return };
+        self.since = rests.is_none().then_some(now);
+        tell(Told::Done(Done { statement, begun, ran, error: self.fault.take(), rests }));
+    }
+}
+
+impl Fault {
+    /// Reads the fields of an ErrorResponse.
+    fn read(mut body: &[u8]) -> Self {
+        let mut fault = Self { code: String::new(), message: String::new() };
+        while let Some((kind @ 1.., fields)) = body.split_first() {
+            let (value, rest) = until_zero(fields);
+            match kind {
+                b'C' => fault.code = String::from_utf8_lossy(value).into_owned(),
+                b'M' => fault.message = String::from_utf8_lossy(value).into_owned(),
+                _ => {}
+            }
+            body = rest;
+        }
+        fault
+    }
+}
+
+/// What comes before the first zero, and behind it: all and nothing if there is none.
+fn until_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    end.map_or((bytes, &[]), |end| (&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The begin of a statement; half a letter at its end is left out.
+fn text(bytes: &[u8]) -> Arc<str> {
+    let bytes = &bytes[..bytes.len().min(TEXT)];
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(error) if error.error_len().is_none() => {
+            String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into()
+        }
+        Err(_) => String::from_utf8_lossy(bytes).into(),
+    }
+}
+
+fn remember(names: &mut HashMap<Vec<u8>, Arc<str>>, name: &[u8], statement: &Arc<str>) {
+    if names.len() >= MOST {
+        names.clear();
+    }
+    names.insert(name.to_vec(), Arc::clone(statement));
+}
+
+/// Cuts one direction into messages, and keeps of each what it begins with.
+#[derive(Debug, Default)]
+struct Cutter {
+    header: [u8; 5],
+    /// How much of the header has been seen.
+    seen: usize,
+    /// Bytes of the body that are still to come.
+    left: usize,
+    /// Bytes of the body that are wanted.
+    wanted: usize,
+    /// Those of them that have come, if they come in pieces.
+    kept: Vec<u8>,
+    /// A length was impossible.
+    lost: bool,
+}
+
+impl Cutter {
+    /// Tells `see` of each message in `bytes`, once as much of its body is there as is `wanted` of its tag.
+    fn over(&mut self, mut bytes: &[u8], wanted: impl Fn(u8) -> usize, mut see: impl FnMut(u8, &[u8])) {
+        while !bytes.is_empty() && !self.lost {
+            if self.seen < self.header.len() {
+                let count = bytes.len().min(self.header.len() - self.seen);
+                self.header[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
+                (self.seen, bytes) = (self.seen + count, &bytes[count..]);
+                if self.seen < self.header.len() {
+                    return;
+                }
+                let length = number(&self.header[1..]).and_then(|length| length.checked_sub(4));
+                self.lost = length.is_none();
+                self.left = length.unwrap_or_default() as usize;
+                self.wanted = wanted(self.header[0]).min(self.left);
+                self.kept.clear();
+                if self.wanted == 0 && !self.lost {
+                    see(self.header[0], &[]);
+                }
+            }
+            let count = self.left.min(bytes.len());
+            let missing = self.wanted - self.kept.len();
+            if missing > 0 && self.kept.is_empty() && count >= missing {
+                see(self.header[0], &bytes[..missing]);
+                self.wanted = 0;
+            } else if missing > 0 {
+                self.kept.extend_from_slice(&bytes[..count.min(missing)]);
+                if count >= missing {
+                    see(self.header[0], &self.kept);
+                    self.wanted = self.kept.len();
+                }
+            }
+            (self.left, bytes) = (self.left - count, &bytes[count..]);
+            if self.left == 0 {
+                self.seen = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        [&[tag], &length.to_be_bytes()[..], body].concat()
+    }
+
+    /// Messages by their tags: what a statement or name needs comes behind a colon, parts of it separated by a comma.
+    fn messages(words: &str) -> Vec<u8> {
+        let one = |word: &str| {
+            let (tag, body) = word.split_once(':').unwrap_or((word, ""));
+            let mut body = body.replace(',', "\0").replace('_', " ").into_bytes();
+            match tag.as_bytes()[0] {
+                b'Z' => {}
+                b'E' if !body.is_empty() => body.extend_from_slice(b"\0\0"),
+                _ => body.push(0),
+            }
+            message(tag.as_bytes()[0], &body)
+        };
+        words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
+    }
+
+    /// What is told of a talk: `>` before what the client says, `<` before what the server says, a millisecond each.
+    /// `STATEMENT FROM..TO`, `-` before what did not run, its error, and `idle` or `open` if the server has nothing to do.
+    fn told_in(talk: &str, chunk: usize) -> Vec<String> {
+        let (mut follow, mut told) = (Follow::new(), Vec::new());
+        let begin = Instant::now();
+        for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
+            let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
+            let now = begin + Duration::from_millis(turn as u64);
+            let mut tell = |what| match what {
+                Told::Asked => told.push(format!("asked {turn}")),
+                Told::Done(Done { statement, begun, ran, error, rests }) => {
+                    let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
+                    let error = error.map_or_else(String::new, |fault| format!(" {}", fault.code));
+                    let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
+                    told.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
+                }
+            };
+            for part in messages(words.trim_end_matches(['>', '<'])).chunks(chunk) {
+                if from_client {
+                    follow.client_says(part, now, &mut tell);
+                } else {
+                    follow.server_says(part, now, &mut tell);
+                }
+            }
+        }
+        told
+    }
+
+    fn told(talk: &str) -> Vec<String> {
+        told_in(talk, usize::MAX)
+    }
+
+    #[test]
+    fn a_query_lasts_until_the_server_is_ready() {
+        assert_eq!(
+            told("> Q:BEGIN < C:BEGIN Z:T > Q:a;_b < T D C:a C:b Z:I"),
+            ["asked 0", "BEGIN 0..1 open", "asked 2", "a; b 2..3 idle"]
+        );
+    }
+
+    #[test]
+    fn what_a_sync_commits_belongs_to_the_statement_before_it() {
+        assert_eq!(
+            told("> P:,INSERT B:, D:P E:,0000 S < 1 2 n C:INSERT < Z:I"),
+            ["asked 0", "INSERT 0..2 idle"]
+        );
+    }
+
+    #[test]
+    fn a_statement_is_prepared_once_and_run_by_name() {
+        let talk = "> P:one,SELECT D:S S < 1 t n Z:I > B:p,one E:p,0 S < 2 C:S Z:I > C:Sone S < 3 Z:I";
+        assert_eq!(
+            told(talk),
+            ["asked 0", "-SELECT 0..1 idle", "asked 2", "SELECT 2..3 idle", "asked 4", "-SELECT 4..5 idle"]
+        );
+    }
+
+    #[test]
+    fn statements_in_one_go_come_one_after_the_other() {
+        let talk = "> P:,a B:, E:, P:,b B:, E:, S Q:c < 1 2 C:a < 1 2 C:b < Z:I < C:c Z:I";
+        assert_eq!(told(talk), ["asked 0", "a 0..1", "b 1..3", "c 3..4 idle"]);
+    }
+
+    #[test]
+    fn what_comes_behind_an_error_is_skipped_up_to_the_sync() {
+        assert_eq!(
+            told("> P:,a B:, E:, B:, E:, S < 1 2 E:C42P01,Mno < Z:E > Q:ROLLBACK < C:R Z:I"),
+            ["asked 0", "a 0..2 42P01 open", "asked 3", "ROLLBACK 3..4 idle"]
+        );
+        assert_eq!(told("> P:,wrong D:S S < E:C42601,Mno Z:I"), ["asked 0", "-wrong 0..1 42601 idle"]);
+    }
+
+    #[test]
+    fn a_sync_in_the_midst_of_a_copy_is_never_answered() {
+        let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
+        assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
+    }
+
+    #[test]
+    fn rows_that_are_fetched_in_parts_are_one_run() {
+        let talk = "> P:,a B:, E:, H < 1 2 s > E:, S < C:a Z:I";
+        assert_eq!(told(talk), ["asked 0", "-a 0..1 open", "asked 2", "a 2..3 idle"]);
+    }
+
+    #[test]
+    fn long_statements_are_cut_at_a_letter() {
+        assert_eq!(text("ä".repeat(600).as_bytes()).len(), TEXT - 1);
+        assert_eq!(&*text(b"\xff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_ends_it() {
+        let mut follow = Follow::new();
+        follow.client_says(b"Q\0\0\0\x03", Instant::now(), &mut |_| ());
+        assert!(follow.is_lost());
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_of_any_size_tell_the_same(chunk in 1_usize..40) {
+            let talk = "> P:,INSERT_INTO_t B:, E:, S < 1 2 E:C23505,Mdouble_key Z:I > Q:SELECT_1 < T D C:S Z:I";
+            prop_assert_eq!(told_in(talk, chunk), told(talk));
+        }
+
+        #[test]
+        fn no_bytes_are_too_strange(
+            client in prop::collection::vec(any::<u8>(), 0..200),
+            server in prop::collection::vec(any::<u8>(), 0..200),
+            tags in prop::collection::vec(prop::sample::select(&b"QPBESDCZcfI"[..]), 0..40),
+        ) {
+            let (mut follow, now) = (Follow::new(), Instant::now());
+            for (at, tag) in tags.iter().enumerate() {
+                match at % 2 {
+                    0 => follow.client_says(&message(*tag, &client), now, &mut |_| ()),
+                    _ => follow.server_says(&message(*tag, &server), now, &mut |_| ()),
+                }
+            }
+            follow.client_says(&client, now, &mut |_| ());
+            follow.server_says(&server, now, &mut |_| ());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a failed test leaves beside its database: the last statements that it ran.
+//!
+//! ```text
+//! KEPT/statements    names and statements as JSON, from the run that kept them to the background server that goes on
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use gateway::{Fault, Kept, Ran};
+use report::{Quantity, Unit};
+use storage::Attempt;
+
+use crate::failure::Failure;
+
+const FILE: &str = "statements";
+/// Statements that are shown without being asked for.
+const SHOWN: usize = 5;
+/// Columns of a statement.
+const WIDTH: usize = 100;
+
+/// Writes what is known of the databases in the run directory `kept`, for who goes on with it.
+pub(crate) fn write(kept: &Path, databases: &[Kept]) -> Result<(), Failure> {
+    let path = kept.join(FILE);
+    let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(fs::write(&path, text).attempt("write", &path)?)
+}
+
+/// Reads what [`write`] wrote; nothing if there is nothing to be read.
+pub(crate) fn read(kept: &Path) -> Vec<Kept> {
+    let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Says where a database is that was kept, and what it ran last.
+pub(crate) fn tell(url: &str, statements: &[Ran]) {
+    eprintln!("pgfresh: kept the database of a failed test: {url}");
+    for Ran { statement, seconds, error, .. } in &statements[statements.len().saturating_sub(SHOWN)..] {
+        eprintln!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
+        if let Some(Fault { code, message }) = error {
+            eprintln!("{:>10}  ERROR {code}: {}", "", line(message));
+        }
+    }
+}
+
+/// As much of a text as fits on a line.
+fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if words.chars().count() <= WIDTH {
+        return words;
+    }
+    words.chars().take(WIDTH - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_one_line() {
+        assert_eq!(line("SELECT 1,\n\t 2"), "SELECT 1, 2");
+        assert_eq!(line(&"x".repeat(200)).chars().count(), WIDTH);
+    }
+}

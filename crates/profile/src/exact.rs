@@ -1,0 +1,357 @@
+//! The time of a suite exactly, where somebody sees each statement come and go.
+//!
+//! Sessions are at work from when they are asked for something until nothing more is owed. With n of them at work each
+//! moment is divided by n: `shared` runs so much slower than the clock, and the wall time of a statement is what it has
+//! gone on meanwhile, however many others came and went.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::attribution::{Attribution, Spent, Time};
+use crate::machine::as_f64;
+use crate::recording::{Recording, Shelf};
+use crate::statement::{Kind, Statement};
+
+/// Statements as they were sent of which it is remembered which one they are.
+const KNOWN: usize = 4096;
+/// Different statements that are told apart; those beyond are only told by their kinds.
+const TOLD_APART: usize = 20_000;
+/// Looks may see so much more than there was, by chance.
+const CHANCE: f64 = 1.2;
+/// Seconds that nobody misses.
+const SLIGHT: f64 = 0.25;
+
+/// What was seen of sessions as they began and ended what they did.
+#[derive(Debug, Clone)]
+pub struct Exact {
+    begun: Instant,
+    /// Seconds since then, up to which time is handed out.
+    now: f64,
+    /// Seconds, each divided by the sessions at work in it.
+    shared: f64,
+    sessions: HashMap<u64, Session>,
+    /// Sessions at work.
+    at_work: usize,
+    /// Sessions that are not, with an open transaction.
+    open: usize,
+    known: HashMap<Arc<str>, u32>,
+    /// Whether something has happened that nobody told of.
+    incomplete: bool,
+    database: Time,
+    in_transaction: f64,
+    /// Seconds, by the number of sessions at work.
+    at_once: BTreeMap<usize, f64>,
+    /// Time, and how many times it ran.
+    statements: HashMap<u32, (Time, u64)>,
+    databases: BTreeMap<Arc<str>, Time>,
+    clean_up: (Time, u64),
+}
+
+/// A session that is at work, or has an open transaction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Session {
+    /// At work since then, by the clock and by `shared`.
+    working: Option<(f64, f64)>,
+    open: bool,
+    /// Tables were emptied in its transaction.
+    clears: bool,
+}
+
+impl Exact {
+    pub(crate) fn new(begun: Instant) -> Self {
+        Self {
+            begun,
+            now: 0.0,
+            shared: 0.0,
+            sessions: HashMap::new(),
+            at_work: 0,
+            open: 0,
+            known: HashMap::new(),
+            incomplete: false,
+            database: Time::default(),
+            in_transaction: 0.0,
+            at_once: BTreeMap::new(),
+            statements: HashMap::new(),
+            databases: BTreeMap::new(),
+            clean_up: (Time::default(), 0),
+        }
+    }
+
+    /// A session is at work from now on.
+    pub fn asked(&mut self, session: u64, at: Instant) {
+        self.advance(at);
+        let since = (self.now, self.shared);
+        let session = self.sessions.entry(session).or_default();
+        self.open -= usize::from(std::mem::take(&mut session.open));
+        self.at_work += usize::from(session.working.replace(since).is_none());
+    }
+
+    /// Something has happened that nobody tells of.
+    pub fn miss(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// A session has ended.
+    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Shelf<Statement>) {
+        self.advance(at);
+        let Some(left) = self.sessions.remove(&session) else { return };
+        self.open -= usize::from(left.open);
+        if let Some((since, shared)) = left.working {
+            self.at_work -= 1;
+            let spent = Time { wall: self.shared - shared, sessions: self.now - since };
+            self.statements.entry(statements.put(Statement::interrupted())).or_default().0.join(spent);
+        }
+    }
+
+    /// Hands out the time up to `at`. What is told a moment too late counts as if it had been now.
+    pub(crate) fn advance(&mut self, at: Instant) {
+        let at = at.saturating_duration_since(self.begun).as_secs_f64();
+        let passed = (at - self.now).max(0.0);
+        self.now += passed;
+        if self.at_work > 0 {
+            let among = as_f64(self.at_work as u64);
+            self.shared += passed / among;
+            self.database.wall += passed;
+            self.database.sessions += passed * among;
+            *self.at_once.entry(self.at_work).or_default() += passed;
+        } else if self.open > 0 {
+            self.in_transaction += passed;
+        }
+    }
+
+    /// Whether this is all that the looks of `sampled` have seen: no sessions beside those that were told of.
+    fn covers(&self, sampled: &Attribution) -> bool {
+        !self.incomplete && sampled.database.sessions <= self.database.sessions * CHANCE + SLIGHT
+    }
+
+    /// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
+    /// statement has the parts that were seen of it. Unchanged if not all was told.
+    pub(crate) fn correct(&self, mut sampled: Attribution, recording: &Recording) -> Attribution {
+        if !self.covers(&sampled) {
+            return sampled;
+        }
+        let (mut kinds, mut statements) = (BTreeMap::<Kind, Time>::new(), Vec::new());
+        for (place, (time, runs)) in &self.statements {
+            kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
+            statements.push((*place, spent(*time, *runs)));
+        }
+        statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
+        for ((kind, _), time) in &mut sampled.both {
+            *time = time.scaled(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
+        }
+        sampled.causes.clear();
+        for ((_, cause), time) in &sampled.both {
+            sampled.causes.entry(*cause).or_default().join(*time);
+        }
+        let databases = self.databases.iter().map(|(name, time)| (name.to_string(), *time));
+        let mut databases: Vec<_> = databases.collect();
+        databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
+        Attribution {
+            exact: true,
+            syncing: sampled.syncing.scaled(sampled.database, self.database),
+            database: self.database,
+            in_transaction: self.in_transaction,
+            width: Attribution::usual(&self.at_once, self.database.wall),
+            most: self.at_once.keys().next_back().copied().unwrap_or(0),
+            kinds,
+            statements,
+            databases,
+            clean_up: spent(self.clean_up.0, self.clean_up.1),
+            ..sampled
+        }
+    }
+}
+
+/// What a session has done since it was asked, or since the last time.
+#[derive(Debug, Clone, Copy)]
+pub struct Done<'a> {
+    /// Which session.
+    pub session: u64,
+    /// Of which database.
+    pub database: &'a Arc<str>,
+    /// The statement, or what it begins with.
+    pub statement: &'a Arc<str>,
+    /// Whether it ran.
+    pub ran: bool,
+    /// If nothing more is owed: whether a transaction is open.
+    pub rests: Option<bool>,
+    /// Now.
+    pub at: Instant,
+}
+
+impl Exact {
+    /// A session has done something.
+    pub fn done(&mut self, done: Done<'_>, statements: &mut Shelf<Statement>) {
+        self.advance(done.at);
+        let place = self.place(done.statement, statements);
+        let (now, runs) = ((self.now, self.shared), u64::from(done.ran));
+        let session = self.sessions.entry(done.session).or_default();
+        let Some((since, shared)) = session.working.replace(now) else {
+            session.working = None;
+            return self.miss();
+        };
+        let time = Time { wall: self.shared - shared, sessions: self.now - since };
+        let statement = statements.get(place);
+        session.clears |= statement.clears;
+        let cleans = statement.clears || (session.clears && statement.kind == Kind::Commit);
+        if let Some(open) = done.rests {
+            (session.working, session.open) = (None, open);
+            session.clears &= open;
+            self.at_work -= 1;
+            self.open += usize::from(open);
+        }
+        if cleans {
+            self.clean_up.0.join(time);
+            self.clean_up.1 += runs * u64::from(statement.clears);
+        }
+        let sum = self.statements.entry(place).or_default();
+        sum.0.join(time);
+        sum.1 += runs;
+        self.databases.entry(Arc::clone(done.database)).or_default().join(time);
+    }
+
+    /// Which statement that is.
+    fn place(&mut self, text: &Arc<str>, statements: &mut Shelf<Statement>) -> u32 {
+        if let Some(place) = self.known.get(text) {
+            return *place;
+        }
+        let mut statement = Statement::read(text);
+        if statements.iter().count() > TOLD_APART {
+            statement.text = format!("(others: {})", statement.kind);
+        }
+        let place = statements.put(statement);
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(Arc::clone(text), place);
+        place
+    }
+}
+
+fn spent(time: Time, runs: u64) -> Spent {
+    Spent { time, seen: usize::try_from(runs).unwrap_or(usize::MAX), runs: as_f64(runs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::attribution::tests::recording;
+
+    /// Tells of a talk: `SESSION asked`, `SESSION left` or `SESSION idle|open|more:STATEMENT`, each behind its time in
+    /// milliseconds. The looks are those of [`recording`].
+    fn told(talk: &[&str], looks: &[&[&str]]) -> (Attribution, Recording) {
+        let begun = Instant::now();
+        let (mut exact, mut recording) = (Exact::new(begun), recording(looks));
+        let statements = &mut recording.statements;
+        for line in talk {
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            let at = begun + Duration::from_millis(words[0].parse().unwrap());
+            let session = u64::from(words[1].as_bytes()[0]);
+            match (words[2], words[2].split_once(':')) {
+                ("asked", _) => exact.asked(session, at),
+                ("left", _) => exact.left(session, at, statements),
+                ("end", _) => exact.advance(at),
+                (_, Some((then, sql))) => {
+                    let rests = match then {
+                        "idle" => Some(false),
+                        "open" => Some(true),
+                        _ => None,
+                    };
+                    let (database, statement) = (&words[1].into(), &sql.into());
+                    exact.done(Done { session, database, statement, ran: true, rests, at }, statements);
+                }
+                _ => panic!("{line}"),
+            }
+        }
+        recording.seconds = exact.now;
+        recording.exact = Some(exact);
+        (Attribution::of(&recording), recording)
+    }
+
+    fn near(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-9
+    }
+
+    /// Milliseconds of the wall and of sessions.
+    fn in_ms(time: Time) -> (f64, f64) {
+        ((time.wall * 1e6).round() / 1e3, (time.sessions * 1e6).round() / 1e3)
+    }
+
+    #[test]
+    fn each_moment_is_divided_among_those_at_work_in_it() {
+        let (seen, recording) = told(
+            &[
+                "10 a asked",
+                "20 b asked",
+                "30 a open:BEGIN",
+                "40 b idle:SELECT 1",
+                "70 a asked",
+                "80 a idle:COMMIT",
+                "90 c asked",
+                "95 c left",
+                "100 d end",
+            ],
+            &[],
+        );
+        assert!(seen.exact && near(seen.wall, 0.1));
+        assert_eq!(in_ms(seen.database), (45.0, 55.0));
+        assert!(near(seen.in_transaction, 0.03) && near(seen.outside(), 0.055), "{seen:?}");
+        let of = |text: &str| {
+            let found =
+                seen.statements.iter().find(|(place, _)| recording.statements.get(*place).text == text);
+            in_ms(found.unwrap_or_else(|| panic!("no {text}: {seen:?}")).1.time)
+        };
+        assert_eq!((of("BEGIN"), of("SELECT ?"), of("COMMIT")), ((15.0, 20.0), (15.0, 20.0), (10.0, 10.0)));
+        assert_eq!(of("(a session was ended in the midst of it)"), (5.0, 5.0));
+        assert_eq!((seen.width, seen.most), (2.0, 2));
+        assert_eq!(in_ms(seen.databases.iter().find(|(name, _)| name == "a").unwrap().1), (25.0, 30.0));
+    }
+
+    #[test]
+    fn a_clean_up_has_its_commit() {
+        let talk = [
+            "0 a asked",
+            "10 a open:BEGIN",
+            "10 a asked",
+            "30 a open:TRUNCATE t",
+            "30 a asked",
+            "35 a idle:COMMIT",
+            "40 a asked",
+            "50 a idle:COMMIT",
+            "60 a asked",
+            "70 a more:DELETE FROM t",
+            "75 a idle:COMMIT",
+        ];
+        let clean_up = told(&talk, &[]).0.clean_up;
+        assert_eq!((in_ms(clean_up.time), clean_up.seen), ((40.0, 40.0), 2));
+    }
+
+    #[test]
+    fn waits_are_what_looks_have_seen_of_each_kind() {
+        let looks: [&[&str]; 3] = [&["a:TRUNCATE t:sync"], &["a:TRUNCATE t:cpu"], &["a:SELECT 1:lock"]];
+        let talk = [
+            "0 a asked",
+            "60 a idle:TRUNCATE t",
+            "60 a asked",
+            "61 a idle:SELECT 1",
+            "61 a asked",
+            "62 a idle:COMMIT",
+        ];
+        let (seen, _) = told(&talk, &looks);
+        let causes: Vec<_> = seen.causes.iter().map(|(cause, time)| (cause.name(), in_ms(*time).1)).collect();
+        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert!(["WAL sync", "CPU"].iter().all(|name| causes.contains(&(name, 30.0))), "{causes:?}");
+        assert!(causes.contains(&("lock", 1.0)), "{causes:?}");
+    }
+
+    #[test]
+    fn looks_count_where_not_all_was_told() {
+        let crowd: [&[&str]; 60] = [&["a:SELECT 1:cpu"]; 60];
+        let (seen, _) = told(&["0 b asked", "10 b idle:SELECT 2", "600 b end"], &crowd);
+        assert!(!seen.exact && near(seen.database.sessions, 0.6), "{seen:?}");
+        assert!(!told(&["0 a idle:SELECT 1"], &[]).0.exact);
+    }
+}
