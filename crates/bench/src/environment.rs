@@ -5,17 +5,22 @@ use std::fs;
 use report::Report;
 use template::Maker;
 
-/// Adds what the results depend on: cores, memory, kernel, load, server, place.
+/// Adds what the results depend on: the machine, server, place.
 pub(crate) fn describe(report: &mut Report, maker: &Maker, place: &str, load: &str) {
+    machine(report, load);
+    report.add_environment("PostgreSQL", maker.installation.version().to_string());
+    report.add_environment("place", place);
+    let account = if maker.account.foreign { "another account than ours" } else { "our own account" };
+    report.add_environment("servers run as", account);
+}
+
+/// Adds cores, memory, kernel and load.
+pub(crate) fn machine(report: &mut Report, load: &str) {
     let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
     report.add_environment("processor", format!("{cores} cores, {}", processor()));
     report.add_environment("memory", memory());
     report.add_environment("kernel", first_line("/proc/sys/kernel/osrelease"));
     report.add_environment("load before", load);
-    report.add_environment("PostgreSQL", maker.installation.version().to_string());
-    report.add_environment("place", place);
-    let account = if maker.account.foreign { "another account than ours" } else { "our own account" };
-    report.add_environment("servers run as", account);
 }
 
 /// The mean numbers of running processes over the last 1, 5 and 15 minutes.

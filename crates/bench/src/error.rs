@@ -43,6 +43,21 @@ pub enum BenchError {
         /// What was run.
         program: &'static str,
     },
+    /// What was given for a server is no URL.
+    #[error("could not read the URL")]
+    Url(#[source] postgres::Error),
+    /// It wants more than we speak.
+    #[error("cannot time this server: it demands encryption (sslmode=require)")]
+    Encryption,
+    /// No session came to be.
+    #[error("could not connect to the server")]
+    Connect(#[source] postgres::Error),
+    /// The schema that is ours cannot be made.
+    #[error("could not create schema \"pgfresh_bench\"")]
+    Schema(#[source] postgres::Error),
+    /// An event was not taken.
+    #[error("could not append events")]
+    Store(#[source] postgres::Error),
     /// A server that was started by hand did not come up.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
@@ -92,6 +107,18 @@ impl BenchError {
             Self::NoProgram { program } => {
                 Some(format!("It comes with PostgreSQL; put the directory of \"{program}\" on PATH."))
             }
+            Self::Url(_) => Some("Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE.".to_owned()),
+            Self::Encryption => {
+                Some("Connect from where it lets you in without, such as its unix socket.".to_owned())
+            }
+            Self::Connect(_) => {
+                Some("See that it listens there, and that the user may connect to that database.".to_owned())
+            }
+            Self::Schema(_) => Some(
+                "A bench that was killed leaves it behind: if none is running, DROP SCHEMA pgfresh_bench CASCADE; \
+                 otherwise the user must be allowed to create schemas."
+                    .to_owned(),
+            ),
             Self::Database(error) => error.hint(),
             Self::Gateway(error) => error.hint(),
             _ => None,

@@ -9,23 +9,28 @@ mod by_hand;
 mod client;
 mod environment;
 mod error;
+mod events;
 mod floor;
 mod fresh;
 mod goal;
 mod memory;
 mod passage;
+mod pgbench;
 pub mod runner;
 mod setup;
 mod stage;
 mod start;
 mod start_report;
 mod summary;
+mod transactions;
 mod truncate;
 
 pub use error::BenchError;
+pub use events::{Events, Target};
 pub use fresh::Fresh;
 pub use passage::Passage;
 pub use start::Start;
+pub use transactions::Transactions;
 pub use truncate::Truncate;
 
 /// What was measured, with the raw samples behind it, and the failure that ended it early, if one did.

@@ -42,8 +42,8 @@ pub trait Observer {
     /// A round is finished; `of` so many, the warm-up not counted.
     fn after_round(&mut self, done: u32, of: u32);
 
-    /// What would be reported if it ended now, if that is known. Not within any time that is taken.
-    fn found(&mut self, _: &Report) {}
+    /// What would be reported if it ended now is to be had, if that is known. Not within any time that is taken.
+    fn found(&mut self, _: &dyn Fn() -> Report) {}
 
     /// Whether to leave it at the finished rounds. Asked before each contender.
     fn wants_to_stop(&self) -> bool;
@@ -184,7 +184,7 @@ fn run_and_tell<E>(
         }
         observer.after_round(round + 1 - warm_up, rounds);
         if let Some(report) = report {
-            observer.found(&report(&timed));
+            observer.found(&|| report(&timed));
         }
     }
     (timed, Ok(()))
@@ -234,8 +234,8 @@ mod tests {
     impl Observer for Reader {
         fn after_round(&mut self, _: u32, _: u32) {}
 
-        fn found(&mut self, report: &Report) {
-            self.0.push(report.to_string());
+        fn found(&mut self, report: &dyn Fn() -> Report) {
+            self.0.push(report().to_string());
         }
 
         fn wants_to_stop(&self) -> bool {

@@ -13,6 +13,8 @@ use crate::BenchError;
 pub(crate) enum Setup {
     /// `PostgreSQL` as it is out of the box, on the disk.
     Normal,
+    /// Three settings off, on the disk. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+    Dangerous,
     /// Seven settings, on the disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last section.
     Tuned,
     /// As it is out of the box with larger buffers, in RAM. Source: the same article, its solution.
@@ -29,6 +31,8 @@ const STOCK: [(&str, &str); 7] = [
     ("max_wal_size", "1GB"),
     ("update_process_title", "on"),
 ];
+const DANGEROUS: [(&str, &str); 3] =
+    [("fsync", "off"), ("synchronous_commit", "off"), ("full_page_writes", "off")];
 const TUNED: [(&str, &str); 8] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
@@ -47,6 +51,7 @@ impl Setup {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal settings, on disk",
+            Self::Dangerous => "three settings off, on disk",
             Self::Tuned => "seven settings tuned, on disk",
             Self::Tmpfs => "normal settings, in RAM",
         }
@@ -55,6 +60,7 @@ impl Setup {
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Normal => &[],
+            Self::Dangerous => &DANGEROUS,
             Self::Tuned => &TUNED,
             Self::Tmpfs => &TMPFS,
         }
@@ -77,7 +83,7 @@ impl Setups<'_> {
     ///
     /// # Errors
     /// It does not start, or its place has no room for it.
-    pub(crate) fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
+    fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
         let place = match (setup, self.disk) {
             (Setup::Tmpfs, _) => Wish::Ram,
             (_, Some(disk)) => Wish::At(disk.to_owned()),
@@ -96,4 +102,32 @@ impl Setups<'_> {
         let place = started.place.why();
         Ok((started.server, place))
     }
+
+    /// Starts all of them side by side, each prepared; with a sentence for each on where its data live. There may be no room
+    /// in RAM: then that one is missing, and its sentence says why.
+    ///
+    /// # Errors
+    /// Another one does not start, or cannot be prepared.
+    pub(crate) fn start_all(
+        &self,
+        setups: &[Setup],
+        prepare: impl Fn(&Server) -> Result<(), BenchError>,
+    ) -> Result<(Servers, Vec<String>), BenchError> {
+        let (mut servers, mut notes) = (Servers::new(), Vec::new());
+        for setup in setups {
+            match self.start(*setup) {
+                Ok((server, place)) => {
+                    notes.push(format!("{}: {place}.", setup.name()));
+                    prepare(&server)?;
+                    servers.push((*setup, server));
+                }
+                Err(error) if *setup == Setup::Tmpfs => notes.push(format!("{}: {error}.", setup.name())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((servers, notes))
+    }
 }
+
+/// Running servers.
+pub(crate) type Servers = Vec<(Setup, Server)>;

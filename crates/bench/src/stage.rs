@@ -8,7 +8,7 @@ use std::time::Duration;
 use database::{Databases, Origin, TemplateDatabase};
 use gateway::{Access, Failed, Gateway, Isolation, Options};
 use report::Report;
-use server::{SUPERUSER, Server, Session};
+use server::{Installation, SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
 use template::{Maker, Wishes};
 
@@ -81,9 +81,14 @@ impl Stage {
         Ok(Session::open(self.server.run().address(), SUPERUSER, "postgres", PATIENCE)?)
     }
 
+    /// The server's binaries.
+    pub(crate) fn installation(&self) -> &Installation {
+        &self.maker.installation
+    }
+
     /// The server's major version.
     pub(crate) fn major(&self) -> u32 {
-        self.maker.installation.version().major
+        self.installation().version().major
     }
 
     /// A name that no database has had.

@@ -14,6 +14,8 @@ use crate::cli::Options;
 use crate::failure::Failure;
 use crate::report_file::{ReportFile, could_not_write};
 
+/// Between two times that files are written, so many times as long as that takes.
+const WRITING: u32 = 20;
 /// Columns of the bar.
 const BAR: u32 = 20;
 
@@ -23,6 +25,8 @@ pub(crate) struct Onlooker {
     shows: bool,
     files: Vec<ReportFile>,
     since: Instant,
+    /// Before then, files are not written again.
+    next: Instant,
 }
 
 impl Onlooker {
@@ -33,7 +37,8 @@ impl Onlooker {
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
         let shows = !options.quiet && io::stderr().is_terminal();
-        Ok(Self { stop, shows, files: Vec::new(), since: Instant::now() })
+        let now = Instant::now();
+        Ok(Self { stop, shows, files: Vec::new(), since: now, next: now })
     }
 
     /// With files for what is found, which can be written: an hour later it would be too late to learn that they cannot.
@@ -85,11 +90,17 @@ impl Observer for Onlooker {
         self.show(&progress(done, of, self.since.elapsed()));
     }
 
-    fn found(&mut self, report: &Report) {
+    fn found(&mut self, report: &dyn Fn() -> Report) {
+        let begun = Instant::now();
+        if self.files.is_empty() || begun < self.next {
+            return;
+        }
+        let report = report();
         for file in &self.files {
             // Should it fail, it is tried again, and in the end it is said.
-            let _ = file.write(report, &|| report.to_html(""));
+            let _ = file.write(&report, &|| report.to_html(""));
         }
+        self.next = Instant::now() + begun.elapsed() * WRITING;
     }
 
     fn wants_to_stop(&self) -> bool {

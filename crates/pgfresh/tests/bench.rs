@@ -3,9 +3,12 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 
+use common::machine::machine;
 use common::{MAJORS, Outcome, Scene, User, collect, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -68,6 +71,101 @@ fn every_way_to_clean_up_is_timed_on_every_major() {
         let on_disk = format!("normal settings, on disk: disk at \"{disk}\": as asked.");
         assert!(notes.iter().any(|note| *note == on_disk), "{notes:?}");
     }
+}
+
+#[test]
+fn transactions_are_counted_on_every_server_with_one_two_and_three_clients() {
+    // At once, for each takes a second for each of 42 turns.
+    thread::scope(|scope| {
+        for major in [MAJORS[0], MAJORS[2]] {
+            scope.spawn(move || count_transactions(major));
+        }
+    });
+}
+
+fn count_transactions(major: u32) {
+    let scene = Scene::new(User::Ourselves);
+    let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
+    let words = ["bench", "pgbench", "--rounds", "1", "--seconds", "1", "--scale", "1", "--json"];
+    let mut command = scene.pgfresh(words.iter().chain(&["--postgres", postgres.as_str(), disk]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut told = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    let outcome = collect(child);
+    assert!(outcome.code == Some(0), "{outcome}");
+    let report: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(counts(&report), [1; 21], "{report}");
+    let ours = row(&report, "Transactions a second", "server", "pgfresh");
+    let normal = row(&report, "Transactions a second", "server", "normal settings, on disk");
+    let title = "How many times as many as with normal settings on disk";
+    let gain = row(&report, title, "server", "pgfresh");
+    for clients in ["clients: 1", "clients: 2", "clients: 3"] {
+        let expected = number(&ours[clients]) / number(&normal[clients]);
+        assert!((number(&gain[clients]) / expected - 1.0).abs() < 1e-9, "{report}");
+    }
+    let published = row(&report, title, "server", "published: three settings off (dangerous)");
+    assert!((number(&published["clients: 3"]) - 12.27).abs() < 0.01, "{published}");
+}
+
+#[test]
+fn events_are_timed_one_by_one_and_the_running_average_is_that_of_the_batches() {
+    for major in MAJORS {
+        let scene = Scene::new(User::Ourselves);
+        let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
+        let words = ["bench", "events", "--batches", "4", "--batch", "25", "--json", "--postgres"];
+        let report = json(&scene.run(words.iter().chain(&[postgres.as_str(), disk])));
+        assert_eq!(counts(&report), [4; 3], "{report}");
+        for (index, name) in
+            ["durable, on disk", "synchronous_commit=off, on disk", "pgfresh"].iter().enumerate()
+        {
+            assert_eq!(row(&report, "Single events", "where", name)["events"]["value"], 100.0, "{report}");
+            assert_eq!(report["distributions"][index]["count"], 100, "{report}");
+            let courses = &report["plots"][index]["courses"];
+            let values = |course: &Value| -> Vec<f64> {
+                course["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+            };
+            let (means, running) = (values(&courses[0]), values(&courses[1]));
+            assert!((running[3] / (means.iter().sum::<f64>() / 4.0) - 1.0).abs() < 1e-9, "{report}");
+            assert_eq!(report["plots"][index]["end"]["value"], 100.0);
+        }
+        let notes = report["notes"].to_string();
+        assert!(notes.contains(&format!("pgfresh: PostgreSQL {major}.")), "{notes}");
+    }
+}
+
+#[test]
+fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
+    let scene = Scene::new(User::Ourselves);
+    let script = "\"$0\" bench events --batches 2 --batch 5 --json --target \"$DATABASE_URL\" >told; cat told; \
+                  ! grep -q \"$PGPASSWORD\" told; \"$1\" -XAtqc \"SELECT 'schemas', count(*) FROM pg_namespace \
+                  WHERE nspname LIKE 'pgfresh%'\" >&2; \"$1\" -XAtqc 'CREATE SCHEMA pgfresh_bench'; \
+                  \"$0\" bench events --target \"$DATABASE_URL\" || exit 3";
+    let program = common::ground::program().to_str().unwrap();
+    let outcome = scene.run(["run", "--", "sh", "-uc", script, program, common::ground::psql()]);
+    let report: Value =
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"));
+    assert_eq!(counts(&report), [2], "{outcome}");
+    let expected = "schemas|0\npgfresh: could not create schema \"pgfresh_bench\"";
+    assert!(outcome.code == Some(3) && outcome.stderr.starts_with(expected), "{outcome}");
+    assert!(outcome.stderr.contains("HINT:  A bench that was killed leaves it behind"), "{outcome}");
+}
+
+#[test]
+fn the_temperature_is_drawn_beside_the_events() {
+    let scene = Scene::new(User::Ourselves);
+    let root = scene.directory.join("machine");
+    let drive = [("queue/write_cache", "write back"), ("device/hwmon/hwmon0/temp1_input", "61500")];
+    machine(&root, &scene.place, &drive);
+    let (sysfs, procfs, page) = (root.join("sys"), root.join("proc"), root.join("page.html"));
+    let words =
+        ["bench", "events", "--target", "durable", "--batches", "3", "--batch", "5", "--json", "--html"];
+    let folders = [&page, Path::new("--sysfs"), &sysfs, Path::new("--procfs"), &procfs, &scene.place];
+    let report = json(&scene.run(words.iter().map(AsRef::as_ref).chain(folders.map(Path::as_os_str))));
+    let degrees = &report["plots"][0]["courses"][2];
+    assert_eq!((&degrees["unit"], &degrees["values"][2]), (&"celsius".into(), &61.5.into()), "{report}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains(">temperature</text>") && page.contains(">61.5 °C</text>"), "{page}");
 }
 
 #[test]

@@ -3,11 +3,10 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::machine::machine;
 use common::{MAJORS, Outcome, Scene, User, postgres};
 use serde_json::Value;
 
@@ -32,23 +31,6 @@ fn rows<'a>(diagnosis: &'a Value, title: &str) -> &'a Vec<Value> {
     let tables = diagnosis["tables"].as_array().unwrap();
     let table = tables.iter().find(|table| table["title"] == title);
     table.unwrap_or_else(|| panic!("no table {title}: {diagnosis}"))["rows"].as_array().unwrap()
-}
-
-/// Writes a stand-in for the machine: `folder` lies on a partition of the disk that `files` describe.
-fn machine(root: &Path, folder: &Path, files: &[(&str, &str)]) {
-    let put = |path: &str, text: &str| {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
-    };
-    for (file, text) in files {
-        put(&format!("sys/devices/sdq/{file}"), text);
-    }
-    put("sys/devices/sdq/sdq1/partition", "1");
-    put("proc/self/mountinfo", &format!("9 1 8:17 / {} rw,noatime - ext4 /dev/sdq1 rw", folder.display()));
-    put("proc/diskstats", "8 16 sdq 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 50 0");
-    fs::create_dir_all(root.join("sys/dev/block")).unwrap();
-    symlink(root.join("sys/devices/sdq/sdq1"), root.join("sys/dev/block/8:17")).unwrap();
 }
 
 #[test]

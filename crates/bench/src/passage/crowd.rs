@@ -1,11 +1,11 @@
 //! Thousands of idle sessions, and a hundred busy ones among them.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::ground::{DATABASE, Ground, Way};
 use super::pgbench::{self, BUSY};
 use crate::client::Client;
+use crate::pgbench::Pgbench;
 use crate::{BenchError, memory};
 
 /// Sessions that do nothing.
@@ -24,7 +24,7 @@ pub(super) struct Crowd {
     pub(super) direct: Duration,
 }
 
-pub(super) fn gather(program: &Path, ground: &Ground) -> Result<Crowd, BenchError> {
+pub(super) fn gather(program: &Pgbench, ground: &Ground) -> Result<Crowd, BenchError> {
     let address = ground.address(Way::Gateway);
     let busy = |way| {
         let phases = pgbench::time(program, ground.address(way), BUSY, SECONDS)?;

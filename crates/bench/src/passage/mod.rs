@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use storage::Cache;
 use template::{Maker, Wishes};
 
+use crate::pgbench::Pgbench;
 use crate::runner::{self, Observer, Timed};
 use crate::{BenchError, Measured, environment};
 use crowd::Crowd;
@@ -42,7 +43,7 @@ impl Passage {
         let place = maker.place(ground::BYTES)?;
         let why = place.why();
         Ground::on(&maker, &place, |ground| {
-            let program = pgbench::find(&maker)?;
+            let program = Pgbench::of(&maker.installation)?;
             pgbench::prepare(&program, ground)?;
             let rows = copy::prepare(ground)?;
             let mut contenders = pgbench::contenders(&program, ground);

@@ -114,22 +114,11 @@ impl Truncate {
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let Self { wishes, cache, program, disk } = self;
         let setups = Setups { wishes, cache: cache.as_deref(), program, disk: disk.as_deref() };
-        let mut servers: Vec<(Setup, Server)> = Vec::new();
-        let mut notes = Vec::new();
-        for (setup, _) in THEIRS {
-            if servers.iter().any(|(other, _)| *other == setup) {
-                continue;
-            }
-            match setups.start(setup) {
-                Ok((server, place)) => {
-                    notes.push(format!("{}: {place}.", setup.name()));
-                    server.session("postgres")?.query(&tables())?;
-                    servers.push((setup, server));
-                }
-                Err(error) if setup == Setup::Tmpfs => notes.push(format!("{}: {error}.", setup.name())),
-                Err(error) => return Err(error),
-            }
-        }
+        let needed = [Setup::Normal, Setup::Tuned, Setup::Tmpfs];
+        let (servers, notes) = setups.start_all(&needed, |server| {
+            server.session("postgres")?.query(&tables())?;
+            Ok(())
+        })?;
         let stage = Stage::open(wishes, cache.as_deref(), program.clone())?;
         let mut contenders = theirs(&servers)?;
         contenders.extend(ours(&stage)?);

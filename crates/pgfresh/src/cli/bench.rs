@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bench::Target;
 use clap::{Args, Subcommand};
 
 use crate::report_file::{Format, ReportFile};
@@ -51,6 +52,49 @@ pub(crate) enum Bench {
         #[command(flatten)]
         output: Output,
     },
+    /// Time pgbench with one, two and three clients on a durable disk, with flushing off, in RAM and with pgfresh, beside published figures
+    #[command(after_help = "Examples:\n  pgfresh bench pgbench\n  \
+        pgfresh bench pgbench /mnt/slow-disk --scale 25 --seconds 300 --rounds 1")]
+    Pgbench {
+        /// A directory on the disk in question [default: where a server's data would live on disk]
+        path: Option<PathBuf>,
+        /// pgbench's scale: 15 MB each, on five servers
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        scale: u32,
+        /// How long each goes on in its turn
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+        /// How often each contender has its turn; a round takes 21 turns
+        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Time events that are appended one by one, each in a transaction, with the course, the running average and the temperature
+    #[command(after_help = "Examples:\n  pgfresh bench events\n  \
+        pgfresh bench events /mnt/slow-disk --target durable --batches 500 --html events.html\n  \
+        pgfresh bench events --target fast --target postgresql://postgres@localhost/app")]
+    Events {
+        /// A directory on the disk in question [default: where a server's data would live on disk]
+        path: Option<PathBuf>,
+        /// Where they go: durable, async or fast, a server of ours, or postgresql://…, where a schema is made and removed; may be repeated [default: durable, async, fast]
+        #[arg(long, value_name = "TARGET")]
+        target: Vec<Target>,
+        /// Batches for each target
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        batches: u32,
+        /// Events in a batch
+        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        batch: u32,
+        /// Another folder for /sys
+        #[arg(long, value_name = "PATH", help_heading = "For tests")]
+        sysfs: Option<PathBuf>,
+        /// Another folder for /proc
+        #[arg(long, value_name = "PATH", help_heading = "For tests")]
+        procfs: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
     #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
     Gateway {
@@ -81,6 +125,8 @@ impl Bench {
             | Self::Fresh { output, .. }
             | Self::Rollback { output, .. }
             | Self::Truncate { output, .. }
+            | Self::Events { output, .. }
+            | Self::Pgbench { output, .. }
             | Self::Gateway { output, .. }
             | Self::Fsync { output, .. } => output,
         }

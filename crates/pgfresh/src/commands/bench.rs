@@ -1,13 +1,14 @@
 //! `pgfresh bench`: measures on this machine.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use bench::{Fresh, Measured, Passage, Start, Truncate};
+use bench::{Events, Fresh, Measured, Passage, Start, Target, Transactions, Truncate};
 use report::Report;
 use server::{Preset, Wanted};
 use storage::Wish;
+use sys::{Bottom, Mount, Panel, Roots, Stack};
 
 use super::OURSELVES;
 use crate::cli::{Bench, Options, Output};
@@ -53,8 +54,30 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
             let disk = path.clone();
             Truncate { wishes, cache, program, disk }.measure(rounds, onlooker)?
         }
+        Bench::Pgbench { ref path, scale, seconds, rounds, .. } => {
+            let disk = path.clone();
+            Transactions { wishes, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
+        }
+        Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
+            let disk = super::doctor::path(options, path.as_deref())?;
+            let panel = panel(&disk, &super::doctor::roots(sysfs.clone(), procfs.clone()));
+            let thermometer = || panel.as_ref().and_then(|panel| panel.look().temperature);
+            let mut targets = target.clone();
+            if targets.is_empty() {
+                targets = vec![Target::Durable, Target::Asynchronous, Target::Fast];
+            }
+            let (disk, thermometer) = (path.clone(), &thermometer);
+            Events { wishes, cache, program, disk, targets, batch, thermometer }.measure(batches, onlooker)?
+        }
         Bench::Fsync { .. } => unreachable!("it is doctor's"),
     })
+}
+
+/// The gauges of the disk that a directory lies on; `None` if that cannot be told.
+fn panel(disk: &Path, roots: &Roots) -> Option<Panel> {
+    let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
+    let Bottom::Disks(disks) = stack.bottom else { return None };
+    Some(Panel::of(roots, disks.first()))
 }
 
 /// Prints the report in the formats that were asked for.

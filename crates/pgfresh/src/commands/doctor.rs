@@ -25,11 +25,7 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(250
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
-    let defaults = Roots::default();
-    let roots = Roots {
-        sysfs: arguments.sysfs.clone().unwrap_or(defaults.sysfs),
-        procfs: arguments.procfs.clone().unwrap_or(defaults.procfs),
-    };
+    let roots = roots(arguments.sysfs.clone(), arguments.procfs.clone());
     let onlooker = Onlooker::listen(options)?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
@@ -97,8 +93,14 @@ fn maker(options: &Options) -> Result<Result<Maker, MakerError>, Failure> {
     Ok(maker)
 }
 
+/// Where the machine shows itself, unless these stand in for it.
+pub(super) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
+    let defaults = Roots::default();
+    Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
+}
+
 /// The directory that was named, or where a server's data would live on disk.
-fn path(options: &Options, named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn path(options: &Options, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
     }

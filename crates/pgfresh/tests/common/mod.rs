@@ -13,6 +13,7 @@
 
 pub(crate) mod ground;
 pub(crate) mod leftovers;
+pub(crate) mod machine;
 pub(crate) mod mounts;
 pub(crate) mod random;
 pub(crate) mod serve;

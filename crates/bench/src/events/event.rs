@@ -1,0 +1,50 @@
+//! Events as an event store keeps them: the first of an aggregate of its own each.
+
+/// Bytes of its content.
+const PAYLOAD: usize = 300;
+
+/// An event. All of it follows from its number, so that every target gets the same.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Of the event, and of its aggregate; spread as random ones are, so that indexes grow everywhere.
+    pub(crate) id: String,
+    pub(crate) aggregate: String,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Event {
+    pub(crate) fn new(serial: u64) -> Self {
+        let word = |lane: u64| mixed(serial * 4 + lane);
+        let id = |lane: u64| {
+            let (high, low) = (word(lane), word(lane + 1));
+            let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
+            format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
+        };
+        let payload = (0..PAYLOAD as u64).map(|at| b'a' + (mixed(serial ^ at << 32) % 26) as u8).collect();
+        Self { id: id(0), aggregate: id(2), payload }
+    }
+}
+
+/// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014): the finalizer of `SplitMix64`.
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_are_alike_and_each_is_always_the_same() {
+        let events: Vec<_> = (0..10_000).map(Event::new).collect();
+        let ids: HashSet<_> = events.iter().flat_map(|event| [&event.id, &event.aggregate]).collect();
+        assert_eq!(ids.len(), 20_000);
+        assert!(events.iter().all(|event| event.id.len() == 36 && event.payload.len() == PAYLOAD));
+        assert_eq!(Event::new(7).id, events[7].id);
+    }
+}

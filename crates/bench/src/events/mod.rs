@@ -1,0 +1,179 @@
+//! `events`: an event store that only appends, one transaction for each event, in batches whose means are kept.
+
+mod event;
+mod report;
+mod sql;
+mod target;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ::report::{Report, Sample, Unit};
+use template::Wishes;
+
+use crate::runner::{self, Contender, Observer, Phases, Timed};
+use crate::{BenchError, Measured, environment};
+use event::Event;
+
+pub use target::Target;
+use target::{Ground, Store};
+
+/// Batches for nothing: connections, page cache and plans settle. They are told apart in the report.
+const WARM_UP: u32 = 1;
+/// How often an empty measurement is made, to see what measuring takes.
+const EMPTY: u32 = 10_000;
+/// Looks at a thermometer are at least so far apart: they disturb the disk.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The bench and what it needs of its caller.
+#[allow(missing_debug_implementations)]
+pub struct Events<'a> {
+    /// What is wished of our own servers.
+    pub wishes: Wishes,
+    /// The cache that was chosen, if one was.
+    pub cache: Option<PathBuf>,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    pub disk: Option<PathBuf>,
+    /// Where events are appended, in turn. With a single one, nothing rests between its batches.
+    pub targets: Vec<Target>,
+    /// Events in a batch.
+    pub batch: u32,
+    /// Degrees Celsius of the disk, if it has a thermometer.
+    pub thermometer: &'a dyn Fn() -> Option<f64>,
+}
+
+/// All that was measured of one target, batch by batch.
+pub(crate) struct Track {
+    pub(crate) name: String,
+    /// Seconds for each single event.
+    pub(crate) each: Sample,
+    /// The mean of the warm-up, in seconds.
+    pub(crate) warm_up: Option<f64>,
+    /// Degrees at the end of each batch.
+    pub(crate) degrees: Vec<Option<f64>>,
+}
+
+impl Events<'_> {
+    /// Appends `batches` batches to each target, in turn.
+    ///
+    /// # Errors
+    /// Nothing was measured at all: a target cannot be reached, for example.
+    pub fn measure(&self, batches: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+        let load = environment::load();
+        let mut grounds = Vec::new();
+        for target in &self.targets {
+            grounds.push(Ground::of(target, self)?);
+        }
+        let measured = self.measure_on(&mut grounds, &load, batches, observer);
+        // All of them, whether or not one of them fails.
+        let ends = grounds.into_iter().map(Ground::close).fold(Ok(()), Result::and);
+        measured.map(|(report, failure)| (report, failure.or(ends.err())))
+    }
+
+    fn measure_on(
+        &self,
+        grounds: &mut [Ground],
+        load: &str,
+        batches: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Measured, BenchError> {
+        let tracks: Vec<_> = grounds.iter().map(|ground| RefCell::new(Track::new(ground.name()))).collect();
+        let thermometer = Thermometer { read: self.thermometer, last: RefCell::new(None) };
+        let mut contenders = Vec::new();
+        for (ground, track) in grounds.iter_mut().zip(&tracks) {
+            contenders.push(self.contender(ground, track, &thermometer)?);
+        }
+        let notes: Vec<String> = grounds.iter().map(Ground::describe).collect();
+        let overhead = overhead();
+        let report = |timed: &[Timed]| -> Report {
+            let tracks: Vec<_> = tracks.iter().map(RefCell::borrow).collect();
+            let tracks: Vec<&Track> = tracks.iter().map(|track| &**track).collect();
+            let mut report = report::of(timed, &tracks, self.batch);
+            report.add_notes(&notes);
+            report.add_notes([format!("Taking the times takes {overhead:.0} ns an event of it.")]);
+            environment::machine(&mut report, load);
+            report
+        };
+        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, batches, observer, &report);
+        drop(contenders);
+        Ok((report(&timed), end.err()))
+    }
+
+    fn contender<'a>(
+        &'a self,
+        ground: &mut Ground,
+        track: &'a RefCell<Track>,
+        thermometer: &'a Thermometer<'a>,
+    ) -> Result<Contender<'a, BenchError>, BenchError> {
+        let mut store = ground.open()?;
+        let name = track.borrow().name.clone();
+        let mut serial = 0;
+        Ok(Contender::new(name, move || -> Result<Phases, BenchError> {
+            let mut batch = Vec::with_capacity(self.batch as usize);
+            for _ in 0..self.batch {
+                serial += 1;
+                batch.push(append(store.as_mut(), &Event::new(serial))?);
+            }
+            let mean = batch.iter().sum::<Duration>() / self.batch;
+            track.borrow_mut().keep(&batch, mean, thermometer.look());
+            Ok(vec![("an event", mean)])
+        }))
+    }
+}
+
+/// Appends one event; how long that took.
+fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> {
+    let begun = Instant::now();
+    store.append(event)?;
+    Ok(begun.elapsed())
+}
+
+impl Track {
+    fn new(name: String) -> Self {
+        let each = Sample::new(name.clone(), Unit::Seconds);
+        Self { name, each, warm_up: None, degrees: Vec::new() }
+    }
+
+    fn keep(&mut self, batch: &[Duration], mean: Duration, degrees: Option<f64>) {
+        if self.warm_up.is_none() {
+            self.warm_up = Some(mean.as_secs_f64());
+            return;
+        }
+        self.degrees.push(degrees);
+        for taken in batch {
+            self.each.push(taken.as_secs_f64()).expect("a duration is finite");
+        }
+    }
+}
+
+/// A thermometer that is not looked at too often.
+struct Thermometer<'a> {
+    read: &'a dyn Fn() -> Option<f64>,
+    last: RefCell<Option<(Instant, Option<f64>)>>,
+}
+
+impl Thermometer<'_> {
+    fn look(&self) -> Option<f64> {
+        let mut last = self.last.borrow_mut();
+        match *last {
+            Some((when, degrees)) if when.elapsed() < LOOK => degrees,
+            _ => {
+                let degrees = (self.read)();
+                *last = Some((Instant::now(), degrees));
+                degrees
+            }
+        }
+    }
+}
+
+/// Nanoseconds that it takes to look at the clock twice.
+fn overhead() -> f64 {
+    let begun = Instant::now();
+    for _ in 0..EMPTY {
+        std::hint::black_box(std::hint::black_box(Instant::now()).elapsed());
+    }
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(EMPTY)
+}

@@ -1,0 +1,105 @@
+//! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
+
+use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Unit, Warning};
+
+use super::Track;
+use crate::runner::{Timed, add_samples};
+use crate::summary::{interval, ratio};
+
+/// Events a second that the author had with Axon Framework on the JVM, one transaction for each, and seconds for each event.
+///
+/// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C; there,
+/// `fdatasync` fell from 988 to 299 a second.
+const PUBLISHED: [(&str, f64); 2] = [
+    ("published: durable, over 1,000,000 events", 250.0),
+    ("published: fdatasync of that SSD when hot", 298.926),
+];
+
+pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
+    let mut report = Report::new("Events, one transaction for each");
+    for (timed, track) in timed.iter().zip(tracks) {
+        report.add_plot(course(timed, track, batch));
+    }
+    report
+        .add_distribution(Distribution::new("Single events", tracks.iter().map(|track| track.each.clone())));
+    report.add_table(rates(timed, tracks));
+    report.add_table(latencies(tracks));
+    for timed in timed {
+        report.add_notes(Warning::of(&timed.total()));
+    }
+    add_samples(&mut report, timed);
+    report.add_notes([format!(
+        "Batches of {batch} events take turns; the first of each is a warm-up, apart. An event is a row of an event store with \
+         three indexes and 300 bytes of content, in BEGIN, INSERT and COMMIT over one connection."
+    )]);
+    report
+}
+
+/// The mean of each batch, the mean of all up to it, and the temperature.
+fn course(timed: &Timed, track: &Track, batch: u32) -> Plot {
+    let means = timed.total();
+    let mut sum = 0.0;
+    let running = (1_u32..).zip(means.values()).map(|(count, mean)| {
+        sum += mean;
+        Some(sum / f64::from(count))
+    });
+    let seconds = |name: &str, values| Course { name: name.to_owned(), unit: Unit::Seconds, values };
+    let mut courses = vec![
+        seconds("mean of a batch", means.values().iter().map(|mean| Some(*mean)).collect()),
+        seconds("running average", running.collect()),
+    ];
+    if track.degrees.iter().any(Option::is_some) {
+        let values = track.degrees.iter().take(means.len()).copied().collect();
+        courses.push(Course { name: "temperature".to_owned(), unit: Unit::Celsius, values });
+    }
+    let events = f64::from(u32::try_from(means.len()).unwrap_or(u32::MAX)) * f64::from(batch);
+    Plot::new(format!("An event: {}", track.name), Quantity::new(events, Unit::Count), courses)
+}
+
+fn rates(timed: &[Timed], tracks: &[&Track]) -> Table {
+    let columns = ["events a second", "an event", "95 %", "warm-up", "× as fast"].map(Column::right);
+    let mut table = Table::new("Events a second", [Column::left("where")].into_iter().chain(columns));
+    for (what, rate) in PUBLISHED {
+        let each = Quantity::new(1.0 / rate, Unit::Seconds);
+        let rate = Quantity::new(rate, Unit::PerSecond);
+        table.add_row([what.into(), rate.into(), each.into(), Cell::Missing, Cell::Missing, Cell::Missing]);
+    }
+    for (index, (one, track)) in timed.iter().zip(tracks).enumerate() {
+        let means = one.total();
+        let rate = means.mean().map(|mean| Quantity::new(1.0 / mean.value, Unit::PerSecond));
+        let gain = timed.first().filter(|_| index > 0).and_then(|base| ratio(timed, base.name(), one.name()));
+        table.add_row([
+            one.name().into(),
+            rate.into(),
+            means.median().into(),
+            interval(&means).into(),
+            track.warm_up.map(|seconds| Quantity::new(seconds, Unit::Seconds)).into(),
+            gain.into(),
+        ]);
+    }
+    table
+}
+
+fn latencies(tracks: &[&Track]) -> Table {
+    let columns = ["events", "least", "p50", "p90", "p99", "p99.9", "most"].map(Column::right);
+    let mut table = Table::new("Single events", [Column::left("where")].into_iter().chain(columns));
+    for Track { name, each, .. } in tracks {
+        let of = |percent| Cell::from(each.percentile(percent));
+        table.add_row([
+            name.as_str().into(),
+            count(each),
+            of(0.0),
+            of(50.0),
+            of(90.0),
+            of(99.0),
+            of(99.9),
+            of(100.0),
+        ]);
+    }
+    table
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
+fn count(sample: &Sample) -> Cell {
+    Quantity::new(sample.len() as f64, Unit::Count).into()
+}

@@ -1,0 +1,94 @@
+//! An event store in a table.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use postgres::config::{Host, SslMode};
+use postgres::{Client, Config, NoTls, Statement};
+
+use super::event::Event;
+use super::target::Store;
+use crate::BenchError;
+
+/// How long it may take to connect.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of our own, so that nothing that is there is touched.
+const SCHEMA: &str = "pgfresh_bench";
+/// The columns and keys that Axon Framework's event store has by JPA. Source: its reference guide, 4.x, "Event storage".
+const TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
+    global_index bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_identifier text NOT NULL UNIQUE, \
+    aggregate_identifier text NOT NULL, sequence_number bigint NOT NULL, type text NOT NULL, \
+    payload bytea NOT NULL, payload_type text NOT NULL, time_stamp text NOT NULL, \
+    UNIQUE (aggregate_identifier, sequence_number))";
+const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identifier, aggregate_identifier, \
+    sequence_number, type, payload, payload_type, time_stamp) \
+    VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
+
+/// Where the server is, and as whom.
+///
+/// # Errors
+/// It is no URL, or asks for encryption.
+pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
+    let mut config = Config::from_str(url).map_err(BenchError::Url)?;
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(BenchError::Encryption);
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(PATIENCE);
+    }
+    Ok(config)
+}
+
+/// Host and port, or the folder of its socket.
+pub(crate) fn place(config: &Config) -> String {
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => format!("{host}:{port}"),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".to_owned(),
+    }
+}
+
+/// A session that appends.
+pub(crate) struct Table {
+    client: Client,
+    insert: Statement,
+    version: String,
+}
+
+impl Table {
+    /// Connects, and makes the table.
+    ///
+    /// # Errors
+    /// There is such a schema already: another bench is running, or was killed.
+    pub(crate) fn create(config: &Config) -> Result<Self, BenchError> {
+        let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
+        client.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
+        client.batch_execute(TABLE).map_err(BenchError::Store)?;
+        let insert = client.prepare(INSERT).map_err(BenchError::Store)?;
+        let version: String = client.query_one("SHOW server_version", &[]).map_err(BenchError::Store)?.get(0);
+        Ok(Self { client, insert, version: format!("PostgreSQL {version}") })
+    }
+
+    fn transaction(&mut self, event: &Event) -> Result<(), postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        transaction.execute(&self.insert, &[&event.id, &event.aggregate, &event.payload])?;
+        transaction.commit()
+    }
+}
+
+impl Store for Table {
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn append(&mut self, event: &Event) -> Result<(), BenchError> {
+        self.transaction(event).map_err(BenchError::Store)
+    }
+}
+
+/// Removes the table.
+pub(crate) fn remove(config: &Config) -> Result<(), BenchError> {
+    let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
+    client.batch_execute(&format!("DROP SCHEMA {SCHEMA} CASCADE")).map_err(BenchError::Store)
+}

@@ -1,0 +1,121 @@
+//! Where events are appended: a server of ours, or one that somebody else has started.
+
+use std::str::FromStr;
+
+use postgres::Config;
+use server::{Preset, SUPERUSER, Server};
+use storage::{Cache, Wish};
+use template::{Maker, Wishes};
+
+use super::event::Event;
+use super::{Events, sql};
+use crate::BenchError;
+
+/// A target by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A server of ours as durable as `PostgreSQL` is out of the box, on the disk.
+    Durable,
+    /// The same, but commits do not wait for the disk.
+    Asynchronous,
+    /// A server of ours with nothing flushed, wherever it would live.
+    Fast,
+    /// A server that is there, by its URL.
+    Url(String),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "durable" => Ok(Self::Durable),
+            "async" => Ok(Self::Asynchronous),
+            "fast" => Ok(Self::Fast),
+            url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Ok(Self::Url(url.to_owned()))
+            }
+            _ => Err("expected durable, async, fast, or postgresql://…".to_owned()),
+        }
+    }
+}
+
+/// Whatever takes events, each of them durably or as durably as it does by default.
+pub(crate) trait Store {
+    /// Which server it is, and its version.
+    fn version(&self) -> &str;
+
+    fn append(&mut self, event: &Event) -> Result<(), BenchError>;
+}
+
+/// A target that is ready.
+pub(crate) struct Ground {
+    name: String,
+    /// Where its data live, or where it is.
+    place: String,
+    /// Which server it is; nothing before it was opened.
+    version: String,
+    config: Config,
+    /// Ours, which goes away with this.
+    server: Option<Server>,
+}
+
+impl Ground {
+    pub(crate) fn of(target: &Target, events: &Events<'_>) -> Result<Self, BenchError> {
+        let disk = events.disk.clone().map_or(Wish::Disk, Wish::At);
+        let wishes = |place, preset| Wishes { place, preset, template: None, ..events.wishes.clone() };
+        let (name, wishes) = match target {
+            Target::Durable => ("durable, on disk", wishes(disk, Preset::Durable)),
+            Target::Asynchronous => {
+                let mut wishes = wishes(disk, Preset::Durable);
+                wishes.settings.push(("synchronous_commit".to_owned(), "off".to_owned()));
+                ("synchronous_commit=off, on disk", wishes)
+            }
+            Target::Fast => ("pgfresh", wishes(events.wishes.place.clone(), Preset::Fast)),
+            Target::Url(url) => return Self::at(url),
+        };
+        let cache = Cache::locate(events.cache.as_deref())?;
+        let started = Maker::find(wishes, cache, events.program.clone())?.start(&|_| ())?;
+        let mut config = Config::new();
+        config.host_path(started.server.run().address()).user(SUPERUSER).dbname("postgres");
+        let place = started.place.why();
+        Ok(Self {
+            name: name.to_owned(),
+            place,
+            version: String::new(),
+            config,
+            server: Some(started.server),
+        })
+    }
+
+    fn at(url: &str) -> Result<Self, BenchError> {
+        let config = sql::config(url)?;
+        let place = sql::place(&config);
+        Ok(Self { name: place.clone(), place, version: String::new(), config, server: None })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// A sentence for people.
+    pub(crate) fn describe(&self) -> String {
+        match self.server {
+            Some(_) => format!("{}: {}, {}.", self.name, self.version, self.place),
+            None => format!("{}: {}, a server that was there.", self.name, self.version),
+        }
+    }
+
+    /// Makes what the events go into.
+    pub(crate) fn open(&mut self) -> Result<Box<dyn Store>, BenchError> {
+        let table = sql::Table::create(&self.config)?;
+        table.version().clone_into(&mut self.version);
+        Ok(Box::new(table))
+    }
+
+    /// Removes it where it would stay.
+    pub(crate) fn close(self) -> Result<(), BenchError> {
+        let stays = self.server.is_none() && !self.version.is_empty();
+        if stays { sql::remove(&self.config) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,87 @@
+//! The program pgbench, which comes with `PostgreSQL`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use server::{Installation, SUPERUSER};
+use storage::Attempt;
+
+use crate::BenchError;
+use crate::client::Address;
+use crate::runner::Phases;
+
+/// An installation's.
+#[derive(Debug)]
+pub(crate) struct Pgbench {
+    program: PathBuf,
+}
+
+impl Pgbench {
+    /// Finds it.
+    pub(crate) fn of(installation: &Installation) -> Result<Self, BenchError> {
+        let program = installation.client("pgbench").ok_or(BenchError::NoProgram { program: "pgbench" })?;
+        Ok(Self { program })
+    }
+
+    /// Makes its tables, with so many branches of 15 MB each.
+    pub(crate) fn prepare(
+        &self,
+        address: &Address,
+        database: &str,
+        scale: u32,
+        more: &[&str],
+    ) -> Result<(), BenchError> {
+        let scale = scale.to_string();
+        let arguments = [&["-i", "-I", "dtgvp", "-q", "-s", &scale], more].concat();
+        self.run(address, database, &arguments).map(drop)
+    }
+
+    /// The time from one transaction to the next, over all clients.
+    pub(crate) fn time(
+        &self,
+        address: &Address,
+        database: &str,
+        clients: u32,
+        seconds: u32,
+        more: &[&str],
+    ) -> Result<Phases, BenchError> {
+        let (clients, seconds) = (clients.to_string(), seconds.to_string());
+        let arguments = [&["-n", "-c", &clients, "-T", &seconds], more].concat();
+        let output = self.run(address, database, &arguments)?;
+        let rate =
+            output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+        let rate: f64 = rate.filter(|rate| *rate > 0.0).ok_or(BenchError::Unclear { program: "pgbench" })?;
+        Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
+    }
+
+    /// Runs pgbench to its end. It fails if one of its clients does.
+    fn run(&self, address: &Address, database: &str, arguments: &[&str]) -> Result<String, BenchError> {
+        let mut command = Command::new(&self.program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PG") {
+                command.env_remove(name);
+            }
+        }
+        match address {
+            Address::Tcp(address, password) => {
+                command.arg("-h").arg(address.ip().to_string()).arg("-p").arg(address.port().to_string());
+                command.env("PGPASSWORD", password);
+            }
+            Address::Unix(file) => {
+                command.arg("-h").arg(file.parent().unwrap_or(Path::new("/"))).args(["-p", "5432"]);
+            }
+        }
+        command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
+        let output = command.output().attempt("run", &self.program)?;
+        if !output.status.success() {
+            let last_words = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
+            return Err(BenchError::Program {
+                program: "pgbench".to_owned(),
+                status: output.status,
+                last_words,
+            });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}

@@ -1,0 +1,148 @@
+//! `pgbench`: its TPC-B-like transactions on servers as articles have set them up, and on ours.
+
+mod report;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use ::report::Report;
+use server::{Server, Session};
+use template::Wishes;
+
+use crate::client::{Address, Client};
+use crate::pgbench::Pgbench;
+use crate::runner::{self, Contender, Observer, Timed};
+use crate::setup::{Setup, Setups};
+use crate::stage::Stage;
+use crate::{BenchError, Measured};
+
+/// Rounds for nothing, until everything is in memory.
+const WARM_UP: u32 = 1;
+/// Clients at once, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+const CLIENTS: [u32; 3] = [1, 2, 3];
+/// The database, and on the server with normal settings a second one, with unlogged tables.
+const DATABASE: &str = "tpcb";
+const UNLOGGED: &str = "unlogged";
+/// The one that is leased from the gateway.
+const LEASED: &str = "leased";
+/// What is made with unlogged tables, and ours.
+const NORMAL_UNLOGGED: &str = "normal settings, unlogged tables, on disk";
+const OURS: &str = "pgfresh";
+const OURS_DIRECT: &str = "pgfresh, straight to its server";
+
+/// The bench and what it needs of its caller.
+#[derive(Debug)]
+pub struct Transactions {
+    /// What is wished of our own server; the others have its installation.
+    pub wishes: Wishes,
+    /// The cache that was chosen, if one was.
+    pub cache: Option<PathBuf>,
+    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    pub disk: Option<PathBuf>,
+    /// Branches, of 15 MB each in each of the servers.
+    pub scale: u32,
+    /// How long each goes on in its turn.
+    pub seconds: u32,
+}
+
+/// One of those that are compared.
+struct Side {
+    name: &'static str,
+    address: Address,
+    database: &'static str,
+    /// Writes what the turns before have left unwritten, before it counts.
+    session: RefCell<Session>,
+}
+
+impl Side {
+    fn on(name: &'static str, server: &Server, database: &'static str) -> Result<Self, BenchError> {
+        let session = RefCell::new(server.session("postgres")?);
+        Ok(Self { name, address: socket(server), database, session })
+    }
+
+    fn contenders<'a>(
+        &'a self,
+        pgbench: &'a Pgbench,
+        seconds: u32,
+    ) -> impl Iterator<Item = Contender<'a, BenchError>> {
+        CLIENTS.into_iter().map(move |clients| {
+            Contender::new(contender(self.name, clients), move || {
+                self.session.borrow_mut().query("CHECKPOINT")?;
+                pgbench.time(&self.address, self.database, clients, seconds, &["-j", &clients.to_string()])
+            })
+        })
+    }
+}
+
+/// The name of who runs with so many clients.
+fn contender(side: &str, clients: u32) -> String {
+    format!("{side}, clients: {clients}")
+}
+
+/// The server's own socket.
+fn socket(server: &Server) -> Address {
+    Address::Unix(server.run().address().join(".s.PGSQL.5432"))
+}
+
+impl Transactions {
+    /// Measures pgbench with one, two and three clients, in each of so many rounds.
+    ///
+    /// # Errors
+    /// Nothing was measured at all: there is no pgbench, for example, or no room on the disk.
+    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+        let Self { wishes, cache, program, disk, .. } = self;
+        let stage = Stage::open(wishes, cache.as_deref(), program.clone())?;
+        let pgbench = Pgbench::of(stage.installation())?;
+        let setups = Setups { wishes, cache: cache.as_deref(), program, disk: disk.as_deref() };
+        let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];
+        let (servers, mut notes) =
+            setups.start_all(&needed, |server| self.prepare(&pgbench, server, DATABASE, &[]))?;
+        // What is unlogged is still on a server that is otherwise as it is out of the box.
+        self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
+        self.prepare(&pgbench, &stage.server, DATABASE, &[])?;
+        let gateway = stage.gateway();
+        // The database lasts as long as somebody is in it.
+        let holder = Client::open(&gateway, LEASED, &[])?;
+        pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
+
+        let mut sides = vec![Side::on(Setup::Normal.name(), &servers[0].1, DATABASE)?];
+        sides.push(Side::on(NORMAL_UNLOGGED, &servers[0].1, UNLOGGED)?);
+        for (setup, server) in &servers[1..] {
+            sides.push(Side::on(setup.name(), server, DATABASE)?);
+        }
+        sides.push(Side::on(OURS_DIRECT, &stage.server, DATABASE)?);
+        sides.push(Side { address: gateway, database: LEASED, ..Side::on(OURS, &stage.server, DATABASE)? });
+        notes.push(format!("pgbench has a scale of {}, and each turn takes {} s.", self.scale, self.seconds));
+        let names: Vec<&str> = sides.iter().map(|side| side.name).collect();
+        let report = |timed: &[Timed]| -> Report {
+            let mut report = report::of(timed, &names);
+            report.add_notes(&notes);
+            stage.describe(&mut report);
+            report
+        };
+        let mut contenders = Vec::new();
+        for side in &sides {
+            contenders.extend(side.contenders(&pgbench, self.seconds));
+        }
+        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
+        drop(contenders);
+        let report = report(&timed);
+        holder.close()?;
+        stage.close();
+        Ok((report, end.err()))
+    }
+
+    /// Makes a database with pgbench's tables in it.
+    fn prepare(
+        &self,
+        pgbench: &Pgbench,
+        server: &Server,
+        database: &str,
+        more: &[&str],
+    ) -> Result<(), BenchError> {
+        server.session("postgres")?.query(&format!("CREATE DATABASE {database}"))?;
+        pgbench.prepare(&socket(server), database, self.scale, more)
+    }
+}

@@ -1,0 +1,82 @@
+//! What `pgbench` found, as the published table has it, and beside it.
+
+use report::{Cell, Column, Quantity, Report, Table, Unit, Warning};
+
+use super::{CLIENTS, contender};
+use crate::runner::{Timed, add_samples};
+use crate::setup::Setup;
+use crate::summary::{find, interval, rate, ratio};
+
+/// Transactions a second with one, two and three clients, five minutes each, scale 25, on the author's computer.
+///
+/// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+const PUBLISHED: [(&str, [f64; 3]); 2] = [
+    ("published: normal settings", [78.0, 80.0, 99.0]),
+    ("published: three settings off (dangerous)", [414.0, 905.0, 1215.0]),
+];
+
+pub(super) fn of(timed: &[Timed], sides: &[&str]) -> Report {
+    let mut report = Report::new("pgbench, TPC-B-like, on servers for tests");
+    report.add_table(rates(timed, sides));
+    report.add_table(gains(timed, sides));
+    if timed.first().and_then(|timed| interval(&timed.total())).is_some() {
+        report.add_table(intervals(timed, sides));
+    }
+    for timed in timed {
+        report.add_notes(Warning::of(&timed.total()));
+    }
+    add_samples(&mut report, timed);
+    report.add_notes([
+        "All have their turns on servers that run side by side, and idle otherwise; before each turn there is a \
+         CHECKPOINT, which is not counted. pgbench shares the processors with the server.",
+        "pgfresh is reached as tests reach it, over TCP with a password through its gateway; all others over the \
+         server's own socket.",
+    ]);
+    report
+}
+
+fn columns(first: &str) -> Vec<Column> {
+    let clients = CLIENTS.map(|clients| Column::right(format!("clients: {clients}")));
+    std::iter::once(Column::left(first)).chain(clients).collect()
+}
+
+fn rates(timed: &[Timed], sides: &[&str]) -> Table {
+    let mut table = Table::new("Transactions a second", columns("server"));
+    for (name, rates) in PUBLISHED {
+        let rates = rates.map(|rate| Quantity::new(rate, Unit::PerSecond).into());
+        table.add_row(std::iter::once(Cell::from(name)).chain(rates));
+    }
+    for side in sides {
+        let rates = CLIENTS.map(|clients| rate(timed, &contender(side, clients)).into());
+        table.add_row(std::iter::once(Cell::from(*side)).chain(rates));
+    }
+    table
+}
+
+fn gains(timed: &[Timed], sides: &[&str]) -> Table {
+    let mut table = Table::new("How many times as many as with normal settings on disk", columns("server"));
+    let [(_, normal), (name, dangerous)] = PUBLISHED;
+    let published = [0, 1, 2].map(|i| Quantity::new(dangerous[i] / normal[i], Unit::Ratio).into());
+    table.add_row(std::iter::once(Cell::from(name)).chain(published));
+    for side in sides.iter().filter(|side| **side != Setup::Normal.name()) {
+        let gains = CLIENTS.map(|clients| {
+            let base = contender(Setup::Normal.name(), clients);
+            ratio(timed, &base, &contender(side, clients)).into()
+        });
+        table.add_row(std::iter::once(Cell::from(*side)).chain(gains));
+    }
+    table
+}
+
+fn intervals(timed: &[Timed], sides: &[&str]) -> Table {
+    let mut table =
+        Table::new("From one transaction to the next, 95 % intervals of the median", columns("server"));
+    for side in sides {
+        let intervals = CLIENTS.map(|clients| {
+            let timed = find(timed, &contender(side, clients));
+            timed.and_then(|timed| interval(&timed.total())).into()
+        });
+        table.add_row(std::iter::once(Cell::from(*side)).chain(intervals));
+    }
+    table
+}
