@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::process::Stdio;
 
+use common::serve::Serve;
 use common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres};
 use serde_json::{Value, json};
 
@@ -228,6 +229,52 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     assert_eq!(failing.code, Some(7), "{failing}");
     drop(owner.stdin.take());
     assert!(collect(owner).code == Some(0));
+}
+
+#[test]
+fn what_the_server_counts_itself_is_told_where_it_does_on_every_major() {
+    for major in MAJORS {
+        let preload =
+            ["--postgres", &postgres(major), "--set", "shared_preload_libraries=pg_stat_statements"];
+        let serve = Serve::at(Scene::new(User::Ourselves), preload);
+        let url = serve.ready["url"].as_str().unwrap();
+        let scene = Scene::new(User::Ourselves);
+        let profile = |script: &str| {
+            let words = ["profile", "--url", url, "--report", "out.json", "--", "sh", "-euc", script, url];
+            let outcome = scene.run(words);
+            assert!(outcome.code == Some(0), "{outcome}");
+            (read(&scene, "out.json"), outcome.stderr)
+        };
+        let psql = format!("{} \"$0\" -XAtqc", ground::psql());
+        let (without, said) = profile(&format!(
+            "{psql} 'CREATE SCHEMA \"Own\"; CREATE EXTENSION pg_stat_statements SCHEMA \"Own\"'"
+        ));
+        assert!(
+            said.contains("counted   nothing by the server: the database has no extension pg_stat"),
+            "{said}"
+        );
+        assert!(without["notes"].to_string().contains("no extension pg_stat_statements"), "{without}");
+        profile(&format!("{psql} 'SELECT 1 FROM pg_am'"));
+        let script = format!(
+            "{psql} 'SELECT -1 FROM pg_am'; {psql} 'SELECT 2 FROM pg_am'; {psql} 'SELECT pg_sleep(0.1)'"
+        );
+        let (with, said) = profile(&script);
+        assert!(
+            said.contains("counted   by pg_stat_statements: ")
+                && said.contains(" in 1 of SELECT pg_sleep(?)"),
+            "{said}"
+        );
+        let counted = rows(&with, "Counted by pg_stat_statements");
+        let of = |text: &str| {
+            counted.iter().find(|row| row["statement"] == text).unwrap_or_else(|| panic!("{major}: {with}"))
+        };
+        assert_eq!(of("SELECT ? FROM pg_am")["runs"]["value"], 2.0, "those before it began are not counted");
+        assert!(of("SELECT pg_sleep(?)")["time"]["value"].as_f64().unwrap() >= 0.1, "{with}");
+        assert!(
+            counted.iter().all(|row| row["database"] == "postgres" && !row.to_string().contains("pg_stat_get_activity")),
+            "{with}"
+        );
+    }
 }
 
 #[test]

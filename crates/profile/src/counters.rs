@@ -70,7 +70,8 @@ impl Counters {
         for (value, question) in values.iter_mut().zip(questions(major)) {
             let Some(question) = question else { continue };
             let ask = |source| ProfileError::Ask { what: "the server's counters", source };
-            *value = client.simple_query(question).map_err(ask)?.iter().find_map(|message| match message {
+            let question = format!("/* pgfresh */ {question}");
+            *value = client.simple_query(&question).map_err(ask)?.iter().find_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
                 _ => None,
             });

@@ -5,6 +5,7 @@
 //! changes nothing in the server. It prints nothing and does not know the command line.
 
 mod attribution;
+mod counted;
 mod counters;
 mod error;
 mod exact;
@@ -20,6 +21,7 @@ mod timeline;
 mod wait;
 
 pub use attribution::{Attribution, Time};
+pub use counted::{Counted, Line};
 pub use error::ProfileError;
 pub use exact::{Done, Exact};
 pub use profile::{Circumstances, Profile};

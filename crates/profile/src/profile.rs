@@ -3,6 +3,7 @@
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit};
 
 use crate::attribution::{Attribution, Time};
+use crate::counted::{Counted, Line};
 use crate::findings::Case;
 use crate::machine::as_f64;
 use crate::recording::Recording;
@@ -63,6 +64,9 @@ impl Profile {
         report.add_table(self.causes());
         report.add_table(self.statements());
         report.add_table(self.databases());
+        if let Some(Counted::Lines(lines)) = &self.recording.counted {
+            report.add_table(counted(lines));
+        }
         report.add_notes(self.notes());
         report
     }
@@ -236,11 +240,27 @@ impl Profile {
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
                 .to_owned(),
         );
+        if let Some(Counted::Nothing(why)) = &self.recording.counted {
+            notes.push(format!("The server did not count statements: {why}."));
+        }
         if let Some(why) = cut_short {
             notes.push(format!("The server was not watched to the end: {why}."));
         }
         notes
     }
+}
+
+/// What the server itself counted.
+fn counted(lines: &[Line]) -> Table {
+    let numbers = ["time", "runs", "each", "rows"].map(Column::right);
+    let words = ["database", "statement"].map(Column::left);
+    let mut table = Table::new("Counted by pg_stat_statements", numbers.into_iter().chain(words));
+    for Line { statement, database, runs, seconds, rows } in lines.iter().take(LINES) {
+        let [time, each] = [*seconds, seconds / runs].map(|time| Quantity::new(time, Unit::Seconds).into());
+        let [runs, rows] = [*runs, *rows].map(|count| Quantity::new(count, Unit::Count).into());
+        table.add_row([time, runs, each, rows, database.as_str().into(), statement.text.as_str().into()]);
+    }
+    table
 }
 
 pub(crate) fn seconds(value: f64) -> String {

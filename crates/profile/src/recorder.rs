@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, Row, Statement as Prepared};
 
 use crate::ProfileError;
+use crate::counted::{Counted, Counts};
 use crate::counters::Counters;
 use crate::exact::Exact;
 use crate::machine::Observer;
@@ -30,7 +31,7 @@ const TRIALS: usize = 5;
 
 /// What all sessions do. The function and not the view, which looks up names that we do not want. Our own sessions and
 /// databases aside.
-const LOOK: &str = "SELECT a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
+const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
     coalesce(extract(epoch FROM clock_timestamp() - a.query_start), 0)::float8 \
@@ -87,6 +88,8 @@ struct Eyes {
     /// Whether the server flushes at all.
     flushes: bool,
     before: Counters,
+    /// Those of each statement, or why there are none; nothing is asked of a server of ours.
+    counts: Option<Result<Counts, String>>,
     observer: Option<Observer>,
     feed: Option<Feed>,
     begun: Instant,
@@ -99,7 +102,7 @@ impl Eyes {
     fn open(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let mut client = target.connect()?;
         let ask = |what| move |source| ProfileError::Ask { what, source };
-        let about = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
+        let about = "SELECT /* pgfresh */ current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
                      pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::int8, current_setting('fsync') = 'on'";
         let row = client.query_one(about, &[]).map_err(ask("the server's version"))?;
         let (version, major): (String, i32) = (row.get(0), row.get(1));
@@ -109,6 +112,7 @@ impl Eyes {
         let major = u32::try_from(major).unwrap_or_default();
         let look = client.prepare(LOOK).map_err(ask("what sessions do"))?;
         let before = Counters::read(&mut client, major)?;
+        let counts = (!target.is_ours()).then(|| Counts::read(&mut client));
         let observer = is_visible(row.get(2)).then(|| Observer::new(PathBuf::from("/proc")));
         let (target, begun) = (target.clone(), Instant::now());
         let exact = feed.is_some().then(|| Exact::new(begun));
@@ -120,6 +124,7 @@ impl Eyes {
             target,
             flushes,
             before,
+            counts,
             observer,
             feed,
             begun,
@@ -198,10 +203,14 @@ impl Eyes {
         if let Some(exact) = &mut self.recording.exact {
             exact.advance(Instant::now());
         }
-        let Self { mut client, target, before, observer, begun, mut recording, .. } = self;
+        let Self { mut client, target, before, counts, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
         weigh(&mut recording.looks, recording.seconds);
         recording.machine = observer.map(Observer::finish);
+        recording.counted = counts.map(|counts| match counts {
+            Ok(counts) => counts.since(&mut client),
+            Err(why) => Counted::Nothing(why),
+        });
         match Counters::read(&mut client, recording.major) {
             Ok(now) => recording.counters = now.since(before),
             Err(error) => {
@@ -226,7 +235,7 @@ fn weigh(looks: &mut [Look], end: f64) {
     }
 }
 
-fn explain(error: &postgres::Error) -> String {
+pub(crate) fn explain(error: &postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::counted::Counted;
 use crate::counters::Counters;
 use crate::exact::Exact;
 use crate::machine::Machine;
@@ -124,6 +125,8 @@ pub struct Recording {
     pub events: Shelf<String>,
     /// What the server counted meanwhile.
     pub counters: Counters,
+    /// What the server counted of each statement; nothing is asked of a server of ours.
+    pub counted: Option<Counted>,
     /// What the machine shows of it; nothing if the server is not on this machine.
     pub machine: Option<Machine>,
     /// What was told of each statement, beside all looks; nothing if nobody tells.

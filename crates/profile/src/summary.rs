@@ -5,6 +5,7 @@ use std::fmt;
 use report::Finding;
 
 use crate::attribution::Attribution;
+use crate::counted::{Counted, Line};
 use crate::profile::{Profile, percent, seconds};
 
 /// Lines of findings and of statements.
@@ -42,6 +43,9 @@ impl fmt::Display for Profile {
             let text = format!("{} {text}", seconds(spent.time.sessions));
             line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
         }
+        if let Some(counted) = &self.recording.counted {
+            line(f, "counted", &cut(&sum_up(counted)))?;
+        }
         for finding in self.findings.iter().take(MOST) {
             line(f, "finding", &say(finding))?;
             line(f, "", &finding.remedy)?;
@@ -76,6 +80,20 @@ impl Profile {
                 format!("{at_once}; {count:.0} begun, {} of waiting for that", seconds(spent))
             }
             None => at_once,
+        }
+    }
+}
+
+fn sum_up(counted: &Counted) -> String {
+    match counted {
+        Counted::Nothing(why) => format!("nothing by the server: {why}"),
+        Counted::Lines(lines) => {
+            let [time, runs] = [|line: &Line| line.seconds, |line: &Line| line.runs]
+                .map(|of| lines.iter().map(of).sum::<f64>());
+            let longest = lines.first().map_or_else(String::new, |first| {
+                format!("; {} in {:.0} of {}", seconds(first.seconds), first.runs, first.statement.text)
+            });
+            format!("by pg_stat_statements: {} in {runs:.0} runs{longest}", seconds(time))
         }
     }
 }
