@@ -223,6 +223,12 @@ impl Databases {
         }
     }
 
+    /// The server's major version.
+    #[must_use]
+    pub fn major(&self) -> u32 {
+        self.0.origin.major
+    }
+
     /// Whether it is a database that initdb has made, which nobody leases.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {

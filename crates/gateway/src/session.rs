@@ -22,8 +22,8 @@ use crate::rollback::{self, Entered, Gate, Machine, elsewhere};
 use crate::stream::{Socket, Stream};
 use crate::tap::Taps;
 use crate::wire::{
-    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier, opening,
-    password, sasl_request, sasl_response,
+    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier,
+    negotiation, opening, password, sasl_request, sasl_response, without_negotiation,
 };
 use crate::workers::Workers;
 use crate::{Access, Isolation};
@@ -57,7 +57,14 @@ pub(crate) type Closing = watch::Receiver<bool>;
 enum Wanted {
     Http(Stream),
     Cancel(Stream, Vec<u8>),
-    Session(Stream, Startup),
+    Session(Stream, Visitor),
+}
+
+/// A client that may have a session.
+struct Visitor {
+    startup: Startup,
+    /// It has heard already which protocol is spoken: the server's greeting need not say so again.
+    negotiated: bool,
 }
 
 /// Why there is none.
@@ -73,18 +80,18 @@ pub(crate) async fn serve(socket: Socket, door: Arc<Door>, mut closing: Closing)
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let until_closing = closing.clone();
     let serve = async {
-        match timeout(PATIENCE, meet(stream, &door.access)).await.unwrap_or(Err(Failed::Gone)) {
+        match timeout(PATIENCE, meet(stream, &door)).await.unwrap_or(Err(Failed::Gone)) {
             Ok(Wanted::Http(stream)) => {
                 http::serve(stream, Arc::clone(&door.control)).await;
             }
             // Whether it worked, the protocol has no words for; the end of the connection says that it is over.
             Ok(Wanted::Cancel(_stream, key)) => drop(door.keys.cancel(&key).await),
-            Ok(Wanted::Session(stream, startup)) => {
+            Ok(Wanted::Session(stream, visitor)) => {
                 let door = Arc::clone(&door);
                 let (socket, unread) = stream.into_parts();
                 // It has panicked if it is an error, and the client is gone with it.
                 let handed = tokio::task::spawn_blocking(move || {
-                    hand_over(&door, socket, unread, startup, until_closing);
+                    hand_over(&door, socket, unread, visitor, until_closing);
                 });
                 let _ = handed.await;
             }
@@ -106,7 +113,7 @@ pub(crate) async fn closed(closing: &mut Closing) {
 }
 
 /// Learns what the client wants, and that it may.
-async fn meet(mut stream: Stream, access: &Access) -> Result<Wanted, Failed> {
+async fn meet(mut stream: Stream, door: &Door) -> Result<Wanted, Failed> {
     let mut bytes = Vec::with_capacity(512);
     loop {
         if read_some(&mut stream, &mut bytes).await.is_err() {
@@ -136,24 +143,31 @@ async fn meet(mut stream: Stream, access: &Access) -> Result<Wanted, Failed> {
             Opening::Cancel(key) => return Ok(Wanted::Cancel(stream, key)),
             Opening::Startup(startup) => {
                 bytes.drain(..length);
-                return authenticate(stream.preceded_by(bytes), startup, access).await;
+                return authenticate(stream.preceded_by(bytes), startup, door).await;
             }
         }
     }
 }
 
 /// Asks for the secret, unless the client has come through a directory that is closed to others.
-async fn authenticate(mut stream: Stream, startup: Startup, access: &Access) -> Result<Wanted, Failed> {
+async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Result<Wanted, Failed> {
     if matches!(stream.socket(), Socket::Unix(_)) {
-        return Ok(Wanted::Session(stream, startup));
+        return Ok(Wanted::Session(stream, Visitor { startup, negotiated: false }));
     }
+    // As a server would, before anything else.
+    let negotiation = negotiation(&startup.kind, door.leases.databases.major());
+    let negotiated = negotiation.is_some();
+    stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| Failed::Gone)?;
+    let access = &door.access;
     let mut bytes = Vec::new();
     let admitted = match access.verifier() {
         None => ask_for_password(&mut stream, &mut bytes, access).await,
         Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
     };
     let refusal = match admitted {
-        Ok(true) => return Ok(Wanted::Session(stream.preceded_by(bytes), startup)),
+        Ok(true) => {
+            return Ok(Wanted::Session(stream.preceded_by(bytes), Visitor { startup, negotiated }));
+        }
         Ok(false) => Refusal::new("28P01", "password authentication failed")
             .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
         Err(Some(refusal)) => refusal,
@@ -218,8 +232,9 @@ async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
-fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup, closing: Closing) {
-    let Startup { kind, database, replication, wishes } = startup;
+fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
+    let Visitor { startup: Startup { kind, database, replication, wishes }, negotiated } = visitor;
+    let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let maintainer = MAINTENANCE.contains(&database.as_str()).then(|| Maintainer::new(door));
     let request = Request {
         database: &database,
@@ -251,7 +266,7 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting }, tenancy } = connected;
-            let mut words = greeting.clone();
+            let mut words = told(greeting.clone());
             let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
             let session = Session { door, greeting, key, tenancy, maintainer };
             let (conversation, databases) =
@@ -263,7 +278,8 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, startup: Startup
             });
         }
         Entered::Lease(mut lease) => {
-            let Some((stream, mut words, thread)) = lease.lend() else { return };
+            let Some((stream, greeting, thread)) = lease.lend() else { return };
+            let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
             let machine = Machine::new(thread, &words);
             let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };

@@ -10,6 +10,7 @@
 mod conversation;
 mod follow;
 mod message;
+mod negotiation;
 mod opening;
 mod options;
 mod refusal;
@@ -21,6 +22,7 @@ pub(crate) use follow::{Done, Follow, Told};
 pub(crate) use message::{
     DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_request, key_of, password,
 };
+pub(crate) use negotiation::{negotiation, without_negotiation};
 pub(crate) use opening::{Opening, Startup, opening};
 pub(crate) use refusal::Refusal;
 pub(crate) use scram::{Verifier, sasl_request, sasl_response};

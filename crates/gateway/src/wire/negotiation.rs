@@ -1,0 +1,70 @@
+//! What a server says to a client that speaks a newer protocol than it does: before it asks who that is.
+
+use database::Kind;
+
+use super::number;
+
+/// The newest protocol that a server of that major speaks.
+fn newest(major: u32) -> u32 {
+    if major >= 18 { 3 << 16 | 2 } else { 3 << 16 }
+}
+
+/// The `NegotiateProtocolVersion` of a server of that major, if it has one for this kind of session. Source:
+/// `ProcessStartupPacket`.
+pub(crate) fn negotiation(kind: &Kind, major: u32) -> Option<Vec<u8>> {
+    let version = kind.version.min(newest(major));
+    // Names and values take turns. No protocol extension is known to any server yet.
+    let names = kind.parameters.split(|byte| *byte == 0).step_by(2);
+    let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
+    if version == kind.version && unknown.is_empty() {
+        return None;
+    }
+    let count = u32::try_from(unknown.len()).unwrap_or(u32::MAX);
+    let mut body = [version.to_be_bytes(), count.to_be_bytes()].concat();
+    for name in unknown {
+        body.extend([name, b"\0"].concat());
+    }
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    Some([b"v", &length.to_be_bytes()[..], &body].concat())
+}
+
+/// A greeting without the server's own negotiation, with which it begins if it has one.
+pub(crate) fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
+    if let (Some(b'v'), Some(length)) = (greeting.first(), number(greeting.get(1..).unwrap_or_default())) {
+        greeting.drain(..greeting.len().min(1 + length as usize));
+    }
+    greeting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(minor: u32, parameters: &[u8]) -> Kind {
+        Kind { version: 3 << 16 | minor, parameters: parameters.to_vec() }
+    }
+
+    #[test]
+    fn the_older_of_both_protocols_is_spoken() {
+        assert_eq!(negotiation(&kind(0, b"user\0_pq_.me\0"), 15), None);
+        assert_eq!(negotiation(&kind(2, b"user\0me\0"), 18), None);
+        let older = b"v\0\0\0\x0c\0\x03\0\0\0\0\0\0";
+        assert_eq!(negotiation(&kind(2, b"user\0me\0"), 17).as_deref(), Some(&older[..]));
+        let newer = b"v\0\0\0\x0c\0\x03\0\x02\0\0\0\0";
+        assert_eq!(negotiation(&kind(9999, b"user\0me\0"), 18).as_deref(), Some(&newer[..]));
+    }
+
+    #[test]
+    fn an_extension_that_nobody_knows_is_named() {
+        let said = b"v\0\0\0\x13\0\x03\0\0\0\0\0\x01_pq_.x\0";
+        assert_eq!(negotiation(&kind(0, b"_pq_.x\0on\0user\0me\0"), 18).as_deref(), Some(&said[..]));
+    }
+
+    #[test]
+    fn a_greeting_is_told_without_it() {
+        let ready = b"Z\0\0\0\x05I";
+        assert_eq!(without_negotiation([&b"v\0\0\0\x06ab"[..], ready].concat()), ready);
+        assert_eq!(without_negotiation(ready.to_vec()), ready);
+        assert_eq!(without_negotiation(b"v\0\0\0\x06a".to_vec()), b"");
+    }
+}
