@@ -1,0 +1,59 @@
+// The documentation as a site, in a browser: it can be searched, read on a phone, and asks nothing of elsewhere.
+//
+// PGFRESH_TEST_SITE is the folder that `make docs` fills.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import http from "node:http";
+import { extname, join } from "node:path";
+import { test } from "node:test";
+
+import { Browser } from "./browser.mjs";
+
+const { PGFRESH_TEST_SITE: site } = process.env;
+const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json" };
+
+// The origin of a server that has the site, until the test ends.
+async function serve(t) {
+  const server = http.createServer(async (request, response) => {
+    try {
+      const { pathname } = new URL(request.url, "http://localhost");
+      const text = await readFile(join(site, decodeURIComponent(pathname)));
+      response.writeHead(200, { "content-type": TYPES[extname(pathname)] ?? "application/octet-stream" }).end(text);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+test("a message that is typed into the search box finds the page of errors", async (t) => {
+  const [origin, browser] = await Promise.all([serve(t), Browser.open(t)]);
+  const page = await browser.page(`${origin}/index.html`);
+  await page.ask(() => {
+    const box = document.querySelector("input[name=q]");
+    box.value = "postmaster ended with";
+    box.form.submit();
+  });
+  await page.until(() => document.querySelectorAll("#mkdocs-search-results article a").length > 0);
+  const found = await page.ask(() => [...document.querySelectorAll("#mkdocs-search-results a")].map(({ href }) => href));
+  assert.ok(found.some((url) => url.includes("/docs/troubleshooting.html")), found.join("\n"));
+  assert.deepEqual([...new Set(page.requests.map((url) => new URL(url).origin))], [origin]);
+  assert.deepEqual(page.complaints, []);
+});
+
+test("pages with wide tables and long lines fit on a phone", async (t) => {
+  const [origin, browser] = await Promise.all([serve(t), Browser.open(t)]);
+  for (const name of ["index", "docs/migrating", "docs/results", "docs/quickstart/django"]) {
+    const page = await browser.page(`${origin}/${name}.html`, { width: 360 });
+    assert.equal(await page.ask(() => document.scrollingElement.scrollWidth), 360, name);
+    assert.deepEqual(page.complaints, [], name);
+  }
+});
