@@ -1,6 +1,6 @@
 //! Workloads, and the runner that times them in pairs.
 //!
-//! A bench names its contenders, [`runner::run_in_turn`] lets them take turns, and what comes out is a
+//! A bench names its contenders, [`runner::run_and_report`] lets them take turns, and what comes out is a
 //! [`report::Report`] with every sample behind it. Nothing is printed here, and nothing is known of the command line:
 //! who calls gives the commands that are to be timed. What a contender starts lives in a guarded run directory, so it
 //! goes away with us, whatever ends us.

@@ -16,7 +16,7 @@ use report::{Report, Sample, Unit};
 pub type Phases = Vec<(&'static str, Duration)>;
 
 /// What makes a report of what is finished.
-type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
+pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
 /// Something that is timed over and over.
 pub struct Contender<'a, E> {
@@ -133,12 +133,8 @@ pub(crate) fn mean_cycle<E>(
     Ok(vec![(name, taken / count)])
 }
 
-/// Lets the contenders take turns, `warm_up` rounds for nothing and then `rounds` that count, and returns what was
-/// measured of each, in their order.
-///
-/// It ends early, with the rounds that are finished, if the observer wants to stop or a contender fails: the failure
-/// comes with them, unless it came after the wish to stop, which may well have caused it.
-pub fn run_in_turn<E>(
+/// As [`run_and_report`], without a report meanwhile.
+pub(crate) fn run_in_turn<E>(
     contenders: &mut [Contender<'_, E>],
     warm_up: u32,
     rounds: u32,
@@ -147,8 +143,12 @@ pub fn run_in_turn<E>(
     run_and_tell(contenders, warm_up, rounds, observer, None)
 }
 
-/// The same, and after each round the observer is given what `report` makes of what is finished.
-pub(crate) fn run_and_report<E>(
+/// Lets the contenders take turns, `warm_up` rounds for nothing and then `rounds` that count, and returns what was
+/// measured of each, in their order. After each round the observer is given what `report` makes of what is finished.
+///
+/// It ends early, with the rounds that are finished, if the observer wants to stop or a contender fails: the failure
+/// comes with them, unless it came after the wish to stop, which may well have caused it.
+pub fn run_and_report<E>(
     contenders: &mut [Contender<'_, E>],
     warm_up: u32,
     rounds: u32,

@@ -17,7 +17,7 @@ use crate::report_file::ReportFile;
 
 mod bench;
 
-pub(crate) use bench::{Bench, Output};
+pub(crate) use bench::{Bench, Output, Suite};
 
 /// Fresh PostgreSQL for every test.
 #[derive(Debug, Parser)]
@@ -260,7 +260,7 @@ pub(crate) struct Run {
 }
 
 /// What is done with databases after use.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Care {
     /// Compare each recycled database with its template before somebody else gets it; slow
     #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]

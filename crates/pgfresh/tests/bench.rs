@@ -169,6 +169,42 @@ fn the_temperature_is_drawn_beside_the_events() {
 }
 
 #[test]
+fn a_suite_runs_on_three_servers_in_turn() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = common::ground::psql();
+    let script = format!("{psql} -XAtqc 'SHOW fsync; SHOW data_directory' >>turns; echo 12 passed in 1.2s");
+    let path = scene.directory.join("disk");
+    fs::create_dir(&path).unwrap();
+    User::Ourselves.give(&path);
+    let words =
+        ["bench", "suite", "--rounds", "2", "--json", "--csv=values.csv", "--path", path.to_str().unwrap()];
+    let outcome = scene.run(words.iter().chain(&["--", "sh", "-euc", &script]));
+    let report = json(&outcome);
+    assert!(outcome.stderr.is_empty(), "{outcome}");
+    let turns = fs::read_to_string(scene.directory.join("turns")).unwrap();
+    let turns: Vec<_> = turns.lines().collect();
+    let kinds: Vec<_> =
+        turns.chunks(2).map(|turn| (turn[0], turn[1].starts_with(path.to_str().unwrap()))).collect();
+    let forth = [("on", true), ("off", true), ("off", false)];
+    assert_eq!(kinds, forth.into_iter().chain(forth.into_iter().rev()).collect::<Vec<_>>());
+    assert_eq!(counts(&report), [2; 9], "{report}");
+    assert_eq!(report["notes"][0], "All 6 runs ended alike: exit code 0, 12 passed.", "{report}");
+    let gain = row(&report, "How many times as fast", "server", "nothing flushed, in RAM");
+    assert!(number(&gain["gain"]) > 0.0, "{report}");
+    let values = fs::read_to_string(scene.directory.join("values.csv")).unwrap();
+    assert!(values.contains("\n\"Samples: nothing flushed, in RAM\",2,suite,"), "{values}");
+}
+
+#[test]
+fn a_suite_that_fails_is_shown_and_its_exit_code_is_ours() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["bench", "suite", "--rounds", "1", "--", "sh", "-c", "echo the reason; exit 7"]);
+    assert_eq!(outcome.code, Some(7), "{outcome}");
+    assert_eq!(outcome.stderr.matches("):\nthe reason\n").count(), 3, "{outcome}");
+    assert!(outcome.stdout.contains("All 3 runs ended alike: exit code 7."), "{outcome}");
+}
+
+#[test]
 fn files_have_the_finished_rounds_and_an_interrupt_shows_them() {
     for &user in User::all() {
         let scene = Scene::new(user);

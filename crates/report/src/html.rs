@@ -1,5 +1,6 @@
 //! A report as one page that needs nothing else: no script, no font, no style sheet from elsewhere.
 
+use crate::svg::PALETTE;
 use crate::text::{Alignment, html};
 use crate::{Distribution, Finding, Layer, Plot, Report, Table};
 
@@ -52,7 +53,7 @@ impl Report {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+             <style>{STYLE}{PALETTE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
         )
     }
 }

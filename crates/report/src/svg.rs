@@ -17,8 +17,13 @@ const OTHERS: f64 = 80.0;
 const GAP: f64 = 26.0;
 /// Height of one hill, and of the line below it.
 const HILL: f64 = 44.0;
-/// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
-const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+/// Names of colours in the page's style.
+const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
+/// Their values on white paper and on black. Told apart by people who see few colours as well. Source: Okabe and Ito,
+/// "Color Universal Design" (2008).
+pub(crate) const PALETTE: &str = "\
+:root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
+@media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";
 
 /// The courses of one unit, in one picture.
 struct Panel<'a> {
@@ -57,7 +62,7 @@ impl Panel<'_> {
         for (course, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
             let _ = writeln!(
                 svg,
-                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" fill=\"{colour}\">{}</text>",
+                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>",
                 top - 5.0,
                 html(&course.name)
             );
@@ -71,7 +76,7 @@ impl Panel<'_> {
                 let points = points.collect::<Vec<_>>().join(" ");
                 let _ = writeln!(
                     svg,
-                    "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" \
+                    "<polyline points=\"{points}\" fill=\"none\" style=\"stroke:{colour}\" stroke-width=\"1.5\" \
                      stroke-linecap=\"round\"/>"
                 );
             }
@@ -153,7 +158,7 @@ impl Distribution {
             }
             let _ = writeln!(
                 svg,
-                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" fill=\"{colour}\" fill-opacity=\".35\" stroke=\"{colour}\"/>"
+                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" style=\"fill:{colour};stroke:{colour}\" fill-opacity=\".35\"/>"
             );
             label(&mut svg, MARGIN, top + 12.0, "start", &caption(sample));
             for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
@@ -197,7 +202,7 @@ mod tests {
         // Two pieces each, on either side of the gap.
         assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");
         for part in
-            [">a &amp; b</h2>", "fill=\"#0072b2\">&lt;each&gt;", "fill=\"#d55e00\">mean", ">3000</text>"]
+            [">a &amp; b</h2>", "fill:var(--one)\">&lt;each&gt;", "fill:var(--two)\">mean", ">3000</text>"]
         {
             assert!(picture.contains(part), "{part}\n{picture}");
         }

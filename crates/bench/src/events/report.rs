@@ -20,8 +20,10 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
     for (timed, track) in timed.iter().zip(tracks) {
         report.add_plot(course(timed, track, batch));
     }
-    report
-        .add_distribution(Distribution::new("Single events", tracks.iter().map(|track| track.each.clone())));
+    report.add_distribution(Distribution::new(
+        "How long single events take",
+        tracks.iter().map(|track| track.each.clone()),
+    ));
     report.add_table(rates(timed, tracks));
     report.add_table(latencies(tracks));
     for timed in timed {

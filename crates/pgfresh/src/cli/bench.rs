@@ -2,6 +2,7 @@
 // The comments of items are its help: plain text.
 #![allow(clippy::doc_markdown)]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use bench::Target;
@@ -95,6 +96,11 @@ pub(crate) enum Bench {
         #[command(flatten)]
         output: Output,
     },
+    /// Run your suite in turn on a durable server on disk, on one there that flushes nothing, and on one in RAM
+    #[command(after_help = "Examples:\n  pgfresh bench suite -- pytest -q\n  \
+        pgfresh bench suite --rounds 6 --html suite.html -- npm test\n\n\
+        The command sees what \"run\" tells it. The exit code is the greatest that it had.")]
+    Suite(Suite),
     /// Time pgbench, COPY and a crowd of sessions through the gateway, beside direct connections and PgBouncer
     #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
     Gateway {
@@ -117,6 +123,24 @@ pub(crate) enum Bench {
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Suite {
+    /// A directory on the disk in question [default: where a server's data would live on disk]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    /// How often each server has its turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// One more variable for the command, as for "run"; may be repeated
+    #[arg(long, value_name = "NAME=TEMPLATE")]
+    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
 impl Bench {
     /// Where its results go.
     pub(crate) fn output(&self) -> &Output {
@@ -128,7 +152,8 @@ impl Bench {
             | Self::Events { output, .. }
             | Self::Pgbench { output, .. }
             | Self::Gateway { output, .. }
-            | Self::Fsync { output, .. } => output,
+            | Self::Fsync { output, .. }
+            | Self::Suite(Suite { output, .. }) => output,
         }
     }
 }

@@ -21,6 +21,9 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
     if let Bench::Fsync { path, rounds, output } = command {
         return super::doctor::compare(options, path.as_deref(), *rounds, output);
     }
+    if let Bench::Suite(suite) = command {
+        return super::compare::suite(options, suite);
+    }
     let output = command.output();
     let mut onlooker = Onlooker::listen(options)?.writing(output.files())?;
     let (report, failure) = measure(options, command, &mut onlooker)?;
@@ -69,7 +72,7 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
             let (disk, thermometer) = (path.clone(), &thermometer);
             Events { wishes, cache, program, disk, targets, batch, thermometer }.measure(batches, onlooker)?
         }
-        Bench::Fsync { .. } => unreachable!("it is doctor's"),
+        Bench::Fsync { .. } | Bench::Suite(_) => unreachable!("they are done elsewhere"),
     })
 }
 

@@ -1,18 +1,20 @@
-//! `pgfresh run --compare`: the same command in turn on a durable server on disk and on one of ours.
+//! `pgfresh run --compare` and `pgfresh bench suite`: the same command in turn on servers that differ in place and settings.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 use ::template::{Maker, Wishes};
-use bench::runner::{Contender, Phases, Timed, run_in_turn};
-use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Unit};
+use bench::runner::{Contender, Phases, Timed, run_and_report};
+use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Unit, Warning};
 use server::Preset;
 use storage::Wish as Place;
 
 use super::profile;
-use crate::cli::{Options, Run};
+use crate::cli::{Care, Options, Run, Suite};
 use crate::config;
 use crate::failure::Failure;
 use crate::foreground;
@@ -35,52 +37,106 @@ struct Ended {
     counted: BTreeMap<String, u64>,
 }
 
-/// One of the two, and all that came of its runs.
-struct Side<'a> {
+/// One of those that have their turns, and all that came of its runs.
+struct Side {
     name: &'static str,
-    maker: &'a Maker,
-    ended: Vec<Ended>,
-    last_lines: String,
+    maker: Maker,
+    ended: RefCell<Vec<Ended>>,
+    last_lines: RefCell<String>,
+}
+
+/// What is run, and how its databases are treated.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) env: &'a [String],
+    pub(super) care: &'a Care,
 }
 
 pub(super) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     let wishes = config::wishes(options)?;
     let durable = Wishes { place: Place::Disk, preset: Preset::Durable, ..wishes.clone() };
-    let makers = [super::maker_for(options, durable)?, super::maker_for(options, wishes)?];
-    for maker in &makers {
-        super::prepare(options, maker)?;
-    }
-    let [stock, ours] = &makers;
-    let mut sides = [Side::new("durable, on disk", stock), Side::new("pgfresh", ours)];
-    let mut onlooker = Onlooker::listen(options)?;
-    let [one, other] = &mut sides;
-    let mut contenders =
-        [one, other].map(|side| Contender::new(side.name, move || side.run(options, arguments)));
-    let (timed, end) = run_in_turn(&mut contenders, 0, arguments.rounds, &mut onlooker);
-    drop(contenders);
+    let sides = Side::all(options, [("durable, on disk", durable), ("pgfresh", wishes)])?;
+    let job = Job { command: &arguments.command, env: &arguments.env, care: &arguments.care };
+    let mut onlooker = Onlooker::listen(options)?.writing(arguments.report.clone())?;
+    let (timed, end) = take_turns(options, job, &sides, arguments.rounds, &mut onlooker);
+    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
+    let report = comparison.report();
     onlooker.finish();
     end?;
-    let comparison = Comparison { timed, sides: &sides, command: profile::words(&arguments.command) };
-    let report = comparison.report();
     profile::tell(options.quiet, &comparison.summary(), &report, &|| report.to_html(""), &arguments.report)?;
-    let codes = sides.iter().flat_map(|side| &side.ended).map(|ended| ended.code);
-    Ok(ExitCode::from(codes.max().unwrap_or_default()))
+    Ok(worst(&sides))
 }
 
-impl<'a> Side<'a> {
-    fn new(name: &'static str, maker: &'a Maker) -> Self {
-        Self { name, maker, ended: Vec::new(), last_lines: String::new() }
+/// `pgfresh bench suite`: the command on a durable server on disk, on a fast one there, and on one in RAM.
+pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failure> {
+    let wishes = config::wishes(options)?;
+    let disk = suite.path.clone().map_or(Place::Disk, Place::At);
+    let on = |place: &Place, preset| Wishes { place: place.clone(), preset, ..wishes.clone() };
+    let sides = Side::all(
+        options,
+        [
+            ("durable, on disk", on(&disk, Preset::Durable)),
+            ("nothing flushed, on disk", on(&disk, Preset::Fast)),
+            ("nothing flushed, in RAM", on(&Place::Ram, Preset::Fast)),
+        ],
+    )?;
+    let care = Care::default();
+    let job = Job { command: &suite.command, env: &suite.env, care: &care };
+    let mut onlooker = Onlooker::listen(options)?.writing(suite.output.files())?;
+    let (timed, end) = take_turns(options, job, &sides, suite.rounds, &mut onlooker);
+    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
+    let report = comparison.report();
+    onlooker.conclude(&report)?;
+    super::bench::show(&report, &suite.output);
+    eprint!("{}", comparison.failures());
+    end?;
+    Ok(if onlooker.has_seen_enough() { ExitCode::from(130) } else { worst(&sides) })
+}
+
+/// Each side runs the job in its turn. What is finished goes to the onlooker.
+fn take_turns(
+    options: &Options,
+    job: Job<'_>,
+    sides: &[Side],
+    rounds: u32,
+    onlooker: &mut Onlooker,
+) -> (Vec<Timed>, Result<(), Failure>) {
+    let mut contenders: Vec<_> =
+        sides.iter().map(|side| Contender::new(side.name, move || side.run(options, job))).collect();
+    let report = |timed: &[Timed]| Comparison { timed, sides, command: job.command }.report();
+    run_and_report(&mut contenders, 0, rounds, onlooker, &report)
+}
+
+/// The exit code that says most: the greatest of all runs.
+fn worst(sides: &[Side]) -> ExitCode {
+    let worst = |side: &Side| side.ended.borrow().iter().map(|ended| ended.code).max();
+    ExitCode::from(sides.iter().filter_map(worst).max().unwrap_or_default())
+}
+
+impl Side {
+    /// Sides by these names, with all that they start from in the cache.
+    fn all<const N: usize>(
+        options: &Options,
+        wishes: [(&'static str, Wishes); N],
+    ) -> Result<Vec<Self>, Failure> {
+        let side = |(name, wishes)| {
+            let maker = super::maker_for(options, wishes)?;
+            super::prepare(options, &maker)?;
+            Ok(Self { name, maker, ended: RefCell::default(), last_lines: RefCell::default() })
+        };
+        wishes.into_iter().map(side).collect()
     }
 
     /// Runs the command once on a new server.
-    fn run(&mut self, options: &Options, arguments: &Run) -> Result<Phases, Failure> {
+    fn run(&self, options: &Options, job: Job<'_>) -> Result<Phases, Failure> {
         let begun = Instant::now();
-        let wish = Wish::new(options)?.with(&arguments.care);
-        let service = super::serve(options, self.maker, wish)?;
+        let wish = Wish::new(options)?.with(job.care);
+        let service = super::serve(options, &self.maker, wish)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
-        let mut command = super::run::command(arguments, &service)?;
+        let mut command = super::run::command(job.command, job.env, &service)?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
         let running = Instant::now();
@@ -91,15 +147,15 @@ impl<'a> Side<'a> {
         let stopping = Instant::now();
         super::stop(options, service)?;
         let stopped = stopping.elapsed();
-        if code != 0 {
-            let lines: Vec<&str> = text.lines().collect();
-            self.last_lines = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-        }
-        self.ended.push(Ended { code, counted: counted(&text) });
         if code >= SIGNALLED {
             let failure = Failure::new(format!("the command was ended by signal {}", code - SIGNALLED));
             return Err(failure.exit_with(code));
         }
+        if code != 0 {
+            let lines: Vec<&str> = text.lines().collect();
+            self.last_lines.replace(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
+        }
+        self.ended.borrow_mut().push(Ended { code, counted: counted(&text) });
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
     }
 }
@@ -122,25 +178,24 @@ fn counted(text: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What came of both.
+/// What came of all sides; the first is what the others are compared with.
 struct Comparison<'a> {
-    timed: Vec<Timed>,
-    sides: &'a [Side<'a>; 2],
-    command: String,
+    timed: &'a [Timed],
+    sides: &'a [Side],
+    command: &'a [OsString],
 }
 
 impl Comparison<'_> {
-    /// How many times as fast ours is: with a 95 % interval from six rounds on.
-    fn gain(&self, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
-        let [stock, ours] = &self.timed[..] else { return None };
-        let ratios = of(stock).ratio_to(&of(ours)).ok()?;
+    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on.
+    fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
+        let ratios = of(self.timed.first()?).ratio_to(&of(ours)).ok()?;
         let point = ratios.median()?;
         Some((Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval), ratios))
     }
 
     /// The gain in words: with its interval, or else with the extremes of so few rounds.
-    fn gain_in_words(&self, of: impl Fn(&Timed) -> Sample) -> Option<String> {
-        Some(match self.gain(of)? {
+    fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<String> {
+        Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => factor.to_string(),
             (Factor::Point(point), ratios) => match (ratios.min(), ratios.max()) {
                 (Some(least), Some(most)) if ratios.len() > 1 => {
@@ -153,7 +208,7 @@ impl Comparison<'_> {
 
     /// Whether all runs ended alike.
     fn verdict(&self) -> String {
-        let ended: Vec<&Ended> = self.sides.iter().flat_map(|side| &side.ended).collect();
+        let ended: Vec<Ended> = self.sides.iter().flat_map(|side| side.ended.borrow().clone()).collect();
         let Some(first) = ended.first() else { return "Nothing was run to its end.".to_owned() };
         let counted: Vec<String> =
             first.counted.iter().map(|(word, count)| format!("{count} {word}")).collect();
@@ -161,15 +216,17 @@ impl Comparison<'_> {
         if ended.iter().all(|one| one == first) {
             return format!("All {} runs ended alike: exit code {}{counted}.", ended.len(), first.code);
         }
-        let of_side = |side: &Side<'_>| {
-            let runs = side.ended.iter().map(|ended| {
+        let of_side = |side: &Side| {
+            let ended = side.ended.borrow();
+            let runs = ended.iter().map(|ended| {
                 let counted: Vec<String> =
                     ended.counted.iter().map(|(word, count)| format!(", {count} {word}")).collect();
                 format!("exit code {}{}", ended.code, counted.concat())
             });
             format!("{}: {}", side.name, runs.collect::<Vec<_>>().join("; "))
         };
-        format!("Not all runs ended alike. {}.", self.sides.each_ref().map(of_side).join(". "))
+        let sides: Vec<String> = self.sides.iter().map(of_side).collect();
+        format!("Not all runs ended alike. {}.", sides.join(". "))
     }
 
     fn summary(&self) -> String {
@@ -177,41 +234,65 @@ impl Comparison<'_> {
         let median =
             |timed: &Timed| suite(timed).median().map_or_else(String::new, |median| median.to_string());
         let mut lines = Vec::new();
-        if let ([stock, ours], Some(gain)) = (&self.timed[..], self.gain_in_words(suite)) {
+        if let [stock, ours] = self.timed
+            && let Some(gain) = self.gain_in_words(ours, suite)
+        {
             lines.push(format!("pgfresh: {gain} as fast: {} → {}", median(stock), median(ours)));
         }
         lines.push(format!("pgfresh: {}", self.verdict()));
-        for Side { name, last_lines, .. } in self.sides.iter().filter(|side| !side.last_lines.is_empty()) {
-            lines.push(format!("pgfresh: the last lines of a run that failed ({name}):\n{last_lines}"));
-        }
-        lines.join("\n") + "\n"
+        lines.join("\n") + "\n" + &self.failures()
+    }
+
+    /// The last lines of what failed on each side.
+    fn failures(&self) -> String {
+        let failed = self.sides.iter().filter(|side| !side.last_lines.borrow().is_empty());
+        let lines = failed.map(|side| {
+            let (name, last_lines) = (side.name, side.last_lines.borrow());
+            format!("pgfresh: the last lines of a run that failed ({name}):\n{last_lines}\n")
+        });
+        lines.collect()
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new(format!("Comparison of {}", self.command));
-        let version = self.sides[1].maker.installation.version().to_string();
+        let mut report = Report::new(format!("Comparison of {}", profile::words(self.command)));
+        let version = self.sides[0].maker.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
         let numbers = ["start", "suite", "stop", "all of it"].map(Column::right);
         let mut table = Table::new("Times", [Column::left("server")].into_iter().chain(numbers));
-        for timed in &self.timed {
+        for timed in self.timed {
             let phases = ["start", "suite", "stop"].map(|name| timed.sum(&[name]).median().into());
             table.add_row(
                 [Cell::from(timed.name())].into_iter().chain(phases).chain([timed.total().median().into()]),
             );
         }
         report.add_table(table);
-        let mut table = Table::new(
-            "How many times as fast",
-            [Column::left("what"), Column::right("gain"), Column::left("with its uncertainty")],
-        );
-        for (name, phases) in [("suite", &["suite"][..]), ("all of it", &["start", "suite", "stop"])] {
-            let of = |timed: &Timed| timed.sum(phases);
-            let point = self.gain(of).map(|(factor, _)| Quantity::new(factor.point(), Unit::Ratio));
-            table.add_row([name.into(), point.into(), self.gain_in_words(of).into()]);
+        report.add_table(self.gains());
+        for timed in self.timed {
+            report.add_notes(Warning::of(&timed.sum(&["suite"])));
+            report.add_samples(timed.name(), timed.phases().to_vec());
         }
-        report.add_table(table);
         report.add_notes([self.verdict()]);
         report
+    }
+
+    fn gains(&self) -> Table {
+        let columns = [
+            Column::left("server"),
+            Column::left("what"),
+            Column::right("gain"),
+            Column::left("with its uncertainty"),
+        ];
+        let mut table = Table::new("How many times as fast", columns);
+        for timed in self.timed.iter().skip(1) {
+            for (name, phases) in [("suite", &["suite"][..]), ("all of it", &["start", "suite", "stop"])] {
+                let of = |timed: &Timed| timed.sum(phases);
+                let point =
+                    self.gain(timed, of).map(|(factor, _)| Quantity::new(factor.point(), Unit::Ratio));
+                let words = self.gain_in_words(timed, of);
+                table.add_row([timed.name().into(), name.into(), point.into(), words.into()]);
+            }
+        }
+        table
     }
 }
 

@@ -1,5 +1,6 @@
 //! `pgfresh run`: a server for one command.
 
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use super::profile::Watch;
@@ -17,7 +18,7 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
     let maker = super::maker(options, arguments.keep)?;
     let wish = Wish::new(options)?.with(&arguments.care);
     let service = super::serve(options, &maker, wish)?;
-    let command = command(arguments, &service)?;
+    let command = command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
@@ -37,14 +38,14 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
 }
 
 /// What the user wants to be run, told where the server is.
-pub(super) fn command(arguments: &Run, service: &Service) -> Result<Command, Failure> {
+pub(super) fn command(words: &[OsString], env: &[String], service: &Service) -> Result<Command, Failure> {
     let address = service.address(&service.database);
-    let (program, rest) = arguments.command.split_first().expect("clap demands one");
+    let (program, rest) = words.split_first().expect("clap demands one");
     let mut command = Command::new(program);
     command.args(rest);
     address.describe_to(&mut command);
     service.describe_to(&mut command);
-    for assignment in &arguments.env {
+    for assignment in env {
         let (name, value) = environment::fill_in(&address, assignment)?;
         command.env(name, value);
     }
