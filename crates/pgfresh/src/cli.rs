@@ -149,7 +149,8 @@ pub(crate) enum Command {
         failed: bool,
     },
     /// Make a template of a leased database as it is now
-    #[command(after_help = "Example: pgfresh snapshot scratch as with_orders")]
+    #[command(after_help = "Examples:\n  pgfresh snapshot scratch as with_orders\n  \
+        pgfresh snapshot scratch as with_orders --save db/with_orders.dump")]
     Snapshot {
         /// The database; it must have no sessions
         name: String,
@@ -158,6 +159,9 @@ pub(crate) enum Command {
         r#as: String,
         /// The new template
         template: String,
+        /// Write it into a file, too, which later runs can make a template of (`dump` in pgfresh.toml)
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
     },
     /// Show what the server has, of this "pgfresh run" or in the background: templates, leases, sessions
     #[command(after_help = "Example: pgfresh status --json")]

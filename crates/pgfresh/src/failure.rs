@@ -114,8 +114,8 @@ impl From<gateway::GatewayError> for Failure {
     }
 }
 
-impl From<template::ImportError> for Failure {
-    fn from(error: template::ImportError) -> Self {
+impl From<template::DumpError> for Failure {
+    fn from(error: template::DumpError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

@@ -429,9 +429,32 @@ fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
     let nowhere = "postgresql:///x?host=/nowhere";
     assert_fails(
         &scene.run(["template", "import", nowhere, "new.sql"]),
-        &["could not read the schema", "DETAIL"],
+        &["could not read the database", "DETAIL"],
     );
     assert!(!scene.directory.join("new.sql").exists());
+}
+
+#[test]
+fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
+    let scene = project(User::Ourselves, "");
+    let program = ground::program().display();
+    let fill = "CREATE TABLE kept AS SELECT * FROM generate_series(1, 3); CREATE SEQUENCE number START 7";
+    let said = scene.shell(
+        &[],
+        &format!(
+            "psql -qc '{fill}' \"dbname=scratch\" && {program} snapshot scratch as full --save full.dump \
+             && {program} status --json"
+        ),
+    );
+    let config = "[template.full]\ndump = \"full.dump\"\n";
+    assert!(said.contains(config), "{said}");
+    // The copy that was read is nobody's any more.
+    assert!(!said.contains("fresh_"), "{said}");
+    scene.write("pgfresh.toml", config);
+    assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
+    let command =
+        format!("psql -qc '' \"dbname=scratch\" && {program} snapshot scratch as b --save none/x.dump");
+    assert_fails(&scene.run(["run", "--", "sh", "-c", &command]), &["none/x.dump", "No such file"]);
 }
 
 #[test]

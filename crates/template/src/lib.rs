@@ -7,9 +7,9 @@
 mod about;
 mod base;
 mod build;
+mod dump;
 mod error;
 mod fingerprint;
-mod import;
 mod ingredients;
 mod inputs;
 mod maker;
@@ -19,9 +19,9 @@ mod shelf;
 
 pub use about::About;
 pub use build::Outlook;
+pub use dump::{DumpError, Roles, import, save};
 pub use error::{MakerError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
-pub use import::{ImportError, Roles, import};
 pub use ingredients::Ingredients;
 pub use inputs::InputError;
 pub use maker::{Maker, Started, Step, Swept, Template, Wishes, remove_kept, sweep};

@@ -1,5 +1,6 @@
 //! `pgfresh url`, `reset`, `release`, `snapshot`, `status` and `stop`: steering a server that runs.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use gateway::Ran;
@@ -69,10 +70,35 @@ pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn snapshot(options: &Options, name: &str, template: &str) -> Result<ExitCode, Failure> {
+pub(crate) fn snapshot(
+    options: &Options,
+    name: &str,
+    template: &str,
+    file: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let control = find(options)?;
     let body = json!({ "template": template });
-    find(options)?.call(&Method::POST, &path_of(name, "/snapshot"), &body)?;
+    control.call(&Method::POST, &path_of(name, "/snapshot"), &body)?;
+    if let Some(file) = file {
+        save(options, &control, template, file)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a template of that server's into a file, and says what to do with it.
+fn save(options: &Options, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
+    let installation = super::bare_maker(options)?.installation;
+    // Nobody else is in it, and it is what the template is.
+    let wish = json!({ "template": template, "isolation": "clone" });
+    let copy = control.call(&Method::POST, "/v1/databases", &wish)?;
+    let saved = template::save(&installation, text(&copy["url"]), file);
+    control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
+    saved?;
+    if !options.quiet {
+        say!("# Wrote {}. In pgfresh.toml:", file.display());
+        say!("[template.{template}]\ndump = {}", json!(file));
+    }
+    Ok(())
 }
 
 pub(crate) fn stop(options: &Options, all: bool) -> Result<ExitCode, Failure> {

@@ -48,7 +48,9 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
         Command::Reset { name, close } => control::reset(options, &name, close),
         Command::Release { name, failed } => control::release(options, &name, failed),
-        Command::Snapshot { name, template, .. } => control::snapshot(options, &name, &template),
+        Command::Snapshot { name, template, save, .. } => {
+            control::snapshot(options, &name, &template, save.as_deref())
+        }
         Command::Status { json } => control::status(options, json),
         Command::Stop { all } => control::stop(options, all),
         Command::Template(command) => template::execute(options, &command),

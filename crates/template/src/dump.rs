@@ -1,4 +1,5 @@
-//! Importing the schema of a live database, and the roles it mentions, as one file of SQL. That server is only read.
+//! Writing what a live database has into a file that a template can be made from: its schema and the roles it mentions as
+//! SQL, or all of it as a dump. That server is only read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +10,15 @@ use storage::{Attempt, FileError};
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub enum DumpError {
     /// A program is missing.
-    #[error("cannot import: {program} is not there")]
+    #[error("cannot read the database: {program} is not there")]
     NoProgram {
         /// `pg_dump`.
         program: &'static str,
     },
     /// The program ended with an error.
-    #[error("could not read the schema: {program} ended with {status}")]
+    #[error("could not read the database: {program} ended with {status}")]
     Failed {
         /// `pg_dump`.
         program: &'static str,
@@ -31,7 +32,7 @@ pub enum ImportError {
     File(#[from] FileError),
 }
 
-impl ImportError {
+impl DumpError {
     /// What came back.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
@@ -70,34 +71,64 @@ pub enum Roles {
 ///
 /// # Errors
 /// `file` is as it was before then.
-pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Roles, ImportError> {
-    let dumped = roles(installation, url)?;
+pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Roles, DumpError> {
+    let found = roles(installation, url)?;
     let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
-    if dumped.is_err() {
+    if found.is_err() {
         options.extend(["--no-owner", "--no-privileges"]);
     }
-    let schema = output(installation, "pg_dump", &options, url)?;
-    if !schema.status.success() {
-        let (program, status) = ("pg_dump", schema.status);
-        return Err(ImportError::Failed { program, status, answer: answer(&schema) });
-    }
+    let schema = dumped(installation, &options, url)?;
     let mut text = "-- Imported by pgfresh.\n".to_owned();
-    let roles = match dumped {
+    let roles = match found {
         Ok(sql) => {
             text.push_str(&sql);
             Roles::Included
         }
         Err(why) => Roles::LeftOut(why),
     };
-    text.push_str(&String::from_utf8_lossy(&schema.stdout));
-    let staging = file.with_added_extension("part");
+    text.push_str(&String::from_utf8_lossy(&schema));
+    let staging = staging(file);
     fs::write(&staging, text).attempt("write", &staging)?;
     fs::rename(&staging, file).attempt("write", file)?;
     Ok(roles)
 }
 
+/// Writes all of the database at `url` but its roles into `file`, in `pg_dump`'s custom format.
+///
+/// # Errors
+/// `file` is as it was before then.
+pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), DumpError> {
+    let staging = staging(file);
+    let to = format!("--file={}", staging.display());
+    // Before a server is asked for all that it has.
+    fs::write(&staging, "").attempt("write", &staging)?;
+    let saved =
+        dumped(installation, &["--format=custom", "--no-tablespaces", "--no-subscriptions", &to], url);
+    if saved.is_err() {
+        let _ = fs::remove_file(&staging);
+    }
+    saved?;
+    fs::rename(&staging, file).attempt("write", file)?;
+    Ok(())
+}
+
+/// What is written first, so that there is never half a file.
+fn staging(file: &Path) -> PathBuf {
+    file.with_added_extension("part")
+}
+
+/// What `pg_dump` gives.
+fn dumped(installation: &Installation, options: &[&str], url: &str) -> Result<Vec<u8>, DumpError> {
+    let output = output(installation, "pg_dump", options, url)?;
+    if !output.status.success() {
+        let (program, status) = ("pg_dump", output.status);
+        return Err(DumpError::Failed { program, status, answer: answer(&output) });
+    }
+    Ok(output.stdout)
+}
+
 /// The SQL that makes the server's roles, but for the one that every cluster of ours has; or why there is none.
-fn roles(installation: &Installation, url: &str) -> Result<Result<String, String>, ImportError> {
+fn roles(installation: &Installation, url: &str) -> Result<Result<String, String>, DumpError> {
     let output = output(installation, "pg_dumpall", &["--roles-only", "--no-role-passwords"], url)?;
     if !output.status.success() {
         return Ok(Err(answer(&output)));
@@ -112,8 +143,8 @@ fn output(
     program: &'static str,
     options: &[&str],
     url: &str,
-) -> Result<Output, ImportError> {
-    let path: PathBuf = installation.client(program).ok_or(ImportError::NoProgram { program })?;
+) -> Result<Output, DumpError> {
+    let path: PathBuf = installation.client(program).ok_or(DumpError::NoProgram { program })?;
     // Nobody is asked for a password: it belongs into the URL, PGPASSWORD or ~/.pgpass.
     let mut command = Command::new(&path);
     command.args(options).arg("--no-password").arg(format!("--dbname={url}")).stdin(Stdio::null());
