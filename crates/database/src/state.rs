@@ -86,7 +86,6 @@ pub(crate) struct State {
     pub(crate) created: (u64, Duration),
     pub(crate) warm: u64,
     pub(crate) cold: u64,
-    pub(crate) connected: (u64, Duration),
     pub(crate) recycled: (u64, Duration),
     /// By reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,

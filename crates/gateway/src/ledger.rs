@@ -1,7 +1,7 @@
 //! Who wants to know what sessions run, and until when.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Entries that wait to be taken: 40 MB with the longest statements.
 const MOST: usize = 1 << 15;
@@ -35,6 +35,8 @@ pub struct Entry {
 /// What can happen in a session.
 #[derive(Debug, Clone)]
 pub enum What {
+    /// It has begun: from the client's start-up message until a backend was there, the making of the database included.
+    Began(Duration),
     /// The server, which had nothing to do for it, has been asked for something.
     Asked,
     /// The server has done something since the last entry of this session.

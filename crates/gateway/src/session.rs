@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use database::{Backend, Connected, Databases, Request, Tenancy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -65,6 +65,8 @@ struct Visitor {
     startup: Startup,
     /// It has heard already which protocol is spoken: the server's greeting need not say so again.
     negotiated: bool,
+    /// When it asked for one.
+    since: Instant,
 }
 
 /// Why there is none.
@@ -151,8 +153,9 @@ async fn meet(mut stream: Stream, door: &Door) -> Result<Wanted, Failed> {
 
 /// Asks for the secret, unless the client has come through a directory that is closed to others.
 async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Result<Wanted, Failed> {
+    let since = Instant::now();
     if matches!(stream.socket(), Socket::Unix(_)) {
-        return Ok(Wanted::Session(stream, Visitor { startup, negotiated: false }));
+        return Ok(Wanted::Session(stream, Visitor { startup, negotiated: false, since }));
     }
     // As a server would, before anything else.
     let negotiation = negotiation(&startup.kind, door.leases.databases.major());
@@ -166,7 +169,7 @@ async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Resu
     };
     let refusal = match admitted {
         Ok(true) => {
-            return Ok(Wanted::Session(stream.preceded_by(bytes), Visitor { startup, negotiated }));
+            return Ok(Wanted::Session(stream.preceded_by(bytes), Visitor { startup, negotiated, since }));
         }
         Ok(false) => Refusal::new("28P01", "password authentication failed")
             .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
@@ -233,7 +236,7 @@ async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
 fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
-    let Visitor { startup: Startup { kind, database, replication, wishes }, negotiated } = visitor;
+    let Visitor { startup: Startup { kind, database, replication, wishes }, negotiated, since } = visitor;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let maintainer = MAINTENANCE.contains(&database.as_str()).then(|| Maintainer::new(door));
     let request = Request {
@@ -271,7 +274,7 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let session = Session { door, greeting, key, tenancy, maintainer };
             let (conversation, databases) =
                 (Conversation::new(replication), session.door.leases.databases.clone());
-            let tap = session.door.taps.tap(&database).filter(|_| !replication);
+            let tap = session.door.taps.tap(&database, since).filter(|_| !replication);
             let workers = Arc::clone(&session.door.workers);
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
                 session.run(Forward::new(client, server, conversation, databases, tap, words), closing).await;
@@ -284,7 +287,7 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let machine = Machine::new(thread, &words);
             let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let workers = Arc::clone(&door.workers);
-            let tap = door.taps.tap(&database);
+            let tap = door.taps.tap(&database, since);
             let session = rollback::Session { door, lease, key, gate, machine, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)

@@ -17,14 +17,16 @@ pub(crate) struct Taps {
 }
 
 impl Taps {
-    /// A tap for a new session with `database`; none if nobody wants it.
-    pub(crate) fn tap(&self, database: &str) -> Option<Box<Tap>> {
+    /// A tap for a new session with `database`, for which its client has waited since then; none if nobody wants it.
+    pub(crate) fn tap(&self, database: &str, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let ledger = self.ledger.get().cloned();
         let ring = self.recent.as_ref().map(|recent| recent.ring(database));
         (ledger.is_some() || ring.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
             let listeners = Listeners { session, database: database.into(), ledger, ring };
+            let now = Instant::now();
+            listeners.enter(now, What::Began(now.saturating_duration_since(since)));
             Box::new(Tap { follow: Some(Follow::new()), listeners })
         })
     }

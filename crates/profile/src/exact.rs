@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::attribution::{Attribution, Spent, Time};
 use crate::machine::as_f64;
@@ -46,6 +46,8 @@ pub struct Exact {
     statements: HashMap<u32, (Time, u64)>,
     databases: BTreeMap<Arc<str>, Time>,
     clean_up: (Time, u64),
+    /// Sessions that were begun, and the seconds that their clients waited for that in all.
+    pub(crate) connected: (u64, f64),
 }
 
 /// A session that is at work, or has an open transaction.
@@ -75,7 +77,14 @@ impl Exact {
             statements: HashMap::new(),
             databases: BTreeMap::new(),
             clean_up: (Time::default(), 0),
+            connected: (0, 0.0),
         }
+    }
+
+    /// A session was begun, for which its client has waited so long.
+    pub fn began(&mut self, waited: Duration) {
+        self.connected.0 += 1;
+        self.connected.1 += waited.as_secs_f64();
     }
 
     /// A session is at work from now on.
@@ -235,8 +244,6 @@ fn spent(time: Time, runs: u64) -> Spent {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::attribution::tests::recording;
 

@@ -6,6 +6,7 @@
 use report::{Basis, Factor, Finding, Gain, Quantity, Unit};
 
 use crate::attribution::{Attribution, Time};
+use crate::machine::as_f64;
 use crate::profile::{Circumstances, percent, seconds};
 use crate::recording::Recording;
 use crate::statement::Kind;
@@ -171,7 +172,8 @@ impl Case<'_> {
 
     /// How many sessions were begun, and the seconds that took.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
-        self.circumstances.connecting.or_else(|| {
+        let told = self.recording.exact.as_ref().map(|exact| exact.connected);
+        told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
             // Ours is one of them, and those that told what a session costs came later.
             let count = (self.recording.counters.sessions? - 1.0).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -233,8 +235,11 @@ impl Case<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::attribution::tests::recording;
+    use crate::exact::Exact;
     use crate::machine::Machine;
 
     fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
@@ -303,11 +308,10 @@ mod tests {
             let names = found(&recording(&looks(&[word], 30, &[], 100)), &Circumstances::default());
             assert_eq!(names.first().map(|finding| finding.name.as_str()), Some(expected), "{word}");
         }
-        let sessions = Circumstances { connecting: Some((100.0, 0.5)), ..Circumstances::default() };
-        assert_eq!(
-            found(&recording(&looks(&[], 0, &[], 100)), &sessions)[0].name,
-            "Sessions are begun again and again"
-        );
+        let (mut exact, mut idle) = (Exact::new(Instant::now()), recording(&looks(&[], 0, &[], 100)));
+        (0..100).for_each(|_| exact.began(Duration::from_millis(5)));
+        idle.exact = Some(exact);
+        assert_eq!(found(&idle, &Circumstances::default())[0].name, "Sessions are begun again and again");
     }
 
     #[test]

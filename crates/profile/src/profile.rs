@@ -22,8 +22,6 @@ pub struct Circumstances {
     pub boot: Option<f64>,
     /// Looking up the template, and making it if need be.
     pub template: Option<f64>,
-    /// Sessions that were begun, and how long their clients waited for that in all.
-    pub connecting: Option<(f64, f64)>,
     /// What the first session in a new database costs its client here.
     pub fresh_database: Option<f64>,
 }

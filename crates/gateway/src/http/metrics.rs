@@ -133,7 +133,6 @@ mod tests {
             ready: vec![("shop".into(), 3), ("a\"\\\n".into(), 0)],
             leases: vec![lease("shop", 2), lease("shop", 1), lease("gone", 0)],
             created: (4, Duration::from_millis(80)),
-            connected: (9, Duration::from_millis(2)),
             recycled: (2, Duration::from_millis(3)),
             dropped: vec![("schema changed", 1)],
             warm: 5,

@@ -170,7 +170,6 @@ mod tests {
             ready: vec![("shop".into(), 3)],
             leases: vec![lease],
             created: (4, Duration::from_millis(80)),
-            connected: (9, Duration::from_millis(2)),
             recycled: (2, Duration::from_millis(3)),
             dropped: vec![("schema changed", 1)],
             warm: 5,

@@ -92,15 +92,12 @@ impl Watch {
 
     /// Stops watching. `command` is what was run meanwhile.
     pub(super) fn end(self, service: &Service, command: &[OsString]) -> Profile {
-        let (sessions, waited) = service.status().connected;
         let recording = self.recorder.stop();
         let circumstances = Circumstances {
             ours: true,
             command: Some(words(command)),
             boot: Some(service.times.boot.as_secs_f64()),
             template: Some(service.times.template.as_secs_f64()),
-            #[allow(clippy::cast_precision_loss)]
-            connecting: Some((sessions as f64, waited.as_secs_f64())),
             fresh_database: fresh_database(service),
         };
         Profile::new(recording, circumstances)
@@ -113,6 +110,7 @@ fn feed(ledger: Ledger) -> Feed {
         let (entries, lost) = ledger.take();
         for Entry { session, database, at, what } in &entries {
             match what {
+                What::Began(waited) => exact.began(*waited),
                 What::Asked => exact.asked(*session, *at),
                 What::Left => exact.left(*session, *at, statements),
                 What::Done { statement, ran, rests } => {
