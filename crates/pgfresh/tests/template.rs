@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -432,6 +433,19 @@ fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
         &["could not read the database", "DETAIL"],
     );
     assert!(!scene.directory.join("new.sql").exists());
+}
+
+#[test]
+fn a_setup_reaches_its_server_by_a_port_that_is_closed_to_other_users() {
+    let scene = project(User::Ourselves, "");
+    let setup = "echo \"$DATABASE_URL $PGHOST $PGPORT\" > seen && psql -c 'CREATE TABLE t AS SELECT 7 AS n' \
+        && { [ \"$(id -u)\" != 0 ] || ! setpriv --reuid=65534 --clear-groups psql -c 'SELECT 1'; }";
+    let options = ["--setup", setup, "--inputs", "pgfresh.toml"];
+    assert_eq!(scene.query(&options, "SELECT n FROM t"), "7");
+    let seen = fs::read_to_string(scene.directory.join("seen")).unwrap();
+    let (url, port) = seen.trim_end().split_once(" 127.0.0.1 ").unwrap();
+    assert_eq!(url, format!("postgresql://postgres@127.0.0.1:{port}/app"));
+    assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it is still open");
 }
 
 #[test]

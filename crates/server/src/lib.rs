@@ -5,6 +5,7 @@
 
 mod address;
 mod boot;
+mod entrance;
 mod error;
 mod fetch;
 mod guard;
@@ -19,6 +20,7 @@ mod trim;
 
 pub use address::Address;
 pub use boot::{Data, Order, Phases, Server};
+pub use entrance::Entrance;
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
 pub use fetch::{Client, FetchError, discard, fetch};
 pub use guard::{Guard, Ward, guard_main, sweep};

@@ -12,6 +12,8 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, Message};
 use postgres_protocol::message::frontend;
 
+use crate::address::SOCKET;
+
 /// An open session. An idle one may be dropped: the server takes its end as the session's.
 #[derive(Debug)]
 pub struct Session {
@@ -67,8 +69,7 @@ impl Session {
         patience: Duration,
     ) -> Result<Self, SessionError> {
         let io = |verb| move |source| SessionError::Io { verb, source };
-        let stream =
-            UnixStream::connect(directory.join(".s.PGSQL.5432")).map_err(io("connect to the server"))?;
+        let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
         let mut session = Self::adopt(stream, patience)?;
         let mut message = BytesMut::new();
         let parameters = [("user", user), ("database", database), ("application_name", "pgfresh")];

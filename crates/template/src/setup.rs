@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use server::{Address, Installation, SUPERUSER, Server, Session};
+use server::{Address, Entrance, Installation, SUPERUSER, Server, Session};
 use storage::{Account, Attempt, FileError};
 
 use crate::error::SetupError;
@@ -61,9 +61,15 @@ impl Setup<'_> {
         if let Some(words) = &self.recipe.setup {
             let mut command = Command::new("sh");
             command.args(["-c", words]);
-            return self.run_program("setup", command);
+            let entrance = Entrance::open(self.server).attempt("listen on", Path::new("127.0.0.1"))?;
+            let address = entrance.as_ref().map(|entrance| entrance.address(&self.recipe.name));
+            return self.run_program("setup", command, &address.unwrap_or_else(|| self.address()));
         }
         Ok(None)
+    }
+
+    fn address(&self) -> Address {
+        Address::of(self.server, &self.recipe.name)
     }
 
     /// Where the output of its steps is.
@@ -95,7 +101,7 @@ impl Setup<'_> {
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
-        self.run_program(&format!("psql with \"{file}\""), command)
+        self.run_program(&format!("psql with \"{file}\""), command, &self.address())
     }
 
     /// One simple query: what psql understands beyond SQL is refused.
@@ -126,18 +132,23 @@ impl Setup<'_> {
             command.arg(format!("--jobs={cores}"));
         }
         command.arg(dump);
-        self.run_program(&format!("pg_restore with \"{dump}\""), command)
+        self.run_program(&format!("pg_restore with \"{dump}\""), command, &self.address())
     }
 
-    /// Runs a program in the recipe's folder, told of the database as a command of the user's is.
-    fn run_program(&self, step: &str, mut command: Command) -> Result<Option<Broken>, MakerError> {
+    /// Runs a program in the recipe's folder, told of the database's address as a command of the user's is.
+    fn run_program(
+        &self,
+        step: &str,
+        mut command: Command,
+        address: &Address,
+    ) -> Result<Option<Broken>, MakerError> {
         let run = self.server.run();
         let begun = Instant::now();
         let output = run.create_file(LOG, &Account::ours())?;
         let second = output.try_clone().attempt("duplicate", &run.path().join(LOG))?;
         command.current_dir(&self.recipe.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
-        Address::of(self.server, &self.recipe.name).describe_to(&mut command);
+        address.describe_to(&mut command);
         let lock = run.helper_lock()?;
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
         sys::die_with_parent(&mut command);

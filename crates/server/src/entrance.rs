@@ -1,0 +1,92 @@
+//! A port of this machine that leads to a server's socket, for programs that know no other way: pgjdbc, sqlx.
+
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::address::{Address, SOCKET};
+use crate::{SUPERUSER, Server};
+
+/// An open one; dropping it closes it to new connections.
+///
+/// There is no password: the kernel tells whose program is at the other end, and only those of our own user, or of root,
+/// get further. They could open the socket as well.
+#[derive(Debug)]
+pub struct Entrance {
+    address: SocketAddr,
+    closing: Arc<AtomicBool>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Entrance {
+    /// Opens one to `server`; `None` where the kernel does not tell who connects.
+    pub fn open(server: &Server) -> io::Result<Option<Self>> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let _ourselves = TcpStream::connect(address)?;
+        let (_met, remote) = listener.accept()?;
+        if !sys::is_our_neighbour(remote, address) {
+            return Ok(None);
+        }
+        let closing = Arc::new(AtomicBool::new(false));
+        let socket = server.run().address().join(SOCKET);
+        let listening = thread::spawn({
+            let closing = Arc::clone(&closing);
+            move || listen(&listener, address, &socket, &closing)
+        });
+        Ok(Some(Self { address, closing, listening: Some(listening) }))
+    }
+
+    /// How to reach `database` by it, as the superuser.
+    #[must_use]
+    pub fn address(&self, database: &str) -> Address {
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        Address { host, port, user: SUPERUSER, password: None, database: database.to_owned() }
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        // Wakes whoever listens.
+        let woken = TcpStream::connect(self.address).is_ok();
+        if let Some(listening) = self.listening.take().filter(|_| woken) {
+            let _ = listening.join();
+        }
+    }
+}
+
+fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &AtomicBool) {
+    while let Ok((client, remote)) = listener.accept() {
+        if closing.load(Ordering::Relaxed) {
+            return;
+        }
+        let socket: PathBuf = socket.to_owned();
+        thread::spawn(move || {
+            if sys::is_our_neighbour(remote, address) {
+                // Whatever goes wrong, both ends see the end of their connection.
+                let _ = lead(&client, &socket);
+            }
+        });
+    }
+}
+
+/// Passes all bytes on in both directions, until both have ended.
+fn lead(client: &TcpStream, socket: &Path) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    let server = UnixStream::connect(socket)?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = io::copy(&mut &*client, &mut &server);
+            let _ = server.shutdown(Shutdown::Write);
+        });
+        let copied = io::copy(&mut &server, &mut &*client);
+        // The client may have more to say, but there is nobody left to hear it.
+        let _ = client.shutdown(Shutdown::Both);
+        copied.map(drop)
+    })
+}
