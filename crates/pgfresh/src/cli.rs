@@ -92,7 +92,7 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_IDLE", hide_env_values = true)]
     #[arg(value_parser = span)]
     pub(crate) idle: Option<Duration>,
-    /// How tests are kept apart: clone (each name is a database of its own) or rollback (each is one transaction) [default: clone]
+    /// How tests are kept apart: clone (each name is a database of its own), rollback (each is one transaction) or server (each is a server of its own) [default: clone]
     #[arg(long, global = true, value_name = "ISOLATION", env = "PGFRESH_ISOLATION", hide_env_values = true)]
     #[arg(help_heading = "Databases")]
     pub(crate) isolation: Option<Isolation>,
