@@ -24,6 +24,7 @@ test:
 lint:
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p bench --features mongodb --all-targets -- -D warnings
 	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* .ci/run; fi
 
 docs:

@@ -58,6 +58,21 @@ pub enum BenchError {
     /// An event was not taken.
     #[error("could not append events")]
     Store(#[source] postgres::Error),
+    /// The database that is ours is there already.
+    #[error("database \"{database}\" of MongoDB has collections in it already")]
+    NotEmpty {
+        /// Its name.
+        database: &'static str,
+    },
+    /// What the driver of `MongoDB` said.
+    #[cfg(feature = "mongodb")]
+    #[error("could not {verb}")]
+    Documents {
+        /// What was tried.
+        verb: &'static str,
+        /// Why it failed.
+        source: Box<mongodb::error::Error>,
+    },
     /// A server that was started by hand did not come up.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
@@ -114,6 +129,9 @@ impl BenchError {
             Self::Connect(_) => {
                 Some("See that it listens there, and that the user may connect to that database.".to_owned())
             }
+            Self::NotEmpty { database } => Some(format!(
+                "A bench that was killed leaves it behind: if none is running, drop database \"{database}\"."
+            )),
             Self::Schema(_) => Some(
                 "A bench that was killed leaves it behind: if none is running, DROP SCHEMA pgfresh_bench CASCADE; \
                  otherwise the user must be allowed to create schemas."

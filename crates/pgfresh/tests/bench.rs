@@ -151,6 +151,19 @@ fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
     assert!(outcome.stderr.contains("HINT:  A bench that was killed leaves it behind"), "{outcome}");
 }
 
+#[cfg(not(feature = "mongodb"))]
+#[test]
+fn a_target_that_this_build_does_not_know_is_said_to_be_so() {
+    let scene = Scene::new(User::Ourselves);
+    for (target, words) in [
+        ("mongodb://localhost", "this pgfresh was built without MongoDB's driver"),
+        ("mysql://localhost", "expected durable, async, fast, postgresql://… or mongodb://…"),
+    ] {
+        let outcome = scene.run(["bench", "events", "--target", target]);
+        assert!(outcome.code == Some(2) && outcome.stderr.contains(words), "{outcome}");
+    }
+}
+
 #[test]
 fn the_temperature_is_drawn_beside_the_events() {
     let scene = Scene::new(User::Ourselves);

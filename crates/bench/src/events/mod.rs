@@ -1,5 +1,9 @@
 //! `events`: an event store that only appends, one transaction for each event, in batches whose means are kept.
 
+#[cfg(feature = "mongodb")]
+mod documents;
+#[cfg(all(test, feature = "mongodb"))]
+mod documents_server;
 mod event;
 mod report;
 mod sql;

@@ -7,6 +7,8 @@ use server::{Preset, SUPERUSER, Server};
 use storage::{Cache, Wish};
 use template::{Maker, Wishes};
 
+#[cfg(feature = "mongodb")]
+use super::documents;
 use super::event::Event;
 use super::{Events, sql};
 use crate::BenchError;
@@ -35,9 +37,31 @@ impl FromStr for Target {
             url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
                 Ok(Self::Url(url.to_owned()))
             }
-            _ => Err("expected durable, async, fast, or postgresql://…".to_owned()),
+            url if url.starts_with(MONGODB) => documents(url),
+            _ => Err("expected durable, async, fast, postgresql://… or mongodb://…".to_owned()),
         }
     }
+}
+
+/// How URLs of `MongoDB` begin.
+const MONGODB: &str = "mongodb://";
+
+#[cfg(feature = "mongodb")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it is an error")]
+fn documents(url: &str) -> Result<Target, String> {
+    Ok(Target::Url(url.to_owned()))
+}
+
+#[cfg(not(feature = "mongodb"))]
+fn documents(_: &str) -> Result<Target, String> {
+    Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
+}
+
+/// How a target is reached.
+enum Way {
+    Sql(Box<Config>),
+    #[cfg(feature = "mongodb")]
+    Documents(String),
 }
 
 /// Whatever takes events, each of them durably or as durably as it does by default.
@@ -55,7 +79,7 @@ pub(crate) struct Ground {
     place: String,
     /// Which server it is; nothing before it was opened.
     version: String,
-    config: Config,
+    way: Way,
     /// Ours, which goes away with this.
     server: Option<Server>,
 }
@@ -79,19 +103,19 @@ impl Ground {
         let mut config = Config::new();
         config.host_path(started.server.run().address()).user(SUPERUSER).dbname("postgres");
         let place = started.place.why();
-        Ok(Self {
-            name: name.to_owned(),
-            place,
-            version: String::new(),
-            config,
-            server: Some(started.server),
-        })
+        let (name, way) = (name.to_owned(), Way::Sql(Box::new(config)));
+        Ok(Self { name, place, version: String::new(), way, server: Some(started.server) })
     }
 
     fn at(url: &str) -> Result<Self, BenchError> {
+        #[cfg(feature = "mongodb")]
+        if url.starts_with(MONGODB) {
+            let (name, way) = ("MongoDB".to_owned(), Way::Documents(url.to_owned()));
+            return Ok(Self { name, place: String::new(), version: String::new(), way, server: None });
+        }
         let config = sql::config(url)?;
-        let place = sql::place(&config);
-        Ok(Self { name: place.clone(), place, version: String::new(), config, server: None })
+        let (name, way) = (sql::place(&config), Way::Sql(Box::new(config)));
+        Ok(Self { name, place: String::new(), version: String::new(), way, server: None })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -108,14 +132,24 @@ impl Ground {
 
     /// Makes what the events go into.
     pub(crate) fn open(&mut self) -> Result<Box<dyn Store>, BenchError> {
-        let table = sql::Table::create(&self.config)?;
-        table.version().clone_into(&mut self.version);
-        Ok(Box::new(table))
+        let store: Box<dyn Store> = match &self.way {
+            Way::Sql(config) => Box::new(sql::Table::create(config)?),
+            #[cfg(feature = "mongodb")]
+            Way::Documents(url) => Box::new(documents::Events::create(url)?),
+        };
+        store.version().clone_into(&mut self.version);
+        Ok(store)
     }
 
     /// Removes it where it would stay.
     pub(crate) fn close(self) -> Result<(), BenchError> {
-        let stays = self.server.is_none() && !self.version.is_empty();
-        if stays { sql::remove(&self.config) } else { Ok(()) }
+        if self.server.is_some() || self.version.is_empty() {
+            return Ok(());
+        }
+        match &self.way {
+            Way::Sql(config) => sql::remove(config),
+            #[cfg(feature = "mongodb")]
+            Way::Documents(url) => documents::remove(url),
+        }
     }
 }
