@@ -47,6 +47,14 @@ pub enum DatabaseError {
     /// Its own server is off.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
+    /// A leased server did not start again, and its data are gone.
+    #[error("the server of \"{name}\" did not start again")]
+    Lost {
+        /// The lease.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// Nobody can start servers here.
     #[error("there are no servers to be leased")]
     NoServers,
@@ -97,7 +105,7 @@ impl DatabaseError {
             Self::InUse { .. } | Self::Uncommitted(_) => "55006",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
-            Self::Stopped(_) => "57P03",
+            Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServer(_) => "0A000",
             Self::Server { .. } => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
@@ -113,6 +121,7 @@ impl DatabaseError {
                 Some("This server has no templates.".to_owned())
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
+            Self::Lost { why, .. } => Some(why.clone()),
             Self::Sql { source, .. } => source.detail(),
             Self::Server { source, .. } => source.detail(),
             _ => None,
@@ -126,6 +135,7 @@ impl DatabaseError {
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
+            Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),

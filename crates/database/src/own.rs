@@ -84,8 +84,8 @@ enum Power {
     On(Server),
     /// Shut down, with its data.
     Off(Guard),
-    /// It did not start again; its data are gone.
-    Lost,
+    /// Its data are gone: it was released, or, for this reason, did not start again.
+    Lost(String),
 }
 
 /// What a lease's holder may have done to its server.
@@ -138,14 +138,15 @@ impl Servers {
     /// A session with the database of a lease.
     ///
     /// # Errors
-    /// [`DatabaseError::Stopped`] while it is off.
+    /// [`DatabaseError::Stopped`] while it is off, [`DatabaseError::Lost`] once it cannot be started any more.
     pub fn connect(&self, name: &str, kind: &Kind) -> Result<Connected, DatabaseError> {
         let leased = self.find(name)?;
         let directory = {
             let machine = lock(&leased.machine);
-            match machine.power {
+            match &machine.power {
                 Power::On(_) => machine.directory.clone(),
-                Power::Off(_) | Power::Lost => return Err(DatabaseError::Stopped(cut(name).to_owned())),
+                Power::Off(_) => return Err(DatabaseError::Stopped(cut(name).to_owned())),
+                Power::Lost(why) => return Err(lost(name, why)),
             }
         };
         lock(&leased.sessions).open += 1;
@@ -164,23 +165,32 @@ impl Servers {
         let leased = self.find(name)?;
         let mut machine = lock(&leased.machine);
         let failed = |verb| move |error: MakerError| DatabaseError::Server { verb, source: Box::new(error) };
-        let guard = match (std::mem::replace(&mut machine.power, Power::Lost), turn) {
+        let power = std::mem::replace(&mut machine.power, Power::Lost(String::new()));
+        let off = match (power, turn) {
             (Power::On(server), Turn::Crash) => {
-                server.crash().map_err(|error| failed("end a server")(error.into()))?
+                server.crash().map_err(|error| failed("end a server")(error.into()))
             }
             (Power::On(server), _) => {
-                server.shut_down().map_err(|error| failed("stop a server")(error.into()))?
+                server.shut_down().map_err(|error| failed("stop a server")(error.into()))
             }
-            (Power::Off(guard), _) => guard,
-            (Power::Lost, _) => return Err(DatabaseError::NotLeased(name.to_owned())),
+            (Power::Off(guard), _) => Ok(guard),
+            (Power::Lost(why), _) => Err(lost(name, &why)),
         };
-        machine.power = if turn == Turn::Stop {
-            Power::Off(guard)
-        } else {
-            Power::On(
-                self.0.maker.start_again(guard, &machine.place).map_err(failed("start a server again"))?,
-            )
-        };
+        let power = off.and_then(|guard| match turn {
+            Turn::Stop => Ok(Power::Off(guard)),
+            Turn::Restart | Turn::Crash => {
+                let started = self.0.maker.start_again(guard, &machine.place);
+                started.map(Power::On).map_err(failed("start a server again"))
+            }
+        });
+        match power {
+            Ok(power) => machine.power = power,
+            Err(error) => {
+                let why = error.detail().unwrap_or_else(|| error.to_string());
+                machine.power = Power::Lost(why);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -203,7 +213,7 @@ impl Servers {
         let gone = lock(&self.0.state).leases.remove(cut(name));
         let gone = gone.ok_or_else(|| DatabaseError::NotLeased(cut(name).to_owned()))?;
         // A session may hold it still, which ends with the server.
-        lock(&gone.machine).power = Power::Lost;
+        lock(&gone.machine).power = Power::Lost("it was released".to_owned());
         Ok(())
     }
 
@@ -229,7 +239,9 @@ impl Servers {
         thread::scope(|scope| {
             scope.spawn(|| drop(spare));
             for leased in leases.values() {
-                scope.spawn(|| lock(&leased.machine).power = Power::Lost);
+                scope.spawn(|| {
+                    lock(&leased.machine).power = Power::Lost("pgfresh is shutting down".to_owned())
+                });
             }
         });
     }
@@ -277,6 +289,10 @@ impl Servers {
             drop(unwanted);
         });
     }
+}
+
+fn lost(name: &str, why: &str) -> DatabaseError {
+    DatabaseError::Lost { name: cut(name).to_owned(), why: why.to_owned() }
 }
 
 impl Inner {

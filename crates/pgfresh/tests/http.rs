@@ -120,6 +120,12 @@ fn a_lease_may_be_a_whole_server_that_is_restarted_stopped_and_crashed() {
     assert!(psql(url, "SELECT 1").contains("the server of database \"mine\" is stopped"));
     assert_eq!((does("restart"), psql(socket, state).as_str()), (204, "7MB|1|0"));
     assert_eq!((does("reset"), psql(url, "SELECT to_regclass('t') IS NULL").as_str()), (204, "t"));
+    assert_eq!(psql(url, "ALTER SYSTEM SET shared_preload_libraries = 'nothing_like_it'"), "");
+    assert_eq!(does("restart"), 500);
+    let refused = psql(url, "SELECT 1");
+    assert!(refused.contains("the server of \"mine\" did not start again"), "{refused}");
+    assert!(refused.contains("nothing_like_it"), "the reason stays: {refused}");
+    assert_eq!((does("reset"), psql(url, "SELECT 1").as_str()), (204, "1"));
     assert_eq!(serve.call("DELETE /v1/databases/mine", &Value::Null).status, 204);
     assert_eq!(does("crash"), 400, "it has no server of its own any more");
 
