@@ -240,7 +240,7 @@ impl Servers {
             scope.spawn(|| drop(spare));
             for leased in leases.values() {
                 scope.spawn(|| {
-                    lock(&leased.machine).power = Power::Lost("pgfresh is shutting down".to_owned())
+                    lock(&leased.machine).power = Power::Lost("pgfresh is shutting down".to_owned());
                 });
             }
         });
