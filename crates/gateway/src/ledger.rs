@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Entries that wait to be taken: 40 MB with the longest statements.
-const MOST: usize = 1 << 15;
+/// Entries that wait to be taken: 5 MB, and 70 MB more if each has another statement of the greatest length.
+const MOST: usize = 1 << 16;
 
 /// What sessions run, entry by entry, for one who takes them out again and again; clones are the same.
 ///
@@ -43,13 +43,32 @@ pub enum What {
     Done {
         /// For which statement: its first 1023 bytes. Nothing is known of one that is older than its session.
         statement: Arc<str>,
-        /// Whether it was run; it was only prepared, or there is more to fetch, if not.
-        ran: bool,
+        /// How many times it was run; not at all if it was only prepared, or if more was fetched of what it gives.
+        runs: u64,
         /// If the server has nothing to do any more: whether a transaction is open.
         rests: Option<bool>,
     },
     /// It has ended.
     Left,
+}
+
+impl Entry {
+    /// Becomes what this and the next one are together, if that is the same statement once more; whether it is.
+    fn join(&mut self, next: &Self) -> bool {
+        let (
+            What::Done { statement, runs, rests: None },
+            What::Done { statement: same, runs: more, rests: None },
+        ) = (&mut self.what, &next.what)
+        else {
+            return false;
+        };
+        let joins = self.session == next.session && Arc::ptr_eq(statement, same);
+        if joins {
+            *runs += more;
+            self.at = next.at;
+        }
+        joins
+    }
 }
 
 impl Ledger {
@@ -62,7 +81,9 @@ impl Ledger {
 
     pub(crate) fn put(&self, entry: Entry) {
         let mut book = self.lock();
-        if book.entries.len() < MOST {
+        if book.entries.last_mut().is_some_and(|last| last.join(&entry)) {
+            // One row of a batch after the other.
+        } else if book.entries.len() < MOST {
             book.entries.push(entry);
         } else {
             book.lost += 1;
@@ -82,6 +103,25 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_is_one_entry() {
+        let (ledger, statement) = (Ledger::default(), Arc::<str>::from("INSERT"));
+        let entry = |session, rests| Entry {
+            session,
+            database: "d".into(),
+            at: Instant::now(),
+            what: What::Done { statement: Arc::clone(&statement), runs: 1, rests },
+        };
+        for (session, rests) in [(1, None), (1, None), (1, None), (2, None), (1, None), (1, Some(false))] {
+            ledger.put(entry(session, rests));
+        }
+        let runs = |entry: &Entry| match entry.what {
+            What::Done { runs, .. } => runs,
+            _ => 0,
+        };
+        assert_eq!(ledger.take().0.iter().map(runs).collect::<Vec<_>>(), [3, 1, 1, 1]);
+    }
 
     #[test]
     fn what_nobody_takes_is_counted() {

@@ -92,7 +92,7 @@ impl Listeners {
                     };
                     recent::add(ring, ran);
                 }
-                What::Done { statement, ran, rests }
+                What::Done { statement, runs: u64::from(ran), rests }
             }
         };
         self.enter(now, what);

@@ -8,6 +8,7 @@ mod common;
 mod rust;
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -25,13 +26,19 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers").join(path)
 }
 
-/// Runs a program under `pgfresh run`; it fails with the first promise that is not kept.
+/// Runs a program under `pgfresh run`, and once more while its statements are timed; it fails with the first promise that is not kept.
 fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
-    let scene = Scene::new(User::Ourselves);
-    let pgfresh = ["run", "--"].into_iter().map(OsString::from);
-    let outcome = scene.run(pgfresh.chain(words.into_iter().map(Into::into)));
-    assert!(outcome.code == Some(0), "{outcome}");
-    assert!(outcome.stdout.lines().count() > 8, "{outcome}");
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    for pgfresh in [&["run", "--"][..], &["run", "--profile", "--report", "out.md", "--"]] {
+        let scene = Scene::new(User::Ourselves);
+        let outcome = scene.run(pgfresh.iter().map(OsString::from).chain(words.iter().cloned()));
+        assert!(outcome.code == Some(0), "{outcome}");
+        assert!(outcome.stdout.lines().count() > 8, "{outcome}");
+        // Whoever follows its messages never loses the thread.
+        let report = fs::read_to_string(scene.directory.join("out.md")).unwrap_or_default();
+        let exact = report.contains("Times and runs of statements are exact");
+        assert!(exact == pgfresh.contains(&"--profile"), "{report}");
+    }
 }
 
 #[test]

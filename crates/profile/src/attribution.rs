@@ -93,6 +93,8 @@ pub struct Attribution {
     pub databases: Vec<(String, Time)>,
     /// What empties tables, with the commits of such transactions.
     pub clean_up: Spent,
+    /// The sum of the squares of what single looks stand for: the square of the error of `database`, at most, out of looks.
+    pub(crate) squares: f64,
     /// Waiting for syncs, one's own or that of whoever holds the lock that one waits for.
     pub syncing: Time,
 }
@@ -127,6 +129,7 @@ impl Attribution {
         let among = crate::machine::as_f64(count as u64);
         self.database.wall += look.seconds;
         self.database.sessions += look.seconds * among;
+        self.squares += (look.seconds * among).powi(2);
         let somebody_syncs = active().any(|seen| seen.cause.is_sync());
         for seen in active() {
             let statement = recording.statements.get(seen.statement);

@@ -17,10 +17,10 @@ use crate::statement::{Kind, Statement};
 const KNOWN: usize = 4096;
 /// Different statements that are told apart; those beyond are only told by their kinds.
 const TOLD_APART: usize = 20_000;
-/// Looks may see so much more than there was, by chance.
-const CHANCE: f64 = 1.2;
-/// Seconds that nobody misses.
-const SLIGHT: f64 = 0.25;
+/// Standard errors by which looks may see more than there was, by chance.
+const CHANCE: f64 = 3.0;
+/// A share of the time that nobody misses.
+const SLIGHT: f64 = 0.1;
 
 /// What was seen of sessions as they began and ended what they did.
 #[derive(Debug, Clone)]
@@ -131,7 +131,8 @@ impl Exact {
 
     /// Whether this is all that the looks of `sampled` have seen: no sessions beside those that were told of.
     fn covers(&self, sampled: &Attribution) -> bool {
-        !self.incomplete && sampled.database.sessions <= self.database.sessions * CHANCE + SLIGHT
+        let told = self.database.sessions * (1.0 + SLIGHT) + sampled.squares.sqrt() * CHANCE;
+        !self.incomplete && sampled.database.sessions <= told
     }
 
     /// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
@@ -181,8 +182,8 @@ pub struct Done<'a> {
     pub database: &'a Arc<str>,
     /// The statement, or what it begins with.
     pub statement: &'a Arc<str>,
-    /// Whether it ran.
-    pub ran: bool,
+    /// How many times it ran.
+    pub runs: u64,
     /// If nothing more is owed: whether a transaction is open.
     pub rests: Option<bool>,
     /// Now.
@@ -194,7 +195,7 @@ impl Exact {
     pub fn done(&mut self, done: Done<'_>, statements: &mut Shelf<Statement>) {
         self.advance(done.at);
         let place = self.place(done.statement, statements);
-        let (now, runs) = ((self.now, self.shared), u64::from(done.ran));
+        let (now, runs) = ((self.now, self.shared), done.runs);
         let session = self.sessions.entry(done.session).or_default();
         let Some((since, shared)) = session.working.replace(now) else {
             session.working = None;
@@ -268,7 +269,7 @@ mod tests {
                         _ => None,
                     };
                     let (database, statement) = (&words[1].into(), &sql.into());
-                    exact.done(Done { session, database, statement, ran: true, rests, at }, statements);
+                    exact.done(Done { session, database, statement, runs: 1, rests, at }, statements);
                 }
                 _ => panic!("{line}"),
             }

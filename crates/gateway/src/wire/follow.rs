@@ -34,7 +34,7 @@ pub(crate) enum Told {
 pub(crate) struct Done {
     pub(crate) statement: Arc<str>,
     pub(crate) begun: Instant,
-    /// Whether it ran: it has not if it was only prepared, or if there is more to fetch.
+    /// Whether it ran: it has not if it was only prepared, or if more was fetched of what it gives.
     pub(crate) ran: bool,
     pub(crate) error: Option<Fault>,
     /// If the server has nothing to do any more: whether a transaction is open.
@@ -55,8 +55,8 @@ pub struct Fault {
 enum Step {
     /// A Query: up to its ReadyForQuery.
     Query(Arc<str>),
-    /// An Execute: up to its CommandComplete.
-    Execute(Arc<str>),
+    /// As many Executes, each up to its CommandComplete; with each, its portal was bound or is gone on with.
+    Execute(Arc<str>, bool, usize),
     /// A Sync: up to its ReadyForQuery. With it, what was prepared last.
     Sync(Arc<str>),
 }
@@ -69,11 +69,13 @@ pub(crate) struct Follow {
     /// What names stand for.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Arc<str>>,
+    /// Something was bound that was not executed yet.
+    bound: bool,
     steps: VecDeque<Step>,
     /// What was prepared, bound or executed last.
     last: Arc<str>,
-    /// What was executed and is still to be committed.
-    executed: Option<Arc<str>>,
+    /// What was executed and is still to be committed, and whether it ran.
+    executed: Option<(Arc<str>, bool)>,
     fault: Option<Fault>,
     /// When the server began with what it does; nothing while it has nothing to do.
     since: Option<Instant>,
@@ -88,6 +90,7 @@ impl Follow {
             server: Cutter::default(),
             prepared: HashMap::new(),
             portals: HashMap::new(),
+            bound: false,
             steps: VecDeque::new(),
             last: "".into(),
             executed: None,
@@ -139,20 +142,30 @@ impl Follow {
             b'B' => {
                 self.last = self.prepared.get(until_zero(rest).0).cloned().unwrap_or_else(|| "".into());
                 remember(&mut self.portals, first, &self.last);
+                self.bound = true;
             }
-            b'E' => {
-                self.last = self.portals.get(first).unwrap_or(&self.last).clone();
-                self.steps.push_back(Step::Execute(Arc::clone(&self.last)));
-            }
+            b'E' => self.executes(first),
             b'C' if body.first() == Some(&b'S') => drop(self.prepared.remove(&first[1..])),
             b'C' if body.first() == Some(&b'P') => drop(self.portals.remove(&first[1..])),
             _ => {}
         }
     }
 
+    fn executes(&mut self, portal: &[u8]) {
+        self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
+        let bound = std::mem::take(&mut self.bound);
+        match self.steps.back_mut() {
+            // Of a batch of a million rows.
+            Some(Step::Execute(statement, true, count)) if bound && Arc::ptr_eq(statement, &self.last) => {
+                *count += 1;
+            }
+            _ => self.steps.push_back(Step::Execute(Arc::clone(&self.last), bound, 1)),
+        }
+    }
+
     /// What the server reads in the midst of a COPY it leaves unanswered, a Sync too.
     fn ends_copy(&mut self) {
-        while let (Some(Step::Execute(_)), Some(Step::Sync(_))) = (self.steps.front(), self.steps.get(1)) {
+        while let (Some(Step::Execute(..)), Some(Step::Sync(_))) = (self.steps.front(), self.steps.get(1)) {
             self.steps.remove(1);
         }
     }
@@ -166,7 +179,7 @@ impl Follow {
             _ => 0,
         };
         server.over(bytes, wanted, |tag, body| match tag {
-            b'C' | b'I' | b's' => self.completes(tag != b's', now, tell),
+            b'C' | b'I' | b's' => self.completes(now, tell),
             b'E' => self.fails(body),
             b'Z' => self.is_ready(body != b"I", now, tell),
             _ => {}
@@ -174,11 +187,15 @@ impl Follow {
         self.server = server;
     }
 
-    fn completes(&mut self, ran: bool, now: Instant, tell: &mut dyn FnMut(Told)) {
-        let Some(Step::Execute(_)) = self.steps.front() else { return };
-        let Some(Step::Execute(statement)) = self.steps.pop_front() else { return };
-        if let (true, Some(Step::Sync(_))) = (ran, self.steps.front()) {
-            self.executed = Some(statement);
+    fn completes(&mut self, now: Instant, tell: &mut dyn FnMut(Told)) {
+        let Some(Step::Execute(statement, bound, count)) = self.steps.front_mut() else { return };
+        let (statement, ran, last) = (Arc::clone(statement), *bound, *count == 1);
+        *count -= 1;
+        if last {
+            self.steps.pop_front();
+        }
+        if let (true, Some(Step::Sync(_))) = (last, self.steps.front()) {
+            self.executed = Some((statement, ran));
         } else {
             let rests = self.steps.is_empty().then_some(true);
             self.done(statement, ran, rests, now, tell);
@@ -188,19 +205,21 @@ impl Follow {
     /// After an error the server skips all up to the next Sync.
     fn fails(&mut self, body: &[u8]) {
         self.fault = Some(Fault::read(body));
-        while let Some(Step::Execute(_)) = self.steps.front() {
-            if let (Some(Step::Execute(statement)), None) = (self.steps.pop_front(), &self.executed) {
-                self.executed = Some(statement);
+        while let Some(Step::Execute(..)) = self.steps.front() {
+            if let (Some(Step::Execute(statement, bound, _)), None) = (self.steps.pop_front(), &self.executed)
+            {
+                self.executed = Some((statement, bound));
             }
         }
     }
 
     fn is_ready(&mut self, in_transaction: bool, now: Instant, tell: &mut dyn FnMut(Told)) {
-        while let Some(Step::Execute(_)) = self.steps.front() {
+        while let Some(Step::Execute(..)) = self.steps.front() {
             self.steps.pop_front();
         }
         let (statement, ran) = match (self.steps.pop_front(), self.executed.take()) {
-            (Some(Step::Query(statement)), _) | (_, Some(statement)) => (statement, true),
+            (Some(Step::Query(statement)), _) => (statement, true),
+            (_, Some(executed)) => executed,
             (Some(Step::Sync(statement)), None) => (statement, false),
             (_, None) => (Arc::clone(&self.last), false),
         };
@@ -429,7 +448,24 @@ mod tests {
     #[test]
     fn rows_that_are_fetched_in_parts_are_one_run() {
         let talk = "> P:,a B:, E:, H < 1 2 s > E:, S < C:a Z:I";
-        assert_eq!(told(talk), ["asked 0", "-a 0..1 open", "asked 2", "a 2..3 idle"]);
+        assert_eq!(told(talk), ["asked 0", "a 0..1 open", "asked 2", "-a 2..3 idle"]);
+        assert_eq!(told("> P:,a B:, E:, S < 1 2 s Z:I"), ["asked 0", "a 0..1 idle"], "no more was wanted");
+    }
+
+    #[test]
+    fn a_batch_may_have_any_length() {
+        let (mut follow, mut runs, now) = (Follow::new(), 0, Instant::now());
+        let rows = messages("B:, E:,").repeat(3 * MOST);
+        follow.client_says(&messages("P:,INSERT"), now, &mut |_| ());
+        follow.client_says(&rows, now, &mut |_| ());
+        follow.client_says(&messages("S"), now, &mut |_| ());
+        assert!(!follow.is_lost());
+        let answers = [messages("C:INSERT").repeat(3 * MOST), messages("Z:I")].concat();
+        follow.server_says(&answers, now, &mut |told| match told {
+            Told::Done(done) => runs += usize::from(done.ran),
+            Told::Asked => {}
+        });
+        assert_eq!(runs, 3 * MOST);
     }
 
     #[test]

@@ -113,9 +113,9 @@ fn feed(ledger: Ledger) -> Feed {
                 What::Began(waited) => exact.began(*waited),
                 What::Asked => exact.asked(*session, *at),
                 What::Left => exact.left(*session, *at, statements),
-                What::Done { statement, ran, rests } => {
-                    let (ran, rests) = (*ran, *rests);
-                    let done = Done { session: *session, database, statement, ran, rests, at: *at };
+                What::Done { statement, runs, rests } => {
+                    let (runs, rests) = (*runs, *rests);
+                    let done = Done { session: *session, database, statement, runs, rests, at: *at };
                     exact.done(done, statements);
                 }
             }
