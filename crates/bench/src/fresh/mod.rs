@@ -1,6 +1,7 @@
 //! `fresh`: a database for each test, through the gateway and by hand on the same server.
 
 mod burst;
+mod floor;
 mod paced;
 mod recycle;
 mod report;
@@ -15,7 +16,7 @@ use ::report::{Report, Sample, Unit};
 use server::Session;
 use template::Wishes;
 
-use crate::client::Client;
+use crate::client::{Address, Client};
 use crate::runner::{self, Observer, Phases, Timed};
 use crate::stage::{BY_HAND, Stage};
 use crate::{BenchError, Measured};
@@ -47,7 +48,8 @@ impl Fresh {
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let stage = self.stage()?;
         let samples = paced::Samples::default();
-        let mut contenders = paced::contenders(&stage, &samples)?;
+        let floor = floor::Floor::open(&stage)?;
+        let mut contenders = paced::contenders(&stage, &floor, &samples)?;
         contenders.extend(burst::contenders(&stage)?);
         contenders.extend(sustained::contenders(&stage)?);
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
@@ -173,9 +175,14 @@ impl Strategy {
 
 /// Connects to a name that nobody has had, and asks the first query; the session is closed untimed.
 fn obtain(stage: &Stage, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
-    let (address, name) = (stage.gateway(), stage.new_name());
+    obtain_at(&stage.gateway(), stage, parameters)
+}
+
+/// The same, of whoever listens there.
+fn obtain_at(address: &Address, stage: &Stage, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
+    let name = stage.new_name();
     let begun = Instant::now();
-    let mut client = Client::open(&address, &name, parameters)?;
+    let mut client = Client::open(address, &name, parameters)?;
     client.query(QUERY)?;
     let taken = begun.elapsed();
     client.close()?;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use report::Sample;
 
-use super::{Strategy, block, forget, obtain, obtain_by_hand, sample};
+use super::floor::Floor;
+use super::{Strategy, block, forget, obtain, obtain_at, obtain_by_hand, sample};
 use crate::BenchError;
 use crate::runner::Contender;
 use crate::stage::Stage;
@@ -18,11 +19,13 @@ const BLOCK: u32 = 20;
 const FEW: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
+pub(super) const FLOOR: &str = "the floor: as many messages, one UPDATE, one thread";
 pub(super) const STRANGE: &str = "a new name and a kind of start-up not seen before";
 
 /// How long each single one took.
 pub(super) struct Samples {
     pub(super) warm: RefCell<Sample>,
+    pub(super) floor: RefCell<Sample>,
     pub(super) strange: RefCell<Sample>,
     pub(super) by_hand: Vec<(Strategy, RefCell<Sample>)>,
 }
@@ -32,6 +35,7 @@ impl Default for Samples {
         let by_hand = [Strategy::Default, Strategy::Files];
         Self {
             warm: sample(WARM),
+            floor: sample(FLOOR),
             strange: sample(STRANGE),
             by_hand: by_hand.map(|strategy| (strategy, sample(strategy.name()))).into(),
         }
@@ -41,17 +45,21 @@ impl Default for Samples {
 impl Samples {
     /// What was for nothing does not count.
     pub(super) fn forget(&self) {
-        let Self { warm, strange, by_hand } = self;
-        [warm, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(forget);
+        let Self { warm, floor, strange, by_hand } = self;
+        [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(forget);
     }
 }
 
 pub(super) fn contenders<'a>(
     stage: &'a Stage,
+    floor: &'a Floor,
     samples: &'a Samples,
 ) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
-    let mut contenders =
-        vec![Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(stage, &[]))))];
+    let bare = || paced(|| obtain_at(&floor.address(), stage, &[]));
+    let mut contenders = vec![
+        Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(stage, &[])))),
+        Contender::new(FLOOR, move || block(&samples.floor, BLOCK, bare)),
+    ];
     for (strategy, sample) in &samples.by_hand {
         if Strategy::all(stage.major()).contains(strategy) {
             let mut admin = stage.admin()?;

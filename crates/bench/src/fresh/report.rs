@@ -28,9 +28,10 @@ fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
     let mut table =
         Table::new("One after another, 20 in a second", columns.chain([Column::right("× the first")]));
     let warm = samples.warm.borrow();
+    let floor = samples.floor.borrow();
     let strange = samples.strange.borrow();
     let by_hand: Vec<_> = samples.by_hand.iter().map(|(_, sample)| sample.borrow()).collect();
-    for sample in [&*warm, &*strange].into_iter().chain(by_hand.iter().map(|sample| &**sample)) {
+    for sample in [&*warm, &*floor, &*strange].into_iter().chain(by_hand.iter().map(|sample| &**sample)) {
         if sample.is_empty() {
             continue;
         }

@@ -1,0 +1,99 @@
+//! The floor under every new name: the messages of a session's start and first query, the one statement that names a
+//! database, and a thread that does nothing but pass them on.
+//!
+//! It asks nobody whether the name is free, looks at no rights and settings, and has the same session for everybody.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+
+use server::{Rows, SessionError};
+use storage::Attempt;
+
+use crate::BenchError;
+use crate::client::Address;
+use crate::stage::{BY_HAND, Stage};
+
+const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+const READY: &[u8] = b"Z\0\0\0\x05I";
+
+/// A thread that stands in for a gateway. Dropping this ends it.
+pub(super) struct Floor {
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Floor {
+    pub(super) fn open(stage: &Stage) -> Result<Self, BenchError> {
+        let mut admin = stage.admin()?;
+        let name = stage.new_name();
+        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}"))?;
+        let rows = admin.query(&format!("SELECT oid FROM pg_database WHERE datname = '{name}'"))?;
+        let oid = rows.into_iter().flatten().flatten().next().unwrap_or_default();
+        admin.query(&format!(
+            "PREPARE name(name) AS UPDATE pg_database SET datname = $1 WHERE oid = {oid}; \
+             SET plan_cache_mode = force_generic_plan"
+        ))?;
+        let backend = stage.server.session(&name)?.release()?;
+        let here = Path::new("127.0.0.1");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).attempt("listen on", here)?;
+        let address = listener.local_addr().attempt("listen on", here)?;
+        let thread = thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            let mut serial = 0;
+            // Until somebody says nothing at all.
+            while let Ok((client, _)) = listener.accept() {
+                serial += 1;
+                let mut name = || admin.query(&format!("EXECUTE name('{name}_{serial}')"));
+                if !serve(client, &backend, &mut name, &mut buffer).is_ok_and(|served| served) {
+                    return;
+                }
+            }
+        });
+        Ok(Self { address, thread: Some(thread) })
+    }
+
+    /// Any password will do.
+    pub(super) fn address(&self) -> Address {
+        Address::Tcp(self.address, "floor".to_owned())
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let woken = TcpStream::connect(self.address).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One session of a client's, of one query. Returns whether the client said anything.
+fn serve(
+    mut client: TcpStream,
+    mut backend: &UnixStream,
+    name: &mut dyn FnMut() -> Result<Rows, SessionError>,
+    buffer: &mut [u8],
+) -> io::Result<bool> {
+    client.set_nodelay(true)?;
+    // What this client says comes in one piece each.
+    if client.read(buffer)? == 0 {
+        return Ok(false);
+    }
+    client.write_all(PASSWORD_REQUEST)?;
+    let _password = client.read(buffer)?;
+    name().map_err(io::Error::other)?;
+    client.write_all(GREETING)?;
+    let count = client.read(buffer)?;
+    backend.write_all(&buffer[..count])?;
+    let mut end = 0;
+    while !buffer[..end].ends_with(READY) {
+        end += backend.read(&mut buffer[end..])?;
+    }
+    client.write_all(&buffer[..end])?;
+    let _terminate = client.read(buffer)?;
+    Ok(true)
+}
