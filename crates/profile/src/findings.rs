@@ -84,8 +84,9 @@ impl Case<'_> {
         let truncates = kinds(Kind::Truncate) >= kinds(Kind::Delete);
         let each = spent.each();
         let mut evidence = format!(
-            "{} of the time goes into about {:.0} runs of it, {} each with its commit.",
+            "{} of the time goes into {}{:.0} runs of it, {} each with its commit.",
             self.share(spent.time),
+            if self.attribution.exact { "" } else { "about " },
             spent.runs,
             seconds(each)
         );
