@@ -39,7 +39,7 @@ impl<E> fmt::Debug for Contender<'_, E> {
 
 /// Who looks on while it is measured.
 pub trait Observer {
-    /// A round is finished; `of` so many, the warm-up not counted.
+    /// So many rounds are finished, `of` so many: none when the warm-up is over, which is not counted.
     fn after_round(&mut self, done: u32, of: u32);
 
     /// What would be reported if it ended now is to be had, if that is known. Not within any time that is taken.
@@ -170,6 +170,9 @@ fn run_and_tell<E>(
         .map(|contender| Timed { name: contender.name.clone(), phases: Vec::new() })
         .collect();
     for round in 0..warm_up + rounds {
+        if round == warm_up {
+            observer.after_round(0, rounds);
+        }
         let measured = match one_round(contenders, round % 2 == 1, observer) {
             Ok(Some(measured)) => measured,
             Ok(None) => break,
@@ -218,8 +221,8 @@ mod tests {
     struct Patience(u32);
 
     impl Observer for Patience {
-        fn after_round(&mut self, _: u32, _: u32) {
-            self.0 -= 1;
+        fn after_round(&mut self, done: u32, _: u32) {
+            self.0 -= u32::from(done > 0);
         }
 
         fn wants_to_stop(&self) -> bool {

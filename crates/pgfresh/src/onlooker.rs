@@ -17,13 +17,14 @@ use crate::report_file::{ReportFile, could_not_write};
 /// Between two times that files are written, so many times as long as that takes.
 const WRITING: u32 = 20;
 /// Columns of the bar.
-const BAR: u32 = 20;
+const BAR: u32 = 16;
 
 /// Shows what is measured, and takes Ctrl-C for "that is enough". A second one ends us at once.
 pub(crate) struct Onlooker {
     stop: Arc<AtomicBool>,
     shows: bool,
     files: Vec<ReportFile>,
+    /// The end of the warm-up.
     since: Instant,
     /// Before then, files are not written again.
     next: Instant,
@@ -47,7 +48,9 @@ impl Onlooker {
             let opened = OpenOptions::new().append(true).create(true).open(path);
             opened.map_err(|error| could_not_write(path, &error))?;
         }
-        Ok(Self { files, ..self })
+        let onlooker = Self { files, ..self };
+        onlooker.show("preparing and warming up");
+        Ok(onlooker)
     }
 
     /// The last word: writes the files, and shows nothing any more.
@@ -68,7 +71,7 @@ impl Onlooker {
 
     fn show(&self, what: &str) {
         if self.shows {
-            eprint!("\r\x1b[K{what}; Ctrl-C shows what was measured so far");
+            eprint!("\r\x1b[K{what}; Ctrl-C shows what there is");
         }
     }
 }
@@ -77,16 +80,19 @@ impl Onlooker {
 fn progress(done: u32, of: u32, taken: Duration) -> String {
     let full = BAR * done / of.max(1);
     let bar: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();
-    let left = taken / done.max(1) * of.saturating_sub(done);
-    let left = match left.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds.div_ceil(60)),
-    };
-    format!("{bar} round {done} of {of}, {left} left")
+    let left = taken.checked_div(done).map(|each| each * of.saturating_sub(done));
+    let left = left.map_or_else(String::new, |left| match left.as_secs() {
+        seconds @ 0..120 => format!(", {seconds} s left"),
+        seconds => format!(", {} min left", seconds.div_ceil(60)),
+    });
+    format!("{bar} {done} of {of} rounds{left}")
 }
 
 impl Observer for Onlooker {
     fn after_round(&mut self, done: u32, of: u32) {
+        if done == 0 {
+            self.since = Instant::now();
+        }
         self.show(&progress(done, of, self.since.elapsed()));
     }
 
@@ -124,9 +130,10 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_from_what_was_taken() {
-        let text = progress(5, 20, Duration::from_secs(10));
-        assert_eq!(text, "█████░░░░░░░░░░░░░░░ round 5 of 20, 30 s left");
-        assert!(progress(1, 61, Duration::from_secs(10)).ends_with("10 min left"));
-        assert!(progress(3, 3, Duration::from_secs(10)).ends_with("0 s left"));
+        let text = |done, of| progress(done, of, Duration::from_secs(10));
+        assert_eq!(text(5, 20), "████░░░░░░░░░░░░ 5 of 20 rounds, 30 s left");
+        assert!(text(1, 61).ends_with("1 of 61 rounds, 10 min left"));
+        assert!(text(3, 3).ends_with("3 of 3 rounds, 0 s left"));
+        assert!(text(0, 3).ends_with("0 of 3 rounds"));
     }
 }
