@@ -1,6 +1,8 @@
 // What must hold for whatever bytes a client or a server sends. Shared by the fuzzer and an ordinary test.
 
-use crate::wire::{Conversation, Opening, key_of, opening, password};
+use std::time::Instant;
+
+use crate::wire::{Conversation, Done, Follow, Opening, Told, key_of, opening, password};
 
 /// Has every parser read `bytes`; panics if one does what it must not.
 pub(crate) fn exercise(bytes: &[u8]) {
@@ -14,9 +16,9 @@ pub(crate) fn exercise(bytes: &[u8]) {
     }
     let Some((cut, rest)) = bytes.split_first() else { return };
     let (client, server) = rest.split_at(rest.len() * usize::from(*cut) / 256);
-    let whole = converse(client, server, usize::MAX);
+    let whole = (converse(client, server, usize::MAX), follow(client, server, usize::MAX));
     for chunk in [1, 2, 5, 7] {
-        assert_eq!(converse(client, server, chunk), whole);
+        assert_eq!((converse(client, server, chunk), follow(client, server, chunk)), whole);
     }
 }
 
@@ -47,4 +49,17 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
     server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
     assert!(talk.is_terminated() || passed == client.len());
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
+}
+
+/// What was run, as one who follows a session tells it: statement, whether it ran, its error, and whether a transaction is open.
+fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
+    let (mut follow, mut done, now) = (Follow::new(), Vec::new(), Instant::now());
+    let mut tell = |told| {
+        if let Told::Done(Done { statement, ran, error, rests, .. }) = told {
+            done.push((statement.to_string(), ran, error.map(|fault| fault.code), rests));
+        }
+    };
+    client.chunks(chunk).for_each(|chunk| follow.client_says(chunk, now, &mut tell));
+    server.chunks(chunk).for_each(|chunk| follow.server_says(chunk, now, &mut tell));
+    done
 }

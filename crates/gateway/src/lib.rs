@@ -34,7 +34,6 @@ pub use access::Access;
 pub use gateway::{Failed, Gateway, GatewayError, Options};
 pub use isolation::Isolation;
 pub use ledger::{Entry, Ledger, What};
-pub use recent::{Kept, Ran};
+pub use recent::{Failure, Kept, Ran};
 pub use span::parse_span;
 pub(crate) use stream::Stream;
-pub use wire::Fault;

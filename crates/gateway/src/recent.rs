@@ -6,8 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire::Fault;
-
 /// Statements of a lease that are remembered.
 const STATEMENTS: usize = 20;
 /// Leases whose statements are remembered, besides those that are kept: the ones that ran something last.
@@ -26,7 +24,16 @@ pub struct Ran {
     pub seconds: f64,
     /// The error that it ended in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Fault>,
+    pub error: Option<Failure>,
+}
+
+/// Why a statement failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its SQLSTATE.
+    pub code: String,
+    /// Its primary message; of a very long one the begin.
+    pub message: String,
 }
 
 /// A database of a failed test that was kept.

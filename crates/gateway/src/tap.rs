@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use crate::ledger::{Entry, Ledger, What};
-use crate::recent::{self, Ran, Recent, Ring, seconds_of};
-use crate::wire::{Done, Follow, Told};
+use crate::recent::{self, Failure, Ran, Recent, Ring, seconds_of};
+use crate::wire::{Done, Fault, Follow, Told};
 
 /// Those who want to know.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Listeners {
                         statement: statement.as_ref().to_owned(),
                         begun: seconds_of(SystemTime::now() - took),
                         seconds: took.as_secs_f64(),
-                        error,
+                        error: error.map(|Fault { code, message }| Failure { code, message }),
                     };
                     recent::add(ring, ran);
                 }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use gateway::{Fault, Kept, Ran};
+use gateway::{Kept, Ran};
 use report::{Quantity, Unit};
 use storage::Attempt;
 
@@ -37,7 +37,7 @@ pub(crate) fn tell(url: &str, statements: &[Ran]) {
     eprintln!("pgfresh: kept the database of a failed test: {url}");
     for Ran { statement, seconds, error, .. } in &statements[statements.len().saturating_sub(SHOWN)..] {
         eprintln!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
-        if let Some(Fault { code, message }) = error {
+        if let Some(gateway::Failure { code, message }) = error {
             eprintln!("{:>10}  ERROR {code}: {}", "", line(message));
         }
     }

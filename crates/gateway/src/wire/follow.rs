@@ -9,8 +9,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use super::number;
 
 /// Bytes of a statement that are kept: as many as the server shows of it in `pg_stat_activity`.
@@ -42,12 +40,12 @@ pub(crate) struct Done {
 }
 
 /// Why a statement failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
     /// Its SQLSTATE.
-    pub code: String,
+    pub(crate) code: String,
     /// Its primary message; of a very long one the begin.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// What the server has been sent and is to answer.

@@ -17,8 +17,7 @@ mod refusal;
 mod scram;
 
 pub(crate) use conversation::Conversation;
-pub use follow::Fault;
-pub(crate) use follow::{Done, Follow, Told};
+pub(crate) use follow::{Done, Fault, Follow, Told};
 pub(crate) use message::{
     DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_request, key_of, password,
 };
