@@ -1,10 +1,10 @@
 //! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
 
-use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Unit, Warning};
+use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Unit};
 
 use super::Track;
 use crate::runner::{Timed, add_samples};
-use crate::summary::{interval, ratio};
+use crate::summary::{add_doubts, interval, ratio};
 
 /// Events a second that the author had with Axon Framework on the JVM, one transaction for each, and seconds for each event.
 ///
@@ -26,9 +26,7 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
     ));
     report.add_table(rates(timed, tracks));
     report.add_table(latencies(tracks));
-    for timed in timed {
-        report.add_notes(Warning::of(&timed.total()));
-    }
+    add_doubts(&mut report, timed, "--batches");
     add_samples(&mut report, timed);
     report.add_notes([format!(
         "Batches of {batch} events take turns; the first of each is a warm-up, apart. An event is a row of an event store with \

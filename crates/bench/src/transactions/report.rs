@@ -1,11 +1,11 @@
 //! What `pgbench` found, as the published table has it, and beside it.
 
-use report::{Cell, Column, Quantity, Report, Table, Unit, Warning};
+use report::{Cell, Column, Quantity, Report, Table, Unit};
 
 use super::{CLIENTS, contender};
 use crate::runner::{Timed, add_samples};
 use crate::setup::Setup;
-use crate::summary::{find, interval, rate, ratio};
+use crate::summary::{add_doubts, find, interval, rate, ratio};
 
 /// Transactions a second with one, two and three clients, five minutes each, scale 25, on the author's computer.
 ///
@@ -22,9 +22,7 @@ pub(super) fn of(timed: &[Timed], sides: &[&str]) -> Report {
     if timed.first().and_then(|timed| interval(&timed.total())).is_some() {
         report.add_table(intervals(timed, sides));
     }
-    for timed in timed {
-        report.add_notes(Warning::of(&timed.total()));
-    }
+    add_doubts(&mut report, timed, "--rounds");
     add_samples(&mut report, timed);
     report.add_notes([
         "All have their turns on servers that run side by side, and idle otherwise; before each turn there is a \

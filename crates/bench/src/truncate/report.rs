@@ -1,11 +1,11 @@
 //! What `truncate` found, as tables, beside what two articles say.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Unit, Warning};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Unit};
 
 use super::{CleanUp, FRESH, ISOLATED, contender};
 use crate::runner::{Timed, add_samples};
 use crate::setup::Setup;
-use crate::summary::{find, interval, rate, ratio};
+use crate::summary::{add_doubts, find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed]) -> Report {
     let base = contender(Setup::Normal.name(), CleanUp::Truncate);
@@ -13,9 +13,7 @@ pub(super) fn of(timed: &[Timed]) -> Report {
     report.add_table(tests(timed, &base));
     report.add_table(truncated(timed));
     report.add_table(rolled_back(timed, &base));
-    for timed in timed {
-        report.add_notes(Warning::of(&timed.total()));
-    }
+    add_doubts(&mut report, timed, "--rounds");
     add_samples(&mut report, timed);
     report.add_notes([
         "A test commits five times ten rows and then leaves 30 tables, each with two indexes, as it found them. By hand \
