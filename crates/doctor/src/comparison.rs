@@ -12,7 +12,7 @@ use sys::{Mount, Roots, Stack};
 use crate::device::Device;
 use crate::examination::NEED;
 use crate::sync::{METHODS, Syncs, Target};
-use crate::{Diagnosis, DoctorError, Onlooker, machine};
+use crate::{DoctorError, Onlooker, machine};
 
 /// How long each method has in a round: the least that `pg_test_fsync` takes.
 const EACH: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ impl SyncComparison {
     /// # Errors
     /// Nothing can be written at the path, or `pg_test_fsync` cannot be run.
     #[allow(clippy::missing_panics_doc)]
-    pub fn measure(&self, onlooker: &dyn Onlooker) -> Result<Diagnosis, DoctorError> {
+    pub fn measure(&self, onlooker: &dyn Onlooker) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
         let place = Place::choose(&Wish::At(self.path.clone()), NEED, &self.path, &account)?;
         let guard = Guard::over(&place, &account, &self.program)?;
@@ -122,10 +122,12 @@ impl SyncComparison {
         machine::describe(&mut report, &roots);
         report.add_layer(device.layer());
         report.add_table(table(&names, &rates));
-        Ok(Diagnosis {
-            report,
-            samples: rates.into_iter().flatten().filter(|sample| !sample.is_empty()).collect(),
-        })
+        for ((group, name), pair) in names.iter().zip(rates) {
+            if pair.iter().all(|sample| !sample.is_empty()) {
+                report.add_samples(format!("{group}: {name}"), pair);
+            }
+        }
+        Ok(report)
     }
 
     /// The rates that it prints, in its order; `None` is what it calls n/a.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use doctor::{Diagnosis, Examination, Remote, SyncComparison};
-use report::{Distribution, Sample};
+use report::Sample;
 use serde_json::{Map, Value, json};
 use storage::{Account, Place, Wish};
 use sys::Roots;
@@ -17,7 +17,6 @@ use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
-use crate::report_file::Format;
 
 /// How long is measured, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
@@ -70,12 +69,7 @@ pub(super) fn compare(
     let program = PathBuf::from(super::OURSELVES);
     let comparison = SyncComparison { path: path(options, named)?, original, program, rounds };
     let onlooker = Onlooker::listen(options)?.writing(output.files())?;
-    let Diagnosis { mut report, samples } = comparison.measure(&onlooker)?;
-    let text_only = output.files().is_empty() && output.printed() == [Format::Text];
-    if !text_only {
-        // Eighteen hills are more than a terminal's reader wants.
-        report.add_distribution(Distribution::new("How long each method takes", samples));
-    }
+    let report = comparison.measure(&onlooker)?;
     onlooker.conclude(&report)?;
     super::bench::show(&report, output);
     let stopped = onlooker.has_seen_enough();
