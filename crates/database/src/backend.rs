@@ -56,14 +56,23 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// Connects through the socket in `directory`. The server forks a process that waits to hear what is wanted.
+    pub(crate) fn knock(directory: &Path) -> Result<UnixStream, DatabaseError> {
+        UnixStream::connect(directory.join(".s.PGSQL.5432"))
+            .map_err(|source| DatabaseError::Io { verb: "connect to the server", source })
+    }
+
     /// Starts a session of that kind with `database` through the socket in `directory`.
     ///
     /// # Errors
     /// [`DatabaseError::Refused`] carries the server's own words.
     pub fn connect(directory: &Path, kind: &Kind, database: &str) -> Result<Self, DatabaseError> {
+        Self::start(Self::knock(directory)?, kind, database)
+    }
+
+    /// The same, over a connection on which nothing has been said yet.
+    pub(crate) fn start(mut stream: UnixStream, kind: &Kind, database: &str) -> Result<Self, DatabaseError> {
         let io = |verb| move |source| DatabaseError::Io { verb, source };
-        let mut stream =
-            UnixStream::connect(directory.join(".s.PGSQL.5432")).map_err(io("connect to the server"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(io("bound the wait for the server"))?;
         stream.write_all(&kind.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;

@@ -283,6 +283,7 @@ impl Databases {
         let mut state = self.0.lock();
         state.closed = true;
         state.ready.clear();
+        state.forked.clear();
         drop(state);
         self.0.notify();
     }

@@ -22,6 +22,7 @@ pub(crate) fn keep(inner: &Arc<Inner>) {
             Job::Fill(template) => fill(inner, template),
             Job::End(name) => end(inner, name),
             Job::Drop(name) => drop_database(name, &inner.clerks),
+            Job::Fork => fork(inner),
         };
         if result.is_err() {
             // The server is on its way out, or the template is in use (template1): not a reason to spin.
@@ -43,6 +44,13 @@ fn next(inner: &Inner) -> Option<Job> {
             Err(patience) => state = inner.wait(state, patience),
         }
     }
+}
+
+/// Has a process ready that becomes a backend of whatever kind, with whatever database.
+fn fork(inner: &Inner) -> Result<(), DatabaseError> {
+    let stream = Backend::knock(&inner.origin.directory)?;
+    inner.lock().forked.push(stream);
+    Ok(())
 }
 
 /// Makes a copy ready, and sessions in it of the kinds that clients want.

@@ -10,18 +10,29 @@ use crate::{Backend, DatabaseError, Kind};
 const LEAVING: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Whether the server has no room for one more.
+fn is_crowded(result: &Result<Backend, DatabaseError>) -> bool {
+    matches!(result, Err(DatabaseError::Refused(words)) if says(words, b"C53300\0"))
+}
+
 impl Inner {
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
     pub(crate) fn start_backend(&self, name: &str, kind: &Kind) -> Result<Backend, DatabaseError> {
         let (begun, mut leaving) = (Instant::now(), false);
+        let mut forked = self.lock().forked.pop();
         loop {
-            let result = Backend::connect(&self.origin.directory, kind, name);
-            match &result {
-                Err(DatabaseError::Refused(words)) if says(words, b"C53300\0") => {
-                    leaving |= self.lock().make_room();
-                }
-                _ => return result,
+            let result = match forked.take() {
+                None => Backend::connect(&self.origin.directory, kind, name),
+                Some(stream) => match Backend::start(stream, kind, name) {
+                    // It has waited too long to be asked. Source: `authentication_timeout`.
+                    Err(DatabaseError::Io { .. }) => continue,
+                    result => result,
+                },
+            };
+            if !is_crowded(&result) {
+                return result;
             }
+            leaving |= self.lock().make_room();
             if !leaving || begun.elapsed() > LEAVING {
                 return result;
             }

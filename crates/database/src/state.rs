@@ -1,6 +1,7 @@
 //! What is ready, what is leased, and what has to be done: the facts behind one lock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::backend::Waiting;
@@ -20,6 +21,8 @@ const GRACE: Duration = Duration::from_millis(3);
 const MOST_LEFT: usize = 64;
 /// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
 const BACKLOG: usize = 16;
+/// Processes that are forked beforehand. A session whose kind nobody has had before needs one.
+const FORKED: usize = 2;
 /// How long backends do not wait for clients after the server had no room for one that was needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
@@ -64,6 +67,8 @@ pub(crate) enum Job {
     End(String),
     /// Drop this database.
     Drop(String),
+    /// Have the server fork a process for a session that nobody has asked for yet.
+    Fork,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +76,8 @@ pub(crate) struct State {
     pub(crate) ready: Vec<Ready>,
     pub(crate) leases: HashMap<String, Lease>,
     pub(crate) to_drop: VecDeque<String>,
+    /// Connections for which the server has forked a process, and on which nothing has been said yet.
+    pub(crate) forked: Vec<UnixStream>,
     /// By template: how many copies shall be ready, and how many are being made.
     depth: HashMap<String, Depth>,
     /// Until when nothing is made unless it is urgent.
@@ -210,6 +217,9 @@ impl State {
         }
         if let Some(name) = self.to_drop.pop_front() {
             return Ok(Job::Drop(name));
+        }
+        if calm.is_none() && self.forked.len() < FORKED {
+            return Ok(Job::Fork);
         }
         let next = self.leases.values().filter_map(|lease| lease.ends).chain(calm).min();
         Err(next.map(|ends| ends.saturating_duration_since(now)))

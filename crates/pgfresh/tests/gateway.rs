@@ -83,6 +83,7 @@ on_every_major! {
     what_was_set_for_role_or_database_meanwhile_is_in_effect
     a_database_that_nobody_is_in_can_be_dropped_from_any_other
     those_who_wait_make_room_for_those_who_come
+    a_process_that_has_waited_too_long_is_not_missed
     large_values_pass_through_in_little_memory
     copies_go_both_ways
     notifications_come_unasked_and_pipelines_need_no_turns
@@ -362,6 +363,23 @@ fn those_who_wait_make_room_for_those_who_come(major: u32) {
     let more: Vec<_> = (0..14).map(open).take_while(Result::is_ok).collect();
     assert!(more.len() < 14, "there is an end to it");
     assert_eq!(sqlstate(open(0)), "53300");
+}
+
+fn a_process_that_has_waited_too_long_is_not_missed(major: u32) {
+    let serve = Serve::with(major, &["--set", "authentication_timeout=1"]);
+    let mut watcher = serve.session("watcher");
+    let backend: u32 = watcher.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{backend}/stat")).unwrap();
+    // Behind the name in parentheses: state, parent.
+    let postmaster = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+    wait_until("the server to give up", || {
+        let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
+        let words = |child: &str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        // Until it is told what to do, a process is called as the one that it was forked from.
+        !children.split_ascii_whitespace().any(|child| words(child).contains("\0-D\0"))
+    });
+    let mut session = serve.session_with("late", &[("application_name", "other")]).unwrap();
+    assert_eq!(session.value("SELECT 1").unwrap(), "1");
 }
 
 fn large_values_pass_through_in_little_memory(major: u32) {
