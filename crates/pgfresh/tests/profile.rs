@@ -39,13 +39,28 @@ fn findings(profile: &Value) -> Vec<&str> {
     profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
 }
 
+/// Looks in a second below which a machine has too much else to do to see anything, and how often it is asked again.
+const FEW: f64 = 20.0;
+const TRIES: usize = 5;
+
 /// Runs `script` under `run --profile` with `options`; returns the profile.
 fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
     let words =
         [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();
-    let outcome = scene.run(words);
-    assert!(outcome.code == Some(0), "{outcome}");
-    (read(scene, "out.json"), outcome)
+    let mut tries = (0..TRIES).map(|_| {
+        let outcome = scene.run(&words);
+        assert!(outcome.code == Some(0), "{outcome}");
+        (read(scene, "out.json"), outcome)
+    });
+    let seen = tries.find(|(profile, _)| looks(profile) > FEW * fact(profile, "Suite", "wall"));
+    seen.unwrap_or_else(|| panic!("{TRIES} times fewer than {FEW} looks in a second"))
+}
+
+/// How often it was looked.
+fn looks(profile: &Value) -> f64 {
+    let notes = profile["notes"].to_string();
+    let (_, count) = notes.split_once("Out of ").unwrap_or_else(|| panic!("{notes}"));
+    count.split(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
 #[test]
