@@ -143,7 +143,13 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
     }
     look_for_leaks(inner)?;
     let result = match template {
-        Ok(template) => renew(inner, &template, &mut used, name),
+        Ok(template) => {
+            let renewed = renew(inner, &template, &mut used, name);
+            if renewed.is_ok() && inner.lock().has_time_for(&used) {
+                warm_up(inner, &template, &mut used);
+            }
+            renewed
+        }
         Err(_) => Err("its template was removed"),
     };
     let mut state = inner.lock();

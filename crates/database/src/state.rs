@@ -145,6 +145,13 @@ impl State {
         self.depth.contains_key(template) && ready < MOST_READY
     }
 
+    /// Whether a database that could be ready now had better get a session first: the kind that came last has none in
+    /// it, and nobody will have to wait.
+    pub(crate) fn has_time_for(&self, used: &Ready) -> bool {
+        let lacks = |kind: &Kind| used.warm.iter().all(|waits| waits.kind != *kind);
+        self.has_room() && !self.ready.is_empty() && self.kinds.last().is_some_and(lacks)
+    }
+
     /// A name for a database of ours.
     pub(crate) fn next_name(&mut self, role: &str) -> String {
         self.serial += 1;
