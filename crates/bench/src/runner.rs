@@ -212,13 +212,13 @@ fn one_round<E>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::RefCell;
 
     use super::*;
 
     /// Wants to stop after so many rounds.
-    struct Patience(u32);
+    pub(crate) struct Patience(pub(crate) u32);
 
     impl Observer for Patience {
         fn after_round(&mut self, done: u32, _: u32) {

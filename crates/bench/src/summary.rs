@@ -50,17 +50,8 @@ pub(crate) fn add_doubts(report: &mut Report, timed: &[Timed], option: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::{Contender, Observer, run_in_turn};
-
-    struct Patience;
-
-    impl Observer for Patience {
-        fn after_round(&mut self, _: u32, _: u32) {}
-
-        fn wants_to_stop(&self) -> bool {
-            false
-        }
-    }
+    use crate::runner::tests::Patience;
+    use crate::runner::{Contender, run_in_turn};
 
     /// What is said of a contender that takes so many seconds in each of its turns.
     fn doubts(seconds: &[u64]) -> String {
@@ -68,7 +59,7 @@ mod tests {
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);
         let mut contenders = [Contender::new("A", take)];
         let rounds = u32::try_from(seconds.len()).unwrap();
-        let (timed, _) = run_in_turn(&mut contenders, 0, rounds, &mut Patience);
+        let (timed, _) = run_in_turn(&mut contenders, 0, rounds, &mut Patience(u32::MAX));
         let mut report = Report::new("t");
         add_doubts(&mut report, &timed, "--rounds");
         report.to_string()

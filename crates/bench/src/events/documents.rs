@@ -81,18 +81,7 @@ mod tests {
     use super::super::documents_server::Server;
     use super::*;
     use crate::events::Target;
-    use crate::runner::Observer;
-
-    /// Waits to the end.
-    struct Patience;
-
-    impl Observer for Patience {
-        fn after_round(&mut self, _: u32, _: u32) {}
-
-        fn wants_to_stop(&self) -> bool {
-            false
-        }
-    }
+    use crate::runner::tests::Patience;
 
     fn measure(url: &str) -> Result<(report::Report, Option<BenchError>), BenchError> {
         let events = crate::Events {
@@ -104,7 +93,7 @@ mod tests {
             batch: 7,
             thermometer: &|| None,
         };
-        events.measure(3, &mut Patience)
+        events.measure(3, &mut Patience(u32::MAX))
     }
 
     #[test]
