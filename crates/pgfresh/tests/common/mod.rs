@@ -140,10 +140,10 @@ impl Scene {
     /// A pgfresh with `arguments`, at this scene. It reads nothing, and knows nothing of our own environment.
     pub(crate) fn pgfresh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(ground::program());
-        if sys::is_ignored(Signal::HUP.as_raw()) {
-            // Whoever runs the tests under nohup means the tests.
+        if [Signal::HUP, Signal::INT].iter().any(|signal| sys::is_ignored(signal.as_raw())) {
+            // Whoever runs the tests under nohup, or in a shell's background, means the tests.
             command = Command::new("env");
-            command.arg("--default-signal=HUP").arg(ground::program());
+            command.arg("--default-signal=HUP,INT").arg(ground::program());
         }
         command.args(arguments);
         self.set(&mut command);
