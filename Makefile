@@ -18,8 +18,9 @@ build:
 demo:
 	@scripts/demo
 
+# A shell's background and nohup ignore signals; that is meant for make, not for what the tests interrupt.
 test:
-	@scripts/test
+	@env --default-signal=INT,HUP scripts/test
 
 lint:
 	cargo fmt --check

@@ -31,7 +31,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leftovers::{History, children_of};
-use rustix::process::Signal;
 
 /// How long anything may take that does end; on a busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -140,11 +139,6 @@ impl Scene {
     /// A pgfresh with `arguments`, at this scene. It reads nothing, and knows nothing of our own environment.
     pub(crate) fn pgfresh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(ground::program());
-        if [Signal::HUP, Signal::INT].iter().any(|signal| sys::is_ignored(signal.as_raw())) {
-            // Whoever runs the tests under nohup, or in a shell's background, means the tests.
-            command = Command::new("env");
-            command.arg("--default-signal=HUP,INT").arg(ground::program());
-        }
         command.args(arguments);
         self.set(&mut command);
         command
