@@ -8,7 +8,7 @@ use std::time::Duration;
 use database::{Databases, Origin, TemplateDatabase};
 use gateway::{Access, Failed, Gateway, Isolation, Options};
 use report::Report;
-use server::{Installation, SUPERUSER, Server, Session};
+use server::{Installation, SOCKET, SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
 use template::{Maker, Wishes};
 
@@ -21,6 +21,10 @@ pub(crate) const TABLES: u32 = 30;
 pub(crate) const BY_HAND: &str = "by_hand";
 /// The template's name.
 const TEMPLATE: &str = "thirty";
+/// What makes a lease end with its last session.
+pub(crate) const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
+/// The same, in rollback isolation.
+pub(crate) const ROLLED_BACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// Sessions that the server admits, unless the user wishes otherwise.
 const SESSIONS: u32 = 500;
 /// How long a database outlives its last session, as usual.
@@ -73,7 +77,7 @@ impl Stage {
 
     /// The server's own socket.
     pub(crate) fn socket(&self) -> Address {
-        Address::Unix(self.server.run().address().join(".s.PGSQL.5432"))
+        Address::Unix(self.server.run().address().join(SOCKET))
     }
 
     /// A session that makes and drops databases, as a superuser of the server.

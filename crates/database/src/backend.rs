@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use server::Session;
+use server::{SOCKET, Session};
 
 use crate::DatabaseError;
 use crate::sql::Prepared;
@@ -58,7 +58,7 @@ pub struct Backend {
 impl Backend {
     /// Connects through the socket in `directory`. The server forks a process that waits to hear what is wanted.
     pub(crate) fn knock(directory: &Path) -> Result<UnixStream, DatabaseError> {
-        UnixStream::connect(directory.join(".s.PGSQL.5432"))
+        UnixStream::connect(directory.join(SOCKET))
             .map_err(|source| DatabaseError::Io { verb: "connect to the server", source })
     }
 

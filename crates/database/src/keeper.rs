@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::Waiting;
+use crate::backend::{Standing, Waiting};
 use crate::databases::Inner;
 use crate::recycle::{Baseline, recycle};
 use crate::rest::Rest;
@@ -87,7 +87,9 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
         warm: Vec::new(),
         baseline: Baseline::default(),
     };
-    warm_up(inner, &source, &mut ready);
+    if let Ok(standing) = inner.standing(oid) {
+        warm_up(inner, &source, &mut ready, &standing);
+    }
     let mut state = inner.lock();
     state.created.0 += 1;
     state.created.1 += begun.elapsed();
@@ -96,20 +98,20 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
 
 /// Opens sessions of the kinds that clients came with last, where there is none yet. One that does not succeed (a role
 /// that may not connect) is the client's to hear of.
-fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready) {
+/// `standing` is the database's, as it was before.
+fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready, standing: &Standing) {
     let kinds = {
         let state = inner.lock();
         if state.has_room() { state.kinds.clone() } else { Vec::new() }
     };
     let tables = template.shape.get().map_or_else(Vec::new, Shape::names);
-    let Ok(standing) = inner.standing(ready.oid) else { return };
     for kind in kinds {
         if ready.warm.iter().any(|waits| waits.kind == kind) {
             continue;
         }
         let backend = Backend::connect(&inner.origin.directory, &kind, &ready.database);
         if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
-            ready.warm.push(Waiting { kind, backend, standing: Arc::clone(&standing) });
+            ready.warm.push(Waiting { kind, backend, standing: Arc::clone(standing) });
         }
     }
 }
@@ -136,17 +138,17 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
     let renamed = rename(used.oid, &used.database, &inner.clerks);
     inner.lock().leases.remove(name);
     inner.notify();
-    match renamed {
+    let standing = match renamed {
         // Whoever has dropped it by SQL has saved us the work.
         Err(DatabaseError::NotLeased(_)) => return Ok(()),
-        other => drop(other?),
-    }
+        other => other?,
+    };
     look_for_leaks(inner)?;
     let result = match template {
         Ok(template) => {
             let renewed = renew(inner, &template, &mut used, name);
             if renewed.is_ok() && inner.lock().has_time_for(&used) {
-                warm_up(inner, &template, &mut used);
+                warm_up(inner, &template, &mut used, &standing);
             }
             renewed
         }

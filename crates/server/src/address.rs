@@ -7,8 +7,8 @@ use crate::{SUPERUSER, Server};
 
 /// The port in the name of the server's own socket; it listens on no network.
 const PORT: u16 = 5432;
-/// The server's own socket in its directory.
-pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
+/// The server's own socket, in the directory that [`storage::RunDirectory::address`] names.
+pub const SOCKET: &str = ".s.PGSQL.5432";
 /// What would lead a driver elsewhere than to our server.
 const MISLEADING: [&str; 6] =
     ["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGPASSWORD", "PGPASSFILE", "PGSSLMODE"];

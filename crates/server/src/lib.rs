@@ -18,7 +18,7 @@ mod settings;
 mod stop;
 mod trim;
 
-pub use address::Address;
+pub use address::{Address, SOCKET};
 pub use boot::{Data, Order, Phases, Server};
 pub use entrance::Entrance;
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use server::Session;
 
-use super::{BRIEF, QUERY, Strategy};
+use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::runner::{Contender, Phases};
-use crate::stage::Stage;
+use crate::stage::{BRIEF, Stage};
 
 /// So many at once; the pool has 32 at most.
 pub(super) const MANY: usize = 64;

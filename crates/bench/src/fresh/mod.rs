@@ -23,8 +23,6 @@ use crate::{BenchError, Measured};
 
 /// The first query of a session.
 const QUERY: &str = "SELECT count(*) FROM t1";
-/// What makes a lease end with its last session.
-const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
 /// Rounds for nothing, until pool and page cache have settled.
 const WARM_UP: u32 = 1;
 

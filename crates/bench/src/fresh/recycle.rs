@@ -8,12 +8,12 @@ use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 
 use super::report::spread;
-use super::{BRIEF, Strategy, block, forget, goals, sample};
+use super::{Strategy, block, forget, goals, sample};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::goal::{Goal, Limit};
 use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::stage::{Stage, TABLES};
+use crate::stage::{BRIEF, Stage, TABLES};
 use crate::summary::{rate, ratio};
 
 /// Resets in a round.

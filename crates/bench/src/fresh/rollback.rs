@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use report::{Column, Quantity, Report, Table, Unit};
 
-use super::{BRIEF, goals};
+use super::goals;
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::goal::{Goal, Limit};
 use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::stage::{BY_HAND, Stage};
+use crate::stage::{BRIEF, BY_HAND, ROLLED_BACK, Stage};
 use crate::summary::{rate, ratio};
 
 /// How long in a round the cycles go on.
 const SPAN: Duration = Duration::from_secs(1);
-/// In rollback isolation, for as long as the session lasts.
-const OURS: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// What a test writes.
 const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
 
@@ -30,8 +28,8 @@ pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>
     let mut kept = Client::open(&socket, BY_HAND, &[])?;
     let through = move |name: &str, option| test(&stage.gateway(), name, &[option], "COMMIT");
     Ok(vec![
-        Contender::new(ROLLBACK, move || mean_cycle("a test", SPAN, || through("rolled", OURS))),
-        Contender::new(NAMES, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), OURS))),
+        Contender::new(ROLLBACK, move || mean_cycle("a test", SPAN, || through("rolled", ROLLED_BACK))),
+        Contender::new(NAMES, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), ROLLED_BACK))),
         Contender::new(CLONE, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), BRIEF))),
         Contender::new(DIRECT, move || {
             mean_cycle("a test", SPAN, || test(&socket, BY_HAND, &[], "ROLLBACK"))

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use server::Session;
 
-use super::{BRIEF, QUERY, Strategy};
+use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::Client;
 use crate::runner::{Contender, Phases, cycles};
-use crate::stage::Stage;
+use crate::stage::{BRIEF, Stage};
 
 /// How long in a round.
 const SPAN: Duration = Duration::from_secs(1);

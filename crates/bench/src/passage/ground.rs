@@ -78,7 +78,7 @@ impl Ground {
         let (mut postmaster, server) = start_server(maker, &ward)?;
         // Where the gateway looks for it.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
-        let socket = directory.join(".s.PGSQL.5432");
+        let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
         let databases = Databases::open(Origin {
             directory: directory.clone(),

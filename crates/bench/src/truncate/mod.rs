@@ -13,7 +13,7 @@ use template::Wishes;
 use crate::client::Client;
 use crate::runner::{self, Contender, Observer, Phases, Timed, mean_cycle};
 use crate::setup::{Setup, Setups};
-use crate::stage::{BY_HAND, Stage, TABLES, tables};
+use crate::stage::{BRIEF, BY_HAND, ROLLED_BACK, Stage, TABLES, tables};
 use crate::{BenchError, Measured};
 
 /// Rounds for nothing, until pool and page cache have settled.
@@ -29,10 +29,6 @@ const TEST: [&str; 5] = [
     "INSERT INTO t19 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
-/// In rollback isolation, for as long as the session lasts.
-const ROLLBACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
-/// A lease that ends with its last session.
-const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
 
 /// The bench and what it needs of its caller. All servers have 30 tables, whatever template is wished.
 #[derive(Debug)]
@@ -160,7 +156,7 @@ fn ours(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     contenders
         .push(Contender::new(FRESH, move || mean_cycle("a test", SPAN, || each(&stage.new_name(), BRIEF))));
     contenders
-        .push(Contender::new(ISOLATED, move || mean_cycle("a test", SPAN, || each("isolated", ROLLBACK))));
+        .push(Contender::new(ISOLATED, move || mean_cycle("a test", SPAN, || each("isolated", ROLLED_BACK))));
     Ok(contenders)
 }
 
