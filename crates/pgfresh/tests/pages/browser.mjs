@@ -14,6 +14,9 @@ const PATIENCE = 30_000;
 // Between two looks at a page that is to change.
 const STEP = 50;
 
+// What Chromium answers instead of a result; of a look at a page: that the page went elsewhere meanwhile.
+class Refusal extends Error {}
+
 export class Browser {
   #child;
   #home;
@@ -58,7 +61,7 @@ export class Browser {
     if (method) return this.#listeners.get(sessionId)?.(method, params);
     const { resolve, reject } = this.#asked.get(id);
     this.#asked.delete(id);
-    if (error) reject(new Error(error.message));
+    if (error) reject(new Refusal(error.message));
     else resolve(result);
   }
 
@@ -132,10 +135,10 @@ class Page {
     return result.value;
   }
 
-  // Waits until a function is true within the page.
+  // Waits until a function is true within the page, or within the one that takes its place.
   async until(look, argument = null) {
     const end = Date.now() + PATIENCE;
-    while (!(await this.ask(look, argument))) {
+    while (!(await this.ask(look, argument).catch(unlessRefused))) {
       if (Date.now() > end) throw new Error(`never true: ${look}\n${await this.ask(() => document.body.innerText)}`);
       await new Promise((resolve) => setTimeout(resolve, STEP));
     }
@@ -146,6 +149,11 @@ class Page {
     const { data } = await this.#call("Page.captureScreenshot", { captureBeyondViewport: true });
     return Buffer.from(data, "base64");
   }
+}
+
+function unlessRefused(error) {
+  if (!(error instanceof Refusal)) throw error;
+  return false;
 }
 
 function within(promise, what) {
