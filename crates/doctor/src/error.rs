@@ -1,6 +1,8 @@
 //! What can go wrong while examining.
 
+use profile::ProfileError;
 use storage::{FileError, PlaceError};
+use template::MakerError;
 
 /// A path could not be examined.
 #[derive(Debug, thiserror::Error)]
@@ -32,4 +34,15 @@ impl DoctorError {
             Self::Psql { .. } => Some("Try the same with psql: \"psql URL\".".to_owned()),
         }
     }
+}
+
+/// Servers of ours could not be examined.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServedError {
+    /// There is none.
+    #[error(transparent)]
+    Maker(#[from] MakerError),
+    /// It cannot be watched.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }

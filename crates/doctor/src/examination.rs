@@ -12,6 +12,7 @@ use template::{Maker, MakerError};
 
 use crate::commit::Commits;
 use crate::device::Device;
+use crate::error::ServedError;
 use crate::filesystem::Files;
 use crate::remedies::Remedies;
 use crate::soak::Soak;
@@ -128,7 +129,7 @@ impl Examination {
         path: &Path,
         onlooker: &dyn Onlooker,
         chart: &mut Chart,
-    ) -> Result<(), MakerError> {
+    ) -> Result<(), ServedError> {
         let goes_on = || !onlooker.wants_to_stop();
         chart.report.add_environment("PostgreSQL", maker.installation.version().to_string());
         let bare = Stage::new(maker, maker.base_image(&|_| ())?, path)?;
@@ -139,13 +140,15 @@ impl Examination {
         let mut tried = None;
         if let Some(command) = self.suite.as_deref().filter(|_| goes_on()) {
             let stage = Stage::new(maker, maker.template(&|_| ())?, path)?;
-            let suite = Suite { command, stage: &stage, roots: &self.roots };
+            let suite = Suite { command, stage: &stage };
             onlooker.begins("the suite");
             let watched = suite.watch()?;
             if goes_on() {
-                chart.report.add_layer(watched.layer());
-                let ram = commits.finding_on_ram();
-                chart.found.extend(watched.findings(ram.is_some()).into_iter().chain(ram));
+                watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
+                chart.report.add_table(watched.profile.kinds());
+                chart
+                    .found
+                    .extend(watched.profile.findings().iter().cloned().chain(commits.finding_on_ram()));
             }
             if self.tries && goes_on() {
                 onlooker.begins("the suite with each remedy");

@@ -7,7 +7,6 @@
 mod change;
 mod commit;
 mod comparison;
-mod delays;
 mod device;
 mod error;
 mod examination;
@@ -21,7 +20,6 @@ mod suite;
 mod sync;
 mod trial;
 mod url;
-mod waits;
 
 pub use comparison::SyncComparison;
 pub use error::DoctorError;

@@ -55,11 +55,6 @@ impl<'a> Stage<'a> {
         &self.template.database
     }
 
-    /// The major version of the servers.
-    pub(crate) fn major(&self) -> u32 {
-        self.maker.installation.version().major
-    }
-
     /// Starts a server, which goes away when it is dropped. Settings that the user wishes are over those of the setup.
     ///
     /// # Errors

@@ -28,8 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("gateway", &["sys", "storage", "server", "template", "database"]),
     ("report", &[]),
     ("bench", &["storage", "server", "template", "database", "gateway", "report"]),
-    ("doctor", &["sys", "storage", "server", "template", "report"]),
-    ("profile", &["sys", "storage", "server", "template", "report"]),
+    ("profile", &["sys", "server", "report"]),
+    ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
         &[

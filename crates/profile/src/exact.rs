@@ -108,7 +108,7 @@ impl Exact {
         self.open -= usize::from(left.open);
         if let Some((since, shared)) = left.working {
             self.at_work -= 1;
-            let spent = Time { wall: self.shared - shared, sessions: self.now - since };
+            let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
             self.statements.entry(statements.put(Statement::interrupted())).or_default().0.join(spent);
         }
     }
@@ -142,11 +142,16 @@ impl Exact {
             return sampled;
         }
         let (mut kinds, mut statements) = (BTreeMap::<Kind, Time>::new(), Vec::new());
+        let width = Attribution::usual(&self.at_once, self.database.wall);
         for (place, (time, runs)) in &self.statements {
             kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
             statements.push((*place, spent(*time, *runs)));
         }
         statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
+        for (kind, time) in &mut kinds {
+            *time = time.saving_like(sampled.kinds.get(kind).copied().unwrap_or_default(), width);
+        }
+        let database = self.database.saving_like(sampled.database, width);
         for ((kind, _), time) in &mut sampled.both {
             *time = time.scaled(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
         }
@@ -159,15 +164,16 @@ impl Exact {
         databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
         Attribution {
             exact: true,
-            syncing: sampled.syncing.scaled(sampled.database, self.database),
-            database: self.database,
+            syncing: sampled.syncing.scaled(sampled.database, database),
+            new_files: sampled.new_files.scaled(sampled.database, database),
+            database,
             in_transaction: self.in_transaction,
-            width: Attribution::usual(&self.at_once, self.database.wall),
+            width,
             most: self.at_once.keys().next_back().copied().unwrap_or(0),
             kinds,
             statements,
             databases,
-            clean_up: spent(self.clean_up.0, self.clean_up.1),
+            clean_up: spent(self.clean_up.0.saving_like(sampled.clean_up.time, width), self.clean_up.1),
             ..sampled
         }
     }
@@ -201,7 +207,7 @@ impl Exact {
             session.working = None;
             return self.miss();
         };
-        let time = Time { wall: self.shared - shared, sessions: self.now - since };
+        let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
         let statement = statements.get(place);
         session.clears |= statement.clears;
         let cleans = statement.clears || (session.clears && statement.kind == Kind::Commit);

@@ -1,9 +1,9 @@
 //! What follows from where the time went, and what each remedy would gain.
 //!
-//! A prediction takes the time of sessions that goes away, divides it among the sessions that are at work at once, and
-//! leaves at least what the processors need. Each is made as if it were the only remedy: their gains do not add up.
+//! A prediction takes away the time that is saved (see [`crate::attribution`]), and leaves at least what the processors
+//! need. Each is made as if it were the only remedy: their gains do not add up.
 
-use report::{Basis, Factor, Finding, Gain, Quantity, Unit};
+use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit};
 
 use crate::attribution::{Attribution, Time};
 use crate::machine::as_f64;
@@ -14,6 +14,8 @@ use crate::wait::Cause;
 
 /// A share of the whole time that is worth a finding.
 const WORTH: f64 = 0.1;
+/// The last major version that does.
+const SYNCS_NEW_FILES: u32 = 16;
 /// Below this share of the whole time, the database is not the problem.
 const SLIGHT: f64 = 0.25;
 
@@ -30,6 +32,7 @@ impl Case<'_> {
         let mut findings: Vec<Finding> = [
             self.clean_up(),
             self.syncs(),
+            self.new_files(),
             self.migrations(),
             self.databases(),
             self.sessions(),
@@ -46,33 +49,38 @@ impl Case<'_> {
         findings
     }
 
-    /// Seconds that the whole would take if sessions spent so much less.
-    fn without(&self, time: Time) -> f64 {
-        let Attribution { wall, width, .. } = *self.attribution;
+    /// Seconds that the whole would take if so many were saved.
+    fn without(&self, saved: f64) -> f64 {
+        let wall = self.attribution.wall;
         let busy = self
             .recording
             .machine
             .map_or(0.0, |machine| (machine.suite_cpu + machine.backend_cpu) / machine.processors.max(1.0));
-        (wall - time.sessions / width).max(busy).min(wall)
+        (wall - saved).max(busy).min(wall)
     }
 
-    fn gain(&self, after: f64) -> Gain {
-        let wall = self.attribution.wall;
+    /// What it gains to save so many seconds.
+    fn gain(&self, saved: f64) -> Gain {
+        let (wall, after) = (self.attribution.wall, self.without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         Gain {
             of: "the suite".to_owned(),
-            factor: Factor::Point(Quantity::new(wall / after, Unit::Ratio)),
+            factor: Factor::Point(self.ratio(saved)),
             basis: Basis::Predicted,
             change: Some([quantity(wall), quantity(after)]),
         }
     }
 
+    fn ratio(&self, saved: f64) -> Quantity {
+        Quantity::new(self.attribution.wall / self.without(saved), Unit::Ratio)
+    }
+
     fn is_worth(&self, time: Time) -> bool {
-        self.attribution.share(time.sessions / self.attribution.width) >= WORTH
+        self.attribution.share(time.saved) >= WORTH
     }
 
     fn share(&self, time: Time) -> String {
-        percent(self.attribution.share(time.sessions / self.attribution.width))
+        percent(self.attribution.share(time.saved))
     }
 
     fn clean_up(&self) -> Option<Finding> {
@@ -94,7 +102,9 @@ impl Case<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        let saved = spent.time.sessions - fresh.unwrap_or(0.0) * spent.runs;
+        // A new database takes its place among as many at once.
+        let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
+        let saved = spent.time.saved - instead.saving_like(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
         let remedy = if saved > 0.0 {
             "Take a fresh database for each test instead of emptying one: under \"pgfresh run\", connect to a name of \
@@ -105,7 +115,7 @@ impl Case<'_> {
         Some(Finding {
             name: format!("Tests clean up by {what}"),
             evidence,
-            gain: (saved > 0.0).then(|| self.gain(self.without(Time { sessions: saved, ..spent.time }))),
+            gain: (saved > 0.0).then(|| self.gain(saved)),
             remedy: remedy.to_owned(),
         })
     }
@@ -118,7 +128,7 @@ impl Case<'_> {
         let causes = Attribution::ranked(&self.attribution.causes);
         let parts: Vec<String> = causes
             .into_iter()
-            .filter(|(cause, time)| cause.is_sync() && self.attribution.share(time.sessions) >= 0.01)
+            .filter(|(cause, time)| cause.is_sync() && self.attribution.share(time.saved) >= 0.01)
             .map(|(cause, time)| format!("{cause} {}", self.share(time)))
             .collect();
         let remedy = if self.circumstances.ours {
@@ -126,11 +136,28 @@ impl Case<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
+        let error = self.attribution.syncing_error;
+        let [low, point, high] = [-error, 0.0, error].map(|error| self.ratio(time.saved + error));
+        let gain = Gain { factor: Factor::Interval(Interval { low, point, high }), ..self.gain(time.saved) };
         Some(Finding {
             name: "The server waits for the disk".to_owned(),
             evidence: format!("{} of the time goes into syncs ({}).", self.share(time), parts.join(", ")),
-            gain: Some(self.gain(self.without(time))),
+            gain: Some(gain),
             remedy: remedy.to_owned(),
+        })
+    }
+
+    fn new_files(&self) -> Option<Finding> {
+        let time = self.attribution.new_files;
+        (self.is_worth(time) && self.recording.major <= SYNCS_NEW_FILES).then(|| Finding {
+            name: "TRUNCATE and CREATE INDEX flush each new file at once".to_owned(),
+            evidence: format!(
+                "{} of the time goes into that; PostgreSQL 17 leaves it to the checkpoint.",
+                self.share(time)
+            ),
+            gain: Some(self.gain(time.saved)),
+            remedy: "Clean up by DELETE or rollback, or take a fresh database for each test as \"pgfresh run\" gives it."
+                .to_owned(),
         })
     }
 
@@ -139,7 +166,7 @@ impl Case<'_> {
         self.is_worth(time).then(|| Finding {
             name: "The schema is made during the tests".to_owned(),
             evidence: format!("{} of the time goes into CREATE, ALTER and DROP.", self.share(time)),
-            gain: Some(self.gain(self.without(time))),
+            gain: Some(self.gain(time.saved)),
             remedy: "Make the schema once, as a template: \"setup\" and \"inputs\" in pgfresh.toml."
                 .to_owned(),
         })
@@ -150,7 +177,7 @@ impl Case<'_> {
         self.is_worth(time).then(|| Finding {
             name: "Databases are made and dropped by SQL".to_owned(),
             evidence: format!("{} of the time goes into CREATE and DROP DATABASE.", self.share(time)),
-            gain: Some(self.gain(self.without(time))),
+            gain: Some(self.gain(time.saved)),
             remedy: "Under \"pgfresh run\", connect to any name: ready databases wait for it.".to_owned(),
         })
     }
@@ -158,7 +185,8 @@ impl Case<'_> {
     /// What connecting costs; only where it is known how often that was.
     fn sessions(&self) -> Option<Finding> {
         let (count, spent) = self.connecting()?;
-        let time = Time { wall: spent, sessions: spent };
+        let time = Time { wall: spent, sessions: spent, ..Time::default() };
+        let time = time.saving_like(Time::default(), self.attribution.width);
         self.is_worth(time).then(|| Finding {
             name: "Sessions are begun again and again".to_owned(),
             evidence: format!(
@@ -166,7 +194,7 @@ impl Case<'_> {
                 seconds(spent / count.max(1.0)),
                 self.share(time)
             ),
-            gain: Some(self.gain(self.without(time))),
+            gain: Some(self.gain(time.saved)),
             remedy: "Keep connections open across tests, in a pool of the suite's own.".to_owned(),
         })
     }
@@ -217,7 +245,7 @@ impl Case<'_> {
             "The server is at work for {} of the time; if that took no time at all, {} would become {}.{cpu}",
             percent(share),
             seconds(*wall),
-            seconds(self.without(*database))
+            seconds(self.without(database.saved))
         );
         let (name, remedy) = if slight {
             (

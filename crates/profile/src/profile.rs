@@ -52,11 +52,7 @@ impl Profile {
         let mut report =
             Report::new(title.map_or_else(|| "Profile".to_owned(), |what| format!("Profile of {what}")));
         report.add_environment("PostgreSQL", &self.recording.version);
-        report.add_layer(self.suite());
-        report.add_layer(self.server());
-        if let Some(layer) = self.machine() {
-            report.add_layer(layer);
-        }
+        self.layers().into_iter().for_each(|layer| report.add_layer(layer));
         report.add_findings(self.findings.iter().cloned());
         report.add_table(self.kinds());
         report.add_table(self.causes());
@@ -67,6 +63,18 @@ impl Profile {
         }
         report.add_notes(self.notes());
         report
+    }
+
+    /// The time, what the server counted, and what the machine shows.
+    #[must_use]
+    pub fn layers(&self) -> Vec<Layer> {
+        [self.suite(), self.server()].into_iter().chain(self.machine()).collect()
+    }
+
+    /// What follows, the greatest gain first.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     /// All of it as one page of HTML, with a picture of sessions and waits over time.
@@ -153,7 +161,9 @@ impl Profile {
         [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
     }
 
-    fn kinds(&self) -> Table {
+    /// Where the time in the database went, by kind of statement.
+    #[must_use]
+    pub fn kinds(&self) -> Table {
         let numbers = ["wall", "sessions", "share"].map(Column::right);
         let columns = [Column::left("kind")].into_iter().chain(numbers).chain([Column::left("waits for")]);
         let mut table = Table::new("Kinds of statements", columns);
