@@ -76,6 +76,8 @@ pub(crate) struct Times {
 impl Service {
     /// Takes the server's template into service and opens the gateway.
     pub(crate) fn open(maker: &Maker, started: Started, wish: Wish) -> Result<Self, Failure> {
+        let listen = wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let secret = secret(listen)?;
         let Started { server, place, database, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
@@ -99,10 +101,9 @@ impl Service {
         if wish.isolation == Isolation::Clone {
             databases.retain(&database);
         }
-        let secret = secret()?;
         let servers = Servers::new(maker.clone(), wish.linger);
         let options = gateway::Options {
-            listen: SocketAddr::new(wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), wish.port),
+            listen: SocketAddr::new(listen, wish.port),
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
@@ -177,14 +178,18 @@ impl Service {
     }
 }
 
-/// The password of the variable, or one that nobody can guess.
-fn secret() -> Result<String, Failure> {
+/// The password of the variable, or one that nobody can guess: only where those who connect can read what we print.
+fn secret(listen: IpAddr) -> Result<String, Failure> {
     match std::env::var(PASSWORD) {
         Ok(secret) if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) => {
             let failure = Failure::new(format!("cannot use the password in {PASSWORD}"));
             Err(failure.hint("It has letters, digits and signs of ASCII, and no space.".to_owned()))
         }
         Ok(secret) => Ok(secret),
+        Err(_) if !listen.is_loopback() => {
+            let failure = Failure::new(format!("cannot listen on {listen} without a password"));
+            Err(failure.hint(format!("Set {PASSWORD} to one that clients are told.")))
+        }
         Err(_) => Access::random_secret()
             .map_err(|error| Failure::new(format!("could not read random numbers: {error}"))),
     }

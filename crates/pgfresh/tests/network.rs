@@ -41,6 +41,21 @@ fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
 }
 
 #[test]
+fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = finish(scene.pgfresh(["serve", "--listen", "0.0.0.0"]));
+    assert_eq!(
+        (outcome.code, outcome.stderr.as_str()),
+        (
+            Some(1),
+            "pgfresh: cannot listen on 0.0.0.0 without a password\n\
+             HINT:  Set PGFRESH_PASSWORD to one that clients are told.\n"
+        ),
+        "{outcome}"
+    );
+}
+
+#[test]
 fn a_password_that_no_url_could_hold_is_refused() {
     let scene = Scene::new(User::Ourselves);
     for password in ["", "a b", "ü"] {
