@@ -25,6 +25,7 @@ pub use linux::{
     memory::available_memory,
     mount::{Mount, Roots},
     neighbour::is_our_neighbour,
+    nvme::Heat,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},

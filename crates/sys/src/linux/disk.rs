@@ -411,6 +411,9 @@ mod tests {
         assert_eq!(disk.flushes(&machine.roots), Some(77));
         let panel = Panel::of(&machine.roots, Some(disk));
         assert_eq!((panel.look().temperature, panel.limit), (Some(79.85), Some(82.85)));
+        assert_eq!((panel.look().alarm, panel.look().heat), (None, None));
+        machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp1_alarm", "1");
+        assert_eq!(panel.look().alarm, Some(true));
     }
 
     #[test]

@@ -5,12 +5,17 @@ use std::path::PathBuf;
 
 use super::disk::{Disk, children, text};
 use super::mount::Roots;
+use super::nvme::{Heat, Nvme};
 
 /// One look at the state of the machine. `None` is what it does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Gauges {
     /// Degrees Celsius: the hottest sensor of the disk.
     pub temperature: Option<f64>,
+    /// Whether the disk says that it is too hot.
+    pub alarm: Option<bool>,
+    /// What the disk has counted of its heat; an `NVMe` drive tells it to root.
+    pub heat: Option<Heat>,
     /// Times that processors were slowed because of heat, since the boot.
     pub throttles: Option<u64>,
     /// Seconds since the boot during which at least one process waited for I/O. Source: Linux,
@@ -23,10 +28,12 @@ pub struct Gauges {
 }
 
 /// The gauges of one disk. Looking at them costs some 0.1 ms; more often than once a second disturbs what is measured.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Panel {
     roots: Roots,
     sensors: Vec<PathBuf>,
+    alarms: Vec<PathBuf>,
+    drive: Option<Nvme>,
     /// Degrees at which the disk slows itself, if it says so.
     pub limit: Option<f64>,
 }
@@ -43,8 +50,11 @@ impl Panel {
                 name.starts_with("temp") && name.ends_with("_input")
             })
             .collect();
+        let alarms = ["temp1_alarm", "temp1_crit_alarm"];
+        let alarms = folders.iter().flat_map(|folder| alarms.map(|alarm| folder.join(alarm))).collect();
         let limit = folders.iter().find_map(|folder| degrees(&folder.join("temp1_max")));
-        Self { roots: roots.clone(), sensors, limit }
+        let drive = disk.and_then(|disk| Nvme::open(roots, disk));
+        Self { roots: roots.clone(), sensors, alarms, drive, limit }
     }
 
     /// Looks at all of them.
@@ -61,8 +71,13 @@ impl Panel {
             let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.trim().trim_end_matches(" kB").parse::<u64>().ok()
         };
+        let temperature = self.sensors.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max);
+        let alarm = self.alarms.iter().filter_map(|alarm| Some(text(alarm)? == "1")).max();
+        let health = self.drive.as_ref().and_then(Nvme::health);
         Gauges {
-            temperature: self.sensors.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max),
+            temperature: temperature.or(health.and_then(|health| health.temperature)),
+            alarm: alarm.or(health.map(|health| health.alarm)),
+            heat: health.map(|health| health.heat),
             throttles: self.throttles(),
             io_pressure: waited("io"),
             cpu_pressure: waited("cpu"),

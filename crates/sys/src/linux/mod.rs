@@ -7,6 +7,7 @@ pub(crate) mod limit;
 pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod neighbour;
+pub(crate) mod nvme;
 pub(crate) mod process;
 pub(crate) mod segment;
 pub(crate) mod transfer;

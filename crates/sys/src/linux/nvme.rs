@@ -1,0 +1,198 @@
+//! What an `NVMe` drive notes of its own heat: the log page "SMART / Health Information", which only root may read.
+//!
+//! Source: NVM Express Base Specification, log page 02h (the counters of throttling since revision 1.3); Linux,
+//! `include/uapi/linux/nvme_ioctl.h`.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::disk::{Disk, text};
+use super::mount::Roots;
+
+/// Bytes of the log page.
+const LENGTH: usize = 512;
+/// An answer is believed for so long, as the kernel does for its own thermometer (drivers/nvme/host/hwmon.c): to be asked
+/// more often disturbs a drive.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What a drive has counted of its heat since it was made. 0 is also what a drive says that does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Heat {
+    /// Times that it began to throttle itself, or to do so harder.
+    pub throttles: u64,
+    /// Seconds that it throttled itself.
+    pub throttled: u64,
+    /// Minutes at or above the temperature that it warns of.
+    pub overheated: u64,
+}
+
+/// The log page, as far as it is about heat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Health {
+    /// Degrees Celsius.
+    pub(super) temperature: Option<f64>,
+    /// Whether it is beyond a threshold of temperature.
+    pub(super) alarm: bool,
+    pub(super) heat: Heat,
+}
+
+/// A drive that can be asked.
+#[derive(Debug)]
+pub(super) struct Nvme {
+    device: File,
+    answer: Cell<Option<(Instant, Option<Health>)>>,
+}
+
+/// A command for the controller: `struct nvme_passthru_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    words_2_and_3: [u32; 2],
+    metadata: u64,
+    address: u64,
+    metadata_length: u32,
+    length: u32,
+    words_10_to_15: [u32; 6],
+    timeout: u32,
+    result: u32,
+}
+
+impl Heat {
+    /// What was added since an earlier look.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            throttles: self.throttles.saturating_sub(earlier.throttles),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+            overheated: self.overheated.saturating_sub(earlier.overheated),
+        }
+    }
+}
+
+impl Health {
+    fn parse(page: &[u8; LENGTH]) -> Self {
+        let number = |at: usize| {
+            let bytes = [page[at], page[at + 1], page[at + 2], page[at + 3]];
+            u64::from(u32::from_le_bytes(bytes))
+        };
+        let kelvin = u16::from_le_bytes([page[1], page[2]]);
+        Self {
+            temperature: (kelvin > 0).then(|| f64::from(kelvin) - 273.15),
+            alarm: page[0] & 0b10 != 0,
+            heat: Heat {
+                throttles: number(216) + number(220),
+                throttled: number(224) + number(228),
+                overheated: number(192) + number(196),
+            },
+        }
+    }
+}
+
+impl Nvme {
+    /// Opens `disk`; `None` if it is no `NVMe` drive, or not within our reach.
+    pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
+        // What another machine calls nvme0n1 is another drive here.
+        if *roots != Roots::default() || !disk.name.starts_with("nvme") {
+            return None;
+        }
+        let path = Path::new("/dev").join(&disk.name);
+        let file = fs::metadata(&path).ok()?;
+        let number = format!("{}:{}", rustix::fs::major(file.rdev()), rustix::fs::minor(file.rdev()));
+        let is_it = file.file_type().is_block_device() && text(&disk.folder.join("dev"))? == number;
+        is_it.then(|| File::open(&path).ok())?.map(Self::from)
+    }
+
+    /// Asks the drive, unless it has just answered; `None` if it or the kernel refuses.
+    pub(super) fn health(&self) -> Option<Health> {
+        match self.answer.get() {
+            Some((when, health)) if when.elapsed() < FRESH => health,
+            _ => {
+                let health = self.ask();
+                self.answer.set(Some((Instant::now(), health)));
+                health
+            }
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn ask(&self) -> Option<Health> {
+        const SUBMIT: libc::Ioctl = libc::_IOWR::<Command>(b'N' as u32, 0x41);
+        let mut page = [0; LENGTH];
+        let mut command = Command {
+            opcode: 0x02, // Get Log Page
+            namespace: u32::MAX,
+            address: page.as_mut_ptr() as u64,
+            length: 512,
+            // Number of its words less one, and which page.
+            words_10_to_15: [(512 / 4 - 1) << 16 | 0x02, 0, 0, 0, 0, 0],
+            // The kernel's own bound, 60 s unless configured: beyond ours it would reset the controller.
+            timeout: 0,
+            ..Command::default()
+        };
+        // SAFETY: the command is laid out as the kernel's, and both it and the page that it points to outlive the call,
+        // which returns only once the controller is done with them.
+        let status = unsafe { libc::ioctl(self.device.as_raw_fd(), SUBMIT, &raw mut command) };
+        // Negative: the kernel refuses; positive: the controller does.
+        (status == 0).then(|| Health::parse(&page))
+    }
+}
+
+impl From<File> for Nvme {
+    fn from(device: File) -> Self {
+        Self { device, answer: Cell::new(None) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_read_where_the_specification_has_its_fields() {
+        let mut page = [0; LENGTH];
+        assert_eq!(Health::parse(&page), Health { temperature: None, alarm: false, heat: Heat::default() });
+        page[0] = 0b0000_0010;
+        page[1..3].copy_from_slice(&358_u16.to_le_bytes());
+        page[5] = 0xff;
+        for (at, value) in [(192, 7_u32), (196, 2), (216, 300), (220, 4), (224, 70_000), (228, u32::MAX)] {
+            page[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        let health = Health::parse(&page);
+        assert_eq!((health.temperature.map(f64::round), health.alarm), (Some(85.0), true));
+        let heat = Heat { throttles: 304, throttled: 70_000 + u64::from(u32::MAX), overheated: 9 };
+        assert_eq!(health.heat, heat);
+        let earlier = Heat { throttles: 300, throttled: 70_000, overheated: 10 };
+        let since = heat.since(earlier);
+        assert_eq!((since.throttles, since.throttled, since.overheated), (4, u32::MAX.into(), 0));
+        page[0] = !0b0000_0010;
+        assert!(!Health::parse(&page).alarm);
+    }
+
+    #[test]
+    fn the_command_has_the_kernels_size_and_what_is_no_drive_has_no_answer() {
+        assert_eq!((size_of::<Command>(), std::mem::offset_of!(Command, words_10_to_15)), (72, 40));
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(Nvme::from(file).health(), None);
+    }
+
+    #[test]
+    fn a_machine_made_of_files_has_no_drive_that_could_be_asked() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("dev"), "259:0\n").unwrap();
+        let disk = Disk { name: "nvme0n1".to_owned(), folder: root.path().to_owned(), ..Disk::default() };
+        for roots in [
+            Roots { sysfs: root.path().to_owned(), ..Roots::default() },
+            Roots { procfs: root.path().to_owned(), ..Roots::default() },
+        ] {
+            assert!(Nvme::open(&roots, &disk).is_none());
+        }
+    }
+}
