@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Quantity, Unit};
-use sys::{Gauges, Panel};
+use sys::{Gauges, Heat, Panel};
 
 use crate::change::{Change, changes};
 use crate::device::{Device, as_f64};
@@ -20,8 +20,11 @@ use crate::trial::Latencies;
 const STEPS: u32 = 30;
 /// A fall by this much is a cliff.
 const CLIFF: f64 = 2.0;
-/// A disk that has warmed by less, in degrees, does not throttle for it.
+/// A disk that has warmed by less, in degrees, does not throttle for it, unless it says so itself.
 const WARMER: f64 = 5.0;
+/// What a disk says of itself so many seconds before or after a cliff is about that: its counters are in seconds and asked
+/// once in a second, and a cliff is found to a step or so.
+const NEAR: f64 = 2.0;
 /// Of ten steps, the second quickest is so many times as quick as the second slowest: noisy.
 const NOISY: f64 = 1.5;
 /// Processes that waited for a processor for this share of the time were disturbed by others.
@@ -113,6 +116,7 @@ impl Soak {
         if let Some(fall) = falls().next().filter(|_| rises <= changes.len() / 2) {
             let hot = self.temperature(fall.at);
             return match (self.cold.temperature, hot) {
+                _ if self.complaint(fall.at).is_some() => Story::Throttles(*fall),
                 (Some(cold), Some(hot)) if hot - cold >= WARMER => Story::Throttles(*fall),
                 (Some(_), Some(_)) => Story::Fills(*fall),
                 _ => Story::Slows(*fall),
@@ -129,6 +133,23 @@ impl Soak {
             }
             _ => Story::Noisy,
         }
+    }
+
+    /// All looks, that at the cold disk first.
+    fn looks(&self) -> impl Iterator<Item = &Gauges> {
+        std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, gauges)| gauges))
+    }
+
+    /// What the disk itself says of its heat, if it does so about the time that a step begins.
+    fn complaint(&self, step: usize) -> Option<String> {
+        let near = |look: usize| self.step * as_f64(look.abs_diff(step) as u64) <= NEAR;
+        let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, gauges)| gauges);
+        if throttled(looks()).is_some() {
+            return throttled(self.looks())
+                .map(|in_all| format!("by its own count it throttled itself {in_all}"));
+        }
+        let alarm = looks().any(|gauges| gauges.alarm == Some(true));
+        alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
     /// The share of the time that was waited, by a gauge that counts seconds.
@@ -183,7 +204,13 @@ impl Soak {
         layer.add_fact("p99", self.latencies.p99());
         layer.add_fact("longest", self.latencies.sample().max());
         layer.add_fact("throttles from", self.limit.map(|limit| Quantity::new(limit, Unit::Celsius)));
+        layer.add_fact("drive throttled itself", throttled(self.looks()));
+        let overheated = added(self.looks()).map(|heat| heat.overheated).filter(|minutes| *minutes > 0);
+        layer.add_fact("drive too hot", overheated.map(|minutes| format!("{minutes} min")));
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
+        let alarms = self.looks().filter(|gauges| gauges.alarm == Some(true)).count();
+        let alarms = as_f64(alarms as u64) / as_f64(self.looks().count() as u64);
+        layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
         layer.add_fact("somebody waited for I/O", self.waited(|gauges| gauges.io_pressure).map(percent));
         layer.add_fact(
             "somebody waited for a processor",
@@ -206,8 +233,7 @@ impl Soak {
         let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
         let gauges =
             |value: fn(&Gauges) -> Option<f64>| self.steps.iter().map(|(_, gauges)| value(gauges)).collect();
-        let pressure = std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, gauges)| gauges));
-        let pressure: Vec<_> = pressure.map(|gauges| gauges.io_pressure).collect();
+        let pressure: Vec<_> = self.looks().map(|gauges| gauges.io_pressure).collect();
         let waits = pressure.windows(2).map(|both| Some((both[1]? - both[0]?) / self.step)).collect();
         let courses = vec![
             course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
@@ -235,8 +261,10 @@ impl Soak {
         };
         match self.story() {
             Story::Throttles(fall) => {
-                let degrees = self.temperature(fall.at).unwrap_or_default();
-                let evidence = format!("It fell after {}, at {degrees:.0} °C.", self.moment(fall.at));
+                let degrees = self.temperature(fall.at).map(|degrees| format!(", at {degrees:.0} °C"));
+                let complaint = self.complaint(fall.at).map(|complaint| format!("; {complaint}"));
+                let [degrees, complaint] = [degrees, complaint].map(Option::unwrap_or_default);
+                let evidence = format!("It fell after {}{degrees}{complaint}.", self.moment(fall.at));
                 let remedy = "Cool it (a heatsink, moving air), or flush nothing: then it stays cool.";
                 Some(make("The disk throttles when it is hot", fall, evidence, remedy))
             }
@@ -256,6 +284,19 @@ impl Soak {
             Story::Noisy | Story::Disturbed | Story::Steady => None,
         }
     }
+}
+
+/// What a drive has counted from the first of these looks to the last; `None` if it tells nothing.
+fn added<'a>(looks: impl Iterator<Item = &'a Gauges>) -> Option<Heat> {
+    let heats: Vec<Heat> = looks.filter_map(|gauges| gauges.heat).collect();
+    Some(heats.last()?.since(*heats.first()?))
+}
+
+/// How often and how long a drive throttled itself meanwhile, if it did.
+fn throttled<'a>(looks: impl Iterator<Item = &'a Gauges>) -> Option<String> {
+    let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
+    let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
+    Some(format!("{times}, {} s", heat.throttled))
 }
 
 fn quantile(values: &[f64], share: f64) -> f64 {
@@ -303,6 +344,71 @@ mod tests {
         let finding = soak(cliff, Some((40.0, 80.0))).finding().unwrap();
         assert!((finding.gain.unwrap().factor.point() - 3.3).abs() < 0.2);
         assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
+    }
+
+    /// A cliff after ten of thirty steps; the disk says this after each number of steps.
+    fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Gauges)) -> Soak {
+        let mut soak = soak(levels(&[(988.0, 10), (299.0, 20)]), temperature);
+        let looks = std::iter::once(&mut soak.cold).chain(soak.steps.iter_mut().map(|(_, gauges)| gauges));
+        (0..).zip(looks).for_each(|(steps, gauges)| say(steps, gauges));
+        soak
+    }
+
+    #[test]
+    fn a_drive_that_says_that_it_throttles_is_believed() {
+        let counted = |from: u64| {
+            move |steps: u64, gauges: &mut Gauges| {
+                let seconds = steps.saturating_sub(from);
+                gauges.heat =
+                    Some(Heat { throttles: 70 + seconds.min(1), throttled: 600 + seconds, overheated: 1 });
+            }
+        };
+        for temperature in [None, Some((80.0, 81.0))] {
+            for from in [8, 10, 11] {
+                let soak = cliff(temperature, counted(from));
+                assert!(matches!(soak.story(), Story::Throttles(fall) if fall.at == 10), "{from}");
+            }
+            // It had other reasons to fall if that was later.
+            assert!(!matches!(cliff(temperature, counted(15)).story(), Story::Throttles(_)));
+            let idle =
+                cliff(temperature, |_, gauges| gauges.heat = Some(Heat { throttles: 70, ..Heat::default() }));
+            assert!(!matches!(idle.story(), Story::Throttles(_)));
+            let alarm = cliff(temperature, |steps, gauges| gauges.alarm = Some(steps > 10));
+            assert!(matches!(alarm.story(), Story::Throttles(_)));
+        }
+        // Throttled before it began.
+        assert!(matches!(cliff(None, counted(0)).story(), Story::Throttles(_)));
+    }
+
+    #[test]
+    fn what_a_drive_says_of_its_heat_is_a_fact_and_evidence() {
+        let device =
+            Device { stack: sys::Stack { layers: Vec::new(), bottom: sys::Bottom::Memory }, cap: None };
+        let fact = |soak: &Soak, name: &str| {
+            let mut report = report::Report::new("");
+            report.add_layer(soak.layer(&device));
+            report.to_json()["layers"][0]["facts"][name].clone()
+        };
+        let hot = cliff(None, |steps, gauges| {
+            gauges.heat =
+                Some(Heat { throttles: 3 + steps / 10, throttled: 9 + steps, overheated: steps / 15 });
+            gauges.alarm = Some(steps == 30);
+        });
+        assert_eq!(fact(&hot, "drive throttled itself"), "3 times, 30 s");
+        assert_eq!(fact(&hot, "drive too hot"), "2 min");
+        assert_eq!(fact(&hot, "alarm for temperature"), "3 % of the time");
+        assert_eq!(
+            hot.finding().unwrap().evidence,
+            "It fell after 10.0 s; by its own count it throttled itself 3 times, 30 s."
+        );
+        let alarm = cliff(Some((80.0, 81.0)), |_, gauges| gauges.alarm = Some(true));
+        let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
+        assert_eq!(alarm.finding().unwrap().evidence, evidence);
+        let cool =
+            cliff(None, |_, gauges| (gauges.heat, gauges.alarm) = (Some(Heat::default()), Some(false)));
+        for name in ["drive throttled itself", "drive too hot", "alarm for temperature"] {
+            assert!(fact(&cool, name).is_null(), "{name}");
+        }
     }
 
     #[test]
