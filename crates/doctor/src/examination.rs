@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Finding, Layer, Report, Sample};
+use report::{Earlier, Finding, Layer, Report, Sample};
 use server::Guard;
 use storage::{Account, Attempt, Place, Wish};
 use sys::{Mount, Panel, Roots, Stack};
@@ -38,8 +38,8 @@ pub struct Examination {
     pub length: Duration,
     /// How long to sync without a break before all else; not at all without.
     pub soak: Option<Duration>,
-    /// A command for the shell that runs the user's tests; they find the server by `DATABASE_URL`.
-    pub suite: Option<String>,
+    /// What the user's tests do.
+    pub suite: Option<Tests>,
     /// Whether remedies are tried: on the suite, or on a test that stands for one.
     pub tries: bool,
     /// Whether tables have every line, and not only those that most people want.
@@ -48,6 +48,15 @@ pub struct Examination {
     pub program: PathBuf,
     /// What servers are made with. Without it, or without any installation, no commits are measured.
     pub maker: Result<Maker, MakerError>,
+}
+
+/// How it is known what the user's tests do.
+#[derive(Debug, Clone)]
+pub enum Tests {
+    /// By this command for the shell, which finds a server by `DATABASE_URL`.
+    Command(String),
+    /// By a profile that was made elsewhere.
+    Profile(Earlier),
 }
 
 /// Who looks on while it is measured.
@@ -107,6 +116,11 @@ impl Examination {
             chart.found.extend(soak.finding());
             chart.samples.push(soak.latencies().sample().clone());
         }
+        if let Some(Tests::Profile(earlier)) = &self.suite {
+            earlier.layer("Suite").into_iter().for_each(|layer| chart.report.add_layer(layer));
+            chart.found.extend(earlier.findings.iter().cloned());
+            chart.report.add_notes([format!("The suite is that of an earlier report: {}.", earlier.title)]);
+        }
         let served = match &self.maker {
             Ok(maker) => {
                 self.examine_servers(maker, place.root(), onlooker, &mut chart).map_err(|error| chain(&error))
@@ -138,7 +152,7 @@ impl Examination {
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
         let mut tried = None;
-        if let Some(command) = self.suite.as_deref().filter(|_| goes_on()) {
+        if let Some(Tests::Command(command)) = self.suite.as_ref().filter(|_| goes_on()) {
             let stage = Stage::new(maker, maker.template(&|_| ())?, path)?;
             let suite = Suite { command, stage: &stage };
             onlooker.begins("the suite");

@@ -398,8 +398,8 @@ pub(crate) struct Sweep {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n\
-  pgfresh doctor --soak 2m\n  \
+    after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n  \
+    pgfresh doctor --soak 2m\n  \
     pgfresh doctor --url postgresql://postgres@localhost/app\n\n\
     Device, file system, syncs, commits, and what would help. Ctrl-C shows what was measured so far."
 )]
@@ -407,7 +407,7 @@ pub(crate) struct Doctor {
     /// A directory on the disk in question [default: where a server's data would live on disk]
     pub(crate) path: Option<PathBuf>,
     /// Examine the server there instead, as psql reaches it: settings, data, commits; nothing is changed
-    #[arg(long, value_name = "URL", conflicts_with_all = ["path", "soak", "suite", "try", "sysfs", "procfs"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["path", "soak", "suite", "profile", "try", "sysfs", "procfs"])]
     pub(crate) url: Option<String>,
     /// Sync without a break for so long before all else, to see whether the disk throttles or its cache fills: 90s, 2m
     #[arg(long, value_name = "TIME", value_parser = soak)]
@@ -415,6 +415,9 @@ pub(crate) struct Doctor {
     /// A shell command that runs your tests: it is run once on a durable server there, and its time without waiting predicted
     #[arg(long, value_name = "COMMAND")]
     pub(crate) suite: Option<String>,
+    /// What "run --profile --report FILE.json" wrote, here or elsewhere: findings on that suite, without running it
+    #[arg(long, value_name = "FILE", conflicts_with = "suite")]
+    pub(crate) profile: Option<PathBuf>,
     /// Measure what each remedy gains: six runs with each, of the suite or of a test that stands for one
     #[arg(long)]
     pub(crate) r#try: bool,

@@ -120,6 +120,26 @@ fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
 }
 
 #[test]
+fn a_profile_that_was_made_before_stands_for_the_suite() {
+    let scene = Scene::new(User::Ourselves);
+    let (place, file) = (scene.directory.to_str().unwrap(), scene.directory.join("profile.json"));
+    let file = file.to_str().unwrap();
+    let ran = scene.run(["run", "--profile", "--report", file, "--", "sleep", "0.3"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let diagnosis = json(&scene.run(["doctor", "--quick", "--json", "--profile", file, place]));
+    assert!(verdict(&diagnosis, "Suite").ends_with("outside."), "{diagnosis}");
+    let findings = diagnosis["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|one| one["name"] == "The database is not the problem"), "{findings:?}");
+    assert!(diagnosis["notes"].to_string().contains("Profile of sleep 0.3"), "{diagnosis}");
+
+    fs::write(file, "{}").unwrap();
+    let refused = scene.run(["doctor", "--quick", "--profile", file, place]);
+    let said = &refused.stderr;
+    assert_eq!(refused.code, Some(1), "{said}");
+    assert!(said.contains("it is no report in JSON") && said.contains("--report profile.json"), "{said}");
+}
+
+#[test]
 fn remedies_are_tried_in_turn() {
     let scene = Scene::new(User::Ourselves);
     let place = scene.directory.to_str().unwrap();

@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{Interval, Quantity, text};
 
 /// Where a gain comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// It follows from other measurements.
@@ -19,7 +19,7 @@ pub enum Basis {
 }
 
 /// How much better something becomes by a remedy.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// What becomes so many times as fast: `"commits"`, `"the suite"`.
     pub of: String,
@@ -32,7 +32,7 @@ pub struct Gain {
 }
 
 /// A factor with its uncertainty, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Factor {
     /// With its 95 % confidence interval.
@@ -78,7 +78,7 @@ impl fmt::Display for Gain {
 }
 
 /// A conclusion with its evidence, and what to do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What is the case, in a few words.
     pub name: String,

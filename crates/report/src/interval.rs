@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
@@ -11,7 +11,7 @@ use crate::{Quantity, Sample, binomial};
 const TAIL: f64 = 0.025;
 
 /// A 95 % confidence interval. Displayed as `1.23 ms [1.20 ms, 1.27 ms]`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end; not above `point`.
     pub low: Quantity,

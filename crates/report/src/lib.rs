@@ -32,6 +32,7 @@
 mod binomial;
 mod distribution;
 mod document;
+mod earlier;
 mod finding;
 mod html;
 mod interval;
@@ -46,6 +47,7 @@ mod warning;
 
 pub use distribution::Distribution;
 pub use document::Report;
+pub use earlier::Earlier;
 pub use finding::{Basis, Factor, Finding, Gain};
 pub use interval::Interval;
 pub use layer::Layer;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// What a number counts. Programs get numbers in this unit, people in the multiple of it that suits the size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Time; read as ns, µs, ms or s.
     Seconds,
@@ -81,17 +82,11 @@ impl Unit {
     }
 }
 
-impl Serialize for Unit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 /// A number with its unit.
 ///
 /// Displayed with three significant digits: `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s`, `1.15 ×`. What no symbol suits
 /// is displayed with an exponent, and a number that is not finite as `NaN` or `inf`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
     /// In multiples of `unit`, unrounded.
     pub value: f64,

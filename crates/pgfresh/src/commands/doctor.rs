@@ -1,11 +1,12 @@
 //! `pgfresh doctor`: why is it slow here, and what would help?
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use doctor::{Diagnosis, Examination, Remote, SyncComparison};
-use report::Sample;
+use doctor::{Diagnosis, Examination, Remote, SyncComparison, Tests};
+use report::{Earlier, Sample};
 use serde_json::{Map, Value, json};
 use storage::{Account, Place, Wish};
 use sys::Roots;
@@ -41,7 +42,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         roots,
         length,
         soak: arguments.soak,
-        suite: arguments.suite.clone(),
+        suite: suite(arguments)?,
         tries: arguments.r#try,
         all: options.verbose || arguments.json,
         program: PathBuf::from(super::OURSELVES),
@@ -52,6 +53,19 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     show(&diagnosis, arguments.json);
     let stopped = onlooker.has_seen_enough();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// What the tests do, as far as the user tells.
+fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
+    let Some(path) = &arguments.profile else { return Ok(arguments.suite.clone().map(Tests::Command)) };
+    let unreadable =
+        |why: &dyn std::fmt::Display| Failure::new(format!("could not read \"{}\": {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let earlier = Earlier::read(&text).map_err(|_| {
+        let hint = "Make one: \"pgfresh run --profile --report profile.json -- COMMAND\".";
+        unreadable(&"it is no report in JSON").hint(hint.to_owned())
+    })?;
+    Ok(Some(Tests::Profile(earlier)))
 }
 
 /// `pgfresh bench fsync`: our syncs beside those of `pg_test_fsync`.

@@ -1,0 +1,70 @@
+//! A report of another time or machine, read from its JSON again.
+
+use serde::Deserialize;
+
+use crate::{Finding, Layer};
+
+/// What an earlier report says that a new one can repeat: its title, the verdicts of its layers, and its findings.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Earlier {
+    /// What it was of.
+    pub title: String,
+    layers: Vec<Verdict>,
+    /// What followed.
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Verdict {
+    name: String,
+    verdict: String,
+}
+
+impl Earlier {
+    /// Reads what [`crate::Report::to_json`] has made.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn read(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// The layer of that name, with its verdict and no facts.
+    #[must_use]
+    pub fn layer(&self, name: &str) -> Option<Layer> {
+        let found = self.layers.iter().find(|layer| layer.name == name)?;
+        Some(Layer::new(&found.name, &found.verdict))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::tests::finding;
+    use crate::layer::tests::disk;
+    use crate::{Factor, Interval, Quantity, Report, Unit};
+
+    #[test]
+    fn verdicts_and_findings_come_back_as_they_were() {
+        let mut certain = finding("commits wait", Some(4.0));
+        let ratio = |value| Quantity::new(value, Unit::Ratio);
+        let interval = Interval { low: ratio(3.0), point: ratio(4.0), high: ratio(5.0) };
+        certain.gain.as_mut().unwrap().factor = Factor::Interval(interval);
+        let findings = [certain, finding("or so", Some(2.0)), finding("all is well", None)];
+        let mut report = Report::new("Doctor");
+        report.add_layer(disk());
+        report.add_findings(findings.clone());
+        let earlier = Earlier::read(&report.to_json().to_string()).unwrap();
+        assert_eq!(earlier.title, "Doctor");
+        assert_eq!(earlier.findings, findings);
+        assert_eq!(earlier.layer("Device").unwrap().verdict(), "It flushes.");
+        assert!(earlier.layer("Suite").is_none());
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused() {
+        for text in ["", "{}", "[1]", r#"{"title": 1, "layers": [], "findings": []}"#] {
+            assert!(Earlier::read(text).is_err(), "{text}");
+        }
+    }
+}
