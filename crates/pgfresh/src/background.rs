@@ -76,6 +76,11 @@ impl Spot {
         self.0.join("about")
     }
 
+    /// What `about` is called once it may not be joined any more, and goes when its last client has.
+    fn retired(&self) -> PathBuf {
+        self.0.join("about.retired")
+    }
+
     fn owner(&self) -> PathBuf {
         self.0.join("owner.lock")
     }
@@ -84,13 +89,17 @@ impl Spot {
         self.0.join("log")
     }
 
-    /// The server, if it is there and may be joined.
-    fn look(&self) -> Result<Option<Found>, Failure> {
+    /// What the server says of itself in one of its files, if it is there.
+    fn read(&self, path: &Path) -> Result<Option<About>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
         }
-        let text = fs::read_to_string(self.about()).unwrap_or_default();
-        let Ok(about) = serde_json::from_str::<About>(&text) else { return Ok(None) };
+        Ok(serde_json::from_str(&fs::read_to_string(path).unwrap_or_default()).ok())
+    }
+
+    /// The server, if it is there and may be joined.
+    fn look(&self) -> Result<Option<Found>, Failure> {
+        let Some(about) = self.read(&self.about())? else { return Ok(None) };
         let Ok(control) = Control::at(&about.control)?.visit() else { return Ok(None) };
         // It was there when we were connected already: then it sees us before it goes.
         Ok(self.about().exists().then_some(Found { about, control }))
@@ -174,7 +183,7 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
         let theirs = other.look()?.map(|found| found.about);
         if theirs.is_some_and(|theirs| theirs.folder == config.folder && !theirs.kept) {
-            let _ = fs::remove_file(other.about());
+            let _ = fs::rename(other.about(), other.retired());
         }
     }
     Ok(found)
@@ -214,18 +223,17 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
     let project = config::read(options)?.folder;
     let mut count = 0;
     for spot in spots(&cache) {
-        let Some(found) = spot.look()? else { continue };
-        if !all && found.about.folder != project {
+        let Some(about) = spot.read(&spot.about())?.or(spot.read(&spot.retired())?) else { continue };
+        if !all && about.folder != project {
             continue;
         }
-        let number = i32::try_from(found.about.pid).ok().and_then(Pid::from_raw);
+        let number = i32::try_from(about.pid).ok().and_then(Pid::from_raw);
         let Some(handle) = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { continue };
         // The number is still that of the holder of the lock.
         if Lock::is_held(&spot.owner()).unwrap_or(false) {
             let _ = pidfd_send_signal(&handle, Signal::TERM);
             if !sys::wait_readable(&handle, PATIENCE).unwrap_or(false) {
-                let failure =
-                    Failure::new(format!("the background server {} does not stop", found.about.pid));
+                let failure = Failure::new(format!("the background server {} does not stop", about.pid));
                 return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
             }
             count += 1;

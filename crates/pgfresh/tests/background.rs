@@ -157,6 +157,20 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
 }
 
 #[test]
+fn a_former_one_that_still_has_clients_is_stopped_too() {
+    let scene = project(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    line_of(holder.stdout.take().unwrap());
+    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    url(&scene, &[]);
+    assert_eq!(stop(&scene).stdout, "stopped 2 background servers\n");
+    assert_eq!(spots(&scene), 0);
+    end_of(&mut holder, "the holder of one that is gone");
+    scene.assert_nothing_left("after both were stopped");
+}
+
+#[test]
 fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
     let scene = project(User::Ourselves);
     let first = url(&scene, &[]);
