@@ -3,7 +3,7 @@
 //! A lease is a whole server, started from the same template, with one database of the lease's name in it. Once the
 //! first was asked for, one more is always ready; it is what the next lease gets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -41,6 +41,8 @@ struct State {
     /// Whether somebody is making one.
     making: bool,
     leases: HashMap<String, Arc<Leased>>,
+    /// Names of leases that somebody is making.
+    coming: HashSet<String>,
     serial: u64,
     closed: bool,
 }
@@ -110,22 +112,33 @@ impl Servers {
     /// milliseconds with a spare, the time of a start without. It lasts until it is released, or else until it has had
     /// no session for a while.
     pub fn lease(&self, name: Option<&str>, lasting: bool) -> Result<String, DatabaseError> {
-        let name = {
-            let mut state = lock(&self.0.state);
-            state.serial += 1;
-            name.map_or_else(|| format!("fresh_server_{}", state.serial), |name| cut(name).to_owned())
-        };
-        if self.has(&name) {
-            return Err(DatabaseError::Leased(name));
-        }
-        let machine = self.machine_for(&name)?;
-        let sessions = Mutex::new(Sessions { open: 0, lasting, left: 0 });
-        let leased = Leased { machine: Mutex::new(machine), since: Instant::now(), sessions };
+        let name = self.reserve(name)?;
+        let machine = self.machine_for(&name);
         let mut state = lock(&self.0.state);
+        state.coming.remove(&name);
+        let leased = machine.map(|machine| {
+            let sessions = Mutex::new(Sessions { open: 0, lasting, left: 0 });
+            let leased = Leased { machine: Mutex::new(machine), since: Instant::now(), sessions };
+            state.leases.insert(name.clone(), Arc::new(leased));
+            name
+        });
+        drop(state);
+        self.0.changed.notify_all();
+        leased
+    }
+
+    /// The right to make a lease of that name, once nobody else is making it.
+    fn reserve(&self, name: Option<&str>) -> Result<String, DatabaseError> {
+        let mut state = lock(&self.0.state);
+        state.serial += 1;
+        let name = name.map_or_else(|| format!("fresh_server_{}", state.serial), |name| cut(name).to_owned());
+        while state.coming.contains(&name) {
+            state = self.0.wait(state);
+        }
         if state.leases.contains_key(&name) {
             return Err(DatabaseError::Leased(name));
         }
-        state.leases.insert(name.clone(), Arc::new(leased));
+        state.coming.insert(name.clone());
         Ok(name)
     }
 
