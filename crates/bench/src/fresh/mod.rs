@@ -97,11 +97,9 @@ impl Fresh {
             let mut report = recycle::report(timed, &samples);
             let status = stage.databases.status();
             let dropped = status.dropped.iter().map(|(why, count)| format!("{count} ({why})"));
-            report.add_notes([format!(
-                "{} databases were recycled; dropped instead: {}.",
-                status.recycled.0,
-                dropped.collect::<Vec<_>>().join(", "),
-            )]);
+            let dropped = dropped.reduce(|all, more| format!("{all}, {more}")).unwrap_or("none".to_owned());
+            let recycled = status.recycled.0;
+            report.add_notes([format!("{recycled} databases were recycled; dropped instead: {dropped}.")]);
             stage.describe(&mut report);
             report
         };
