@@ -99,6 +99,11 @@ impl Keys {
 }
 
 impl Key {
+    /// The process that it interrupts, as the server knows it.
+    pub(crate) fn process(&self) -> i32 {
+        self.ours.first_chunk().copied().map_or(0, i32::from_be_bytes)
+    }
+
     /// Interrupts the session, gate or not.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
         self.keys.send(&self.ours).await

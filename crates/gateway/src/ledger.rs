@@ -35,8 +35,13 @@ pub struct Entry {
 /// What can happen in a session.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// It has begun: from the client's start-up message until a backend was there, the making of the database included.
-    Began(Duration),
+    /// It has begun.
+    Began {
+        /// From the client's start-up message until a backend was there, the making of the database included.
+        waited: Duration,
+        /// The backend's process, as the server knows it; 0 if it does not say.
+        backend: i32,
+    },
     /// The server, which had nothing to do for it, has been asked for something.
     Asked,
     /// The server has done something since the last entry of this session.

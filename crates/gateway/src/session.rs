@@ -274,7 +274,7 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let session = Session { door, greeting, key, tenancy, maintainer };
             let (conversation, databases) =
                 (Conversation::new(replication), session.door.leases.databases.clone());
-            let tap = session.door.taps.tap(&database, since).filter(|_| !replication);
+            let tap = session.door.taps.tap(&database, session.key.as_ref(), since).filter(|_| !replication);
             let workers = Arc::clone(&session.door.workers);
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
                 session.run(Forward::new(client, server, conversation, databases, tap, words), closing).await;
@@ -287,7 +287,7 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let machine = Machine::new(thread, &words);
             let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let workers = Arc::clone(&door.workers);
-            let tap = door.taps.tap(&database, since);
+            let tap = door.taps.tap(&database, key.as_ref(), since);
             let session = rollback::Session { door, lease, key, gate, machine, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use crate::cancel::Key;
 use crate::ledger::{Entry, Ledger, What};
 use crate::recent::{self, Failure, Ran, Recent, Ring, seconds_of};
 use crate::wire::{Done, Fault, Follow, Told};
@@ -17,8 +18,9 @@ pub(crate) struct Taps {
 }
 
 impl Taps {
-    /// A tap for a new session with `database`, for which its client has waited since then; none if nobody wants it.
-    pub(crate) fn tap(&self, database: &str, since: Instant) -> Option<Box<Tap>> {
+    /// A tap for a new session with `database`, whose backend has this key, and for which its client has waited since then; none
+    /// if nobody wants it.
+    pub(crate) fn tap(&self, database: &str, key: Option<&Key>, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let ledger = self.ledger.get().cloned();
         let ring = self.recent.as_ref().map(|recent| recent.ring(database));
@@ -26,7 +28,8 @@ impl Taps {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
             let listeners = Listeners { session, database: database.into(), ledger, ring };
             let now = Instant::now();
-            listeners.enter(now, What::Began(now.saturating_duration_since(since)));
+            let backend = key.map_or(0, Key::process);
+            listeners.enter(now, What::Began { waited: now.saturating_duration_since(since), backend });
             Box::new(Tap { follow: Some(Follow::new()), listeners })
         })
     }

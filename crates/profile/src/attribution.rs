@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::recording::{Look, Recording, Seen, State};
+use crate::recording::{Look, Recording, Seen, SessionName, State};
 use crate::statement::Kind;
 use crate::wait::Cause;
 
@@ -113,8 +113,8 @@ pub struct Attribution {
     pub databases: Vec<(String, Time)>,
     /// What empties tables, with the commits of such transactions.
     pub clean_up: Spent,
-    /// The sum of the squares of what single looks stand for: the square of the error of `database`, at most, out of looks.
-    pub(crate) squares: f64,
+    /// Seconds of sessions, out of looks, that did not come through the gateway; nothing where there is none.
+    pub(crate) strangers: f64,
     /// Waiting for syncs, one's own or that of whoever holds the lock that one waits for.
     pub syncing: Time,
     /// Seconds by which what is saved of that may be off, because of the moments between two looks.
@@ -152,7 +152,6 @@ impl Attribution {
         self.most = self.most.max(count);
         *runs.at_once.entry(count).or_default() += look.seconds;
         let among = crate::machine::as_f64(count as u64);
-        self.squares += (look.seconds * among).powi(2);
         let somebody_syncs = active().any(|seen| seen.cause.is_sync());
         for seen in active() {
             let statement = recording.statements.get(seen.statement);
@@ -169,8 +168,11 @@ impl Attribution {
                 self.new_files.add(look.seconds, among, width);
             }
             runs.statements.entry(seen.statement).or_default().add(look.seconds, among, width, seen);
-            let database = recording.sessions.get(seen.session).database.clone();
-            runs.databases.entry(database).or_default().add(look.seconds, among, width);
+            let SessionName { pid, database, .. } = recording.sessions.get(seen.session);
+            if recording.exact.as_ref().is_some_and(|exact| !exact.knows(*pid)) {
+                self.strangers += look.seconds;
+            }
+            runs.databases.entry(database.clone()).or_default().add(look.seconds, among, width);
             let transaction = (seen.session, seen.transaction.to_bits());
             if statement.clears {
                 runs.clearing.insert(transaction);
@@ -307,7 +309,6 @@ impl Run {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::recording::SessionName;
     use crate::statement::Statement;
 
     /// A recording out of looks of 10 ms, each given by `SESSION:SQL:WAIT` for those that are not idle; WAIT is `cpu`,

@@ -4,7 +4,7 @@
 //! moment is divided by n: `shared` runs so much slower than the clock, and the wall time of a statement is what it has
 //! gone on meanwhile, however many others came and went.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,6 @@ use crate::statement::{Kind, Statement};
 const KNOWN: usize = 4096;
 /// Different statements that are told apart; those beyond are only told by their kinds.
 const TOLD_APART: usize = 20_000;
-/// Standard errors by which looks may see more than there was, by chance.
-const CHANCE: f64 = 3.0;
 /// A share of the time that nobody misses.
 const SLIGHT: f64 = 0.1;
 
@@ -36,6 +34,8 @@ pub struct Exact {
     /// Sessions that are not, with an open transaction.
     open: usize,
     known: HashMap<Arc<str>, u32>,
+    /// The backends of all sessions that were begun.
+    backends: HashSet<i32>,
     /// Whether something has happened that nobody told of.
     incomplete: bool,
     database: Time,
@@ -70,6 +70,7 @@ impl Exact {
             at_work: 0,
             open: 0,
             known: HashMap::new(),
+            backends: HashSet::new(),
             incomplete: false,
             database: Time::default(),
             in_transaction: 0.0,
@@ -81,8 +82,9 @@ impl Exact {
         }
     }
 
-    /// A session was begun, for which its client has waited so long.
-    pub fn began(&mut self, waited: Duration) {
+    /// A session with this backend was begun, for which its client has waited so long.
+    pub fn began(&mut self, waited: Duration, backend: i32) {
+        self.backends.insert(backend);
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
     }
@@ -94,6 +96,11 @@ impl Exact {
         let session = self.sessions.entry(session).or_default();
         self.open -= usize::from(std::mem::take(&mut session.open));
         self.at_work += usize::from(session.working.replace(since).is_none());
+    }
+
+    /// Whether a session with this backend was begun.
+    pub(crate) fn knows(&self, backend: i32) -> bool {
+        self.backends.contains(&backend)
     }
 
     /// Something has happened that nobody tells of.
@@ -129,10 +136,9 @@ impl Exact {
         }
     }
 
-    /// Whether this is all that the looks of `sampled` have seen: no sessions beside those that were told of.
+    /// Whether this is all that the looks of `sampled` have seen: no sessions to speak of beside those that were told of.
     fn covers(&self, sampled: &Attribution) -> bool {
-        let told = self.database.sessions * (1.0 + SLIGHT) + sampled.squares.sqrt() * CHANCE;
-        !self.incomplete && sampled.database.sessions <= told
+        !self.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
     }
 
     /// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
@@ -261,6 +267,7 @@ mod tests {
         let (mut exact, mut recording) = (Exact::new(begun), recording(looks));
         let statements = &mut recording.statements;
         for line in talk {
+            exact.backends.insert(line.split(' ').nth(1).unwrap().bytes().map(i32::from).sum());
             let words: Vec<&str> = line.splitn(3, ' ').collect();
             let at = begun + Duration::from_millis(words[0].parse().unwrap());
             let session = u64::from(words[1].as_bytes()[0]);

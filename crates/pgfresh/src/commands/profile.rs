@@ -110,7 +110,7 @@ fn feed(ledger: Ledger) -> Feed {
         let (entries, lost) = ledger.take();
         for Entry { session, database, at, what } in &entries {
             match what {
-                What::Began(waited) => exact.began(*waited),
+                What::Began { waited, backend } => exact.began(*waited, *backend),
                 What::Asked => exact.asked(*session, *at),
                 What::Left => exact.left(*session, *at, statements),
                 What::Done { statement, runs, rests } => {
