@@ -1,6 +1,6 @@
 //! Directories in which nobody but us can put anything.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
@@ -10,13 +10,22 @@ use crate::attempt::{Attempt, FileError};
 /// Makes `path` with `mode` if it is not there, and makes sure that it is a directory of ours that nobody else can
 /// write in: in a shared directory like `/tmp` somebody may have been there before us.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
-    match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(error).attempt("create", path);
+    loop {
+        match DirBuilder::new().mode(mode).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).attempt("create", path);
+            }
+            _ => {}
         }
-        _ => {}
+        match path.symlink_metadata() {
+            // A sweeper removed the empty directory between our two steps.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            meta => return check(path, &meta.attempt("examine", path)?),
+        }
     }
-    let meta = path.symlink_metadata().attempt("examine", path)?;
+}
+
+fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     let ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if ours {
         Ok(())
@@ -33,9 +42,31 @@ pub(crate) fn passable() -> u32 {
 
 /// Whether `path` is there at all; if it is, it must be as [`ensure`] leaves it.
 pub(crate) fn ensure_existing(path: &Path) -> Result<bool, FileError> {
-    if path.symlink_metadata().is_err() {
-        return Ok(false);
-    }
-    ensure(path, passable())?;
+    let Ok(meta) = path.symlink_metadata() else { return Ok(false) };
+    check(path, &meta)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn whoever_removes_it_meanwhile_is_no_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("root");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = fs::remove_dir(&path);
+                }
+            });
+            let outcome = (0..20_000).try_for_each(|_| ensure(&path, 0o700));
+            done.store(true, Ordering::Relaxed);
+            outcome.unwrap();
+        });
+    }
 }

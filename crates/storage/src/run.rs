@@ -84,11 +84,19 @@ impl RunDirectory {
             return Ok(());
         }
         let root = run_root(Path::new("/tmp"));
-        private::ensure(&root, private::passable())?;
         let short = root.join(self.path.file_name().unwrap_or_default());
-        symlink(&self.path, &short).attempt("create", &short)?;
-        self.address = short;
-        Ok(())
+        loop {
+            private::ensure(&root, private::passable())?;
+            match symlink(&self.path, &short) {
+                // A sweeper removed the empty root between our two steps.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                made => {
+                    made.attempt("create", &short)?;
+                    self.address = short;
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// The directory itself.
@@ -186,12 +194,8 @@ pub struct Abandoned {
 impl Abandoned {
     /// Finds and takes what lies in `root` without an owner. Empty roots are removed on the way.
     pub fn find(root: &Path) -> Result<Vec<Self>, FileError> {
-        let ours = private::ensure_existing(root)?;
-        if !ours {
-            return Ok(Vec::new());
-        }
         let mut found = Vec::new();
-        for entry in fs::read_dir(root).attempt("read", root)?.flatten() {
+        for entry in entries(root)? {
             let path = entry.path();
             let kind = entry.file_type().attempt("examine", &path)?;
             if kind.is_symlink() {
@@ -270,16 +274,25 @@ impl Abandoned {
 /// Removes from `root` what [`RunDirectory::keep`] left there; returns it.
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
-    if private::ensure_existing(root)? {
-        for entry in fs::read_dir(root).attempt("read", root)?.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(KEPT) {
-                remove_tree(&entry.path())?;
-                removed.push(entry.path());
-            }
+    for entry in entries(root)? {
+        if entry.file_name().to_string_lossy().starts_with(KEPT) {
+            remove_tree(&entry.path())?;
+            removed.push(entry.path());
         }
-        let _ = fs::remove_dir(root);
     }
+    let _ = fs::remove_dir(root);
     Ok(removed)
+}
+
+/// What lies in `root`; nothing if there is none, or another sweeper has just removed it.
+fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
+    if !private::ensure_existing(root)? {
+        return Ok(Vec::new());
+    }
+    match fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listing => Ok(listing.attempt("read", root)?.flatten().collect()),
+    }
 }
 
 /// Eight hex digits, or such a name that is being removed.
