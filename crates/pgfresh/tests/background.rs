@@ -142,11 +142,9 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
     let latter = url(&scene, &[]);
     assert_ne!(server_of(&latter), server_of(&former));
     let psql = |url: &str, sql: &str| {
-        std::process::Command::new(ground::psql())
-            .args(["-XAtqc", sql, url.trim()])
-            .status()
-            .unwrap()
-            .success()
+        let output =
+            std::process::Command::new(ground::psql()).args(["-XAtqc", sql, url.trim()]).output().unwrap();
+        output.status.success()
     };
     assert!(psql(&former, "TABLE one") && psql(&latter, "TABLE two"));
     drop(holder.stdin.take());
