@@ -89,20 +89,22 @@ impl Spot {
         self.0.join("log")
     }
 
-    /// What the server says of itself in one of its files, if it is there.
-    fn read(&self, path: &Path) -> Result<Option<About>, Failure> {
+    /// The server that one of its files is about, if it is there.
+    fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
         }
-        Ok(serde_json::from_str(&fs::read_to_string(path).unwrap_or_default()).ok())
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let Ok(about) = serde_json::from_str::<About>(&text) else { return Ok(None) };
+        let Ok(control) = Control::at(&about.control)?.visit() else { return Ok(None) };
+        Ok(Some(Found { about, control }))
     }
 
     /// The server, if it is there and may be joined.
     fn look(&self) -> Result<Option<Found>, Failure> {
-        let Some(about) = self.read(&self.about())? else { return Ok(None) };
-        let Ok(control) = Control::at(&about.control)?.visit() else { return Ok(None) };
+        let found = self.reach(&self.about())?;
         // It was there when we were connected already: then it sees us before it goes.
-        Ok(self.about().exists().then_some(Found { about, control }))
+        Ok(found.filter(|_| self.about().exists()))
     }
 
     /// The right to start it, for which others have to wait.
@@ -223,17 +225,22 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
     let project = config::read(options)?.folder;
     let mut count = 0;
     for spot in spots(&cache) {
-        let Some(about) = spot.read(&spot.about())?.or(spot.read(&spot.retired())?) else { continue };
-        if !all && about.folder != project {
+        let found = match spot.look()? {
+            None => spot.reach(&spot.retired())?,
+            found => found,
+        };
+        let Some(found) = found else { continue };
+        if !all && found.about.folder != project {
             continue;
         }
-        let number = i32::try_from(about.pid).ok().and_then(Pid::from_raw);
+        let number = i32::try_from(found.about.pid).ok().and_then(Pid::from_raw);
         let Some(handle) = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { continue };
         // The number is still that of the holder of the lock.
         if Lock::is_held(&spot.owner()).unwrap_or(false) {
             let _ = pidfd_send_signal(&handle, Signal::TERM);
             if !sys::wait_readable(&handle, PATIENCE).unwrap_or(false) {
-                let failure = Failure::new(format!("the background server {} does not stop", about.pid));
+                let failure =
+                    Failure::new(format!("the background server {} does not stop", found.about.pid));
                 return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
             }
             count += 1;
