@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("gateway", &["sys", "storage", "server", "template", "database"]),
     ("report", &[]),
     ("bench", &["storage", "server", "template", "database", "gateway", "report"]),
-    ("profile", &["sys", "server", "report"]),
+    ("profile", &["server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
