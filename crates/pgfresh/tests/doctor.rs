@@ -98,7 +98,7 @@ fn a_drive_that_gets_no_flush_lies_and_one_that_is_too_quick_is_not_believed() {
 fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
     let scene = Scene::new(User::Ourselves);
     let psql = common::ground::psql();
-    let naps = "SELECT pg_sleep(0.2) FROM generate_series(1, 3)";
+    let naps = "SELECT pg_sleep(0.2) FROM generate_series(1, 10)";
     let suite = format!("test \"$PGHOST\" && {psql} -Xqc '{naps}' && {psql} -XqAtc 'SELECT 1 / 0'");
     for major in MAJORS {
         let (place, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
@@ -110,7 +110,7 @@ fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
         let facts = &layer(&diagnosis, "Suite")["facts"];
         assert_eq!(facts["sessions at work at once, as a rule"]["value"], 1.0, "{facts}");
         assert!(facts["in the database"]["value"].as_f64().unwrap() > 0.5, "{facts}");
-        // Three naps of 0.2 s are most of it, and they are no sync.
+        // Ten naps of 0.2 s are most of it, and they are no sync; on a busy machine looks are few and miss some of that.
         let findings = diagnosis["findings"].as_array().unwrap();
         let named = |name| findings.iter().any(|one| one["name"] == name);
         assert!(named("The database is at work, and waits for nothing"), "{findings:?}");
