@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
-use database::DatabaseError;
 use gateway::GatewayError;
+use lease::DatabaseError;
 use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
 use template::MakerError;

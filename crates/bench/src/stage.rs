@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use database::{Databases, Origin, TemplateDatabase};
 use gateway::{Access, Failed, Gateway, Isolation, Options};
+use lease::{Databases, Origin, TemplateDatabase};
 use report::Report;
 use server::{Installation, SOCKET, SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};

@@ -9,7 +9,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use database::Databases;
+use lease::Databases;
 use tokio::time::timeout;
 
 use crate::stream::Stream;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use database::{Databases, Servers};
+use lease::{Databases, Servers};
 use tokio::sync::watch;
 use tokio::time::timeout;
 

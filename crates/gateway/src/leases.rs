@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use database::{DatabaseError, Databases, Servers, Status, Turn};
+use lease::{DatabaseError, Databases, Servers, Status, Turn};
 
 use crate::Isolation;
 use crate::rollback::Pool;

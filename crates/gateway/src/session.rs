@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use database::{Backend, Connected, Databases, Request, Tenancy};
+use lease::{Backend, Connected, Databases, Request, Tenancy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;

@@ -102,8 +102,8 @@ impl From<CacheError> for Failure {
     }
 }
 
-impl From<database::DatabaseError> for Failure {
-    fn from(error: database::DatabaseError) -> Self {
+impl From<lease::DatabaseError> for Failure {
+    fn from(error: lease::DatabaseError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

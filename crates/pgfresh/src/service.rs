@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use database::{Databases, Origin, Servers, Status, TemplateDatabase};
 use gateway::{Access, Failed, Gateway, Isolation, Kept, Ledger};
+use lease::{Databases, Origin, Servers, Status, TemplateDatabase};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 

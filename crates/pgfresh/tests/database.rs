@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use database::{DatabaseError, Databases, Kind, Origin, Request, TemplateDatabase};
+use lease::{DatabaseError, Databases, Kind, Origin, Request, TemplateDatabase};
 use server::Session;
 use template::{Maker, Started, Wishes};
 
@@ -51,7 +51,7 @@ fn kind() -> Kind {
 }
 
 impl Fixture {
-    fn connect(&self, name: &str) -> Result<(Session, database::Tenancy), DatabaseError> {
+    fn connect(&self, name: &str) -> Result<(Session, lease::Tenancy), DatabaseError> {
         let kind = kind();
         let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
         let connected = self.databases.connect(&request)?;

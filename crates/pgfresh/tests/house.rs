@@ -24,18 +24,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storage", &["sys"]),
     ("server", &["sys", "storage"]),
     ("template", &["sys", "storage", "server"]),
-    ("database", &["sys", "storage", "server", "template"]),
-    ("gateway", &["sys", "storage", "server", "template", "database"]),
+    ("lease", &["sys", "storage", "server", "template"]),
+    ("gateway", &["sys", "storage", "server", "template", "lease"]),
     ("report", &[]),
-    ("bench", &["storage", "server", "template", "database", "gateway", "report"]),
+    ("bench", &["storage", "server", "template", "lease", "gateway", "report"]),
     ("profile", &["server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
-        &[
-            "sys", "storage", "server", "template", "database", "gateway", "report", "bench", "doctor",
-            "profile",
-        ],
+        &["sys", "storage", "server", "template", "lease", "gateway", "report", "bench", "doctor", "profile"],
     ),
 ];
 

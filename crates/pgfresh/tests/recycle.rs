@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use database::{Databases, Digest, Kind, Origin, Request, TemplateDatabase};
+use lease::{Databases, Digest, Kind, Origin, Request, TemplateDatabase};
 use proptest::prelude::*;
 use server::Session;
 use template::{Maker, Started, Wishes};
@@ -51,7 +51,7 @@ fn make_fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, database::Tenancy) {
+    fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, lease::Tenancy) {
         // A prepared transaction may hold what the next statement waits for.
         let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
         let kind = Kind { version: 0x0003_0000, parameters: parameters.into_bytes() };
@@ -92,7 +92,7 @@ fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -
         if matches!(end, End::Given) {
             let _ = session.query("ROLLBACK");
             if let Ok(stream) = session.release() {
-                tenancy.give_back(database::Backend { stream, greeting });
+                tenancy.give_back(lease::Backend { stream, greeting });
             }
         }
     }

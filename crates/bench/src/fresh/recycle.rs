@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use database::DatabaseError;
+use lease::DatabaseError;
 use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 

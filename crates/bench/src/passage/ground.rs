@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use database::{Databases, Origin, TemplateDatabase};
 use gateway::Gateway;
+use lease::{Databases, Origin, TemplateDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use server::{SUPERUSER, Ward};
 use storage::{Attempt, Place};

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use database::DatabaseError;
 use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
+use lease::DatabaseError;
 use serde::Serialize;
 use tokio::sync::mpsc;
 

@@ -1,8 +1,8 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
-use database::{DatabaseError, LeaseStatus, Turn};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
+use lease::{DatabaseError, LeaseStatus, Turn};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use database::{DatabaseError, Databases};
 use hyper::{Response, StatusCode};
+use lease::{DatabaseError, Databases};
 use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
 use tokio::sync::oneshot;

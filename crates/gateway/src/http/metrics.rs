@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-use database::Status;
 use hyper::Response;
+use lease::Status;
 
 use super::answer::{Body, Problem, typed};
 use super::{Control, status};
@@ -117,7 +117,7 @@ fn escape(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use database::{Leak, LeaseStatus};
+    use lease::{Leak, LeaseStatus};
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Which request means what: the whole table in one place.
 
-use database::Turn;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
+use lease::Turn;
 
 use super::answer::Problem;
 use super::integresql::Call;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use database::Status;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
+use lease::Status;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -154,7 +154,7 @@ fn event(report: &Report) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use database::{Difference, Leak, LeaseStatus};
+    use lease::{Difference, Leak, LeaseStatus};
 
     use super::*;
 

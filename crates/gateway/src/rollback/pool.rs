@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use database::{Connected, DatabaseError, Databases, LeaseStatus, Request, Status};
+use lease::{Connected, DatabaseError, Databases, LeaseStatus, Request, Status};
 
 use super::machine::Thread;
 use super::stage::{Opened, Stage};

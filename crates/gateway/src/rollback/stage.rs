@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use database::{Backend, Connected, DatabaseError, Databases, Kind, Request, Sequences, Tenancy};
+use lease::{Backend, Connected, DatabaseError, Databases, Kind, Request, Sequences, Tenancy};
 use server::{Session, SessionError};
 
 use super::machine::Thread;

@@ -1,6 +1,6 @@
 //! What a server says to a client that speaks a newer protocol than it does: before it asks who that is.
 
-use database::Kind;
+use lease::Kind;
 
 use super::number;
 

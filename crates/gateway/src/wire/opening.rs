@@ -1,6 +1,6 @@
 //! The first thing that a client says: a packet without a tag.
 
-use database::Kind;
+use lease::Kind;
 
 use super::options::Wishes;
 use super::{Refusal, number};

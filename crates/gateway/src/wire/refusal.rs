@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use database::DatabaseError;
+use lease::DatabaseError;
 
 /// An error that ends a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
