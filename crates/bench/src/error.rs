@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use gateway::GatewayError;
-use lease::DatabaseError;
+use lease::LeaseError;
 use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
 use template::MakerError;
@@ -18,7 +18,7 @@ pub enum BenchError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
-    Database(#[from] DatabaseError),
+    Database(#[from] LeaseError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// A program that was to be timed failed.

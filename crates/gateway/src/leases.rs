@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lease::{DatabaseError, Databases, Servers, Status, Turn};
+use lease::{LeaseError, Databases, Servers, Status, Turn};
 
 use crate::Isolation;
 use crate::rollback::Pool;
@@ -27,9 +27,9 @@ impl Leases {
         isolation: Isolation,
         name: Option<&str>,
         template: Option<&str>,
-    ) -> Result<(String, String), DatabaseError> {
+    ) -> Result<(String, String), LeaseError> {
         if let Some(name) = name.filter(|name| self.server(name).is_some()) {
-            return Err(DatabaseError::Leased(name.to_owned()));
+            return Err(LeaseError::Leased(name.to_owned()));
         }
         let leased = match isolation {
             Isolation::Clone => self.rollbacks.lease_clone(name, template),
@@ -45,14 +45,14 @@ impl Leases {
     }
 
     /// Leases a whole server, whose database has that name.
-    pub(crate) fn lease_server(&self, name: Option<&str>, lasting: bool) -> Result<String, DatabaseError> {
+    pub(crate) fn lease_server(&self, name: Option<&str>, lasting: bool) -> Result<String, LeaseError> {
         if let Some(name) = name {
             if self.rollbacks.has(name) {
-                return Err(DatabaseError::Leased(name.to_owned()));
+                return Err(LeaseError::Leased(name.to_owned()));
             }
             self.databases.expect_free(name)?;
         }
-        self.servers.as_ref().ok_or(DatabaseError::NoServers)?.lease(name, lasting)
+        self.servers.as_ref().ok_or(LeaseError::NoServers)?.lease(name, lasting)
     }
 
     /// The servers, if a lease of that name is one of them.
@@ -65,14 +65,14 @@ impl Leases {
         self.server(name).and_then(|servers| servers.directory(name))
     }
 
-    pub(crate) fn release(&self, name: &str) -> Result<(), DatabaseError> {
+    pub(crate) fn release(&self, name: &str) -> Result<(), LeaseError> {
         match self.server(name) {
             Some(servers) => servers.release(name),
             None => self.rollbacks.release(name),
         }
     }
 
-    pub(crate) fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
+    pub(crate) fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         match self.server(name) {
             Some(servers) => servers.reset(name, close),
             None => self.rollbacks.reset(name, close),
@@ -80,10 +80,10 @@ impl Leases {
     }
 
     /// Restarts, stops or crashes a leased server.
-    pub(crate) fn turn(&self, name: &str, turn: Turn) -> Result<(), DatabaseError> {
+    pub(crate) fn turn(&self, name: &str, turn: Turn) -> Result<(), LeaseError> {
         match self.server(name) {
             Some(servers) => servers.turn(name, turn),
-            None => Err(DatabaseError::NoServer(name.to_owned())),
+            None => Err(LeaseError::NoServer(name.to_owned())),
         }
     }
 

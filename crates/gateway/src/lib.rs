@@ -16,7 +16,6 @@ mod cancel;
 mod forward;
 mod gateway;
 mod http;
-mod isolation;
 mod leases;
 mod ledger;
 mod listener;
@@ -32,7 +31,7 @@ mod workers;
 
 pub use access::Access;
 pub use gateway::{Failed, Gateway, GatewayError, Options};
-pub use isolation::Isolation;
+pub use lease::Isolation;
 pub use ledger::{Entry, Ledger, What};
 pub use recent::{Failure, Kept, Ran};
 pub use span::parse_span;

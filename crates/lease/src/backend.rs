@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use server::{SOCKET, Session};
 
-use crate::DatabaseError;
+use crate::LeaseError;
 use crate::sql::Prepared;
 
 /// The most that a server says before a session is ready; its own ParameterStatus messages are a kilobyte.
@@ -57,22 +57,22 @@ pub struct Backend {
 
 impl Backend {
     /// Connects through the socket in `directory`. The server forks a process that waits to hear what is wanted.
-    pub(crate) fn knock(directory: &Path) -> Result<UnixStream, DatabaseError> {
+    pub(crate) fn knock(directory: &Path) -> Result<UnixStream, LeaseError> {
         UnixStream::connect(directory.join(SOCKET))
-            .map_err(|source| DatabaseError::Io { verb: "connect to the server", source })
+            .map_err(|source| LeaseError::Io { verb: "connect to the server", source })
     }
 
     /// Starts a session of that kind with `database` through the socket in `directory`.
     ///
     /// # Errors
-    /// [`DatabaseError::Refused`] carries the server's own words.
-    pub fn connect(directory: &Path, kind: &Kind, database: &str) -> Result<Self, DatabaseError> {
+    /// [`LeaseError::Refused`] carries the server's own words.
+    pub fn connect(directory: &Path, kind: &Kind, database: &str) -> Result<Self, LeaseError> {
         Self::start(Self::knock(directory)?, kind, database)
     }
 
     /// The same, over a connection on which nothing has been said yet.
-    pub(crate) fn start(mut stream: UnixStream, kind: &Kind, database: &str) -> Result<Self, DatabaseError> {
-        let io = |verb| move |source| DatabaseError::Io { verb, source };
+    pub(crate) fn start(mut stream: UnixStream, kind: &Kind, database: &str) -> Result<Self, LeaseError> {
+        let io = |verb| move |source| LeaseError::Io { verb, source };
         stream.set_read_timeout(Some(PATIENCE)).map_err(io("bound the wait for the server"))?;
         stream.write_all(&kind.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;
@@ -131,7 +131,7 @@ pub(crate) use standing;
 pub(crate) const STANDING: Prepared = Prepared { name: "standing", types: &["oid"], sql: standing!() };
 
 /// Reads messages up to and including the first ReadyForQuery.
-fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, DatabaseError> {
+fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
     let mut greeting = Vec::with_capacity(1024);
     // Where the message begins that is not complete yet.
     let mut start = 0;
@@ -148,7 +148,7 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, DatabaseError> {
             match tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
-                b'E' => return Err(DatabaseError::Refused(greeting[start..end].to_vec())),
+                b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
                 // Authentication: anything but "ok" means that somebody has changed pg_hba.conf.
                 b'R' if greeting[start + 5..end] != [0, 0, 0, 0] => {
                     return Err(malformed("a request to authenticate"));
@@ -161,12 +161,12 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, DatabaseError> {
             Ok(0) => return Err(malformed("nothing more")),
             Ok(count) => greeting.extend_from_slice(&chunk[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(DatabaseError::Io { verb: "read the server's greeting", source }),
+            Err(source) => return Err(LeaseError::Io { verb: "read the server's greeting", source }),
         }
     }
 }
 
-fn malformed(what: &str) -> DatabaseError {
+fn malformed(what: &str) -> LeaseError {
     let source = io::Error::new(io::ErrorKind::InvalidData, format!("the server sent {what}"));
-    DatabaseError::Io { verb: "start a session", source }
+    LeaseError::Io { verb: "start a session", source }
 }

@@ -16,7 +16,7 @@ use crate::shape::text;
 use crate::sql::Clerks;
 use crate::state::{Lease, State};
 use crate::template::{PREFIX, Template, rename};
-use crate::{Backend, DatabaseError, Kind};
+use crate::{Backend, LeaseError, Kind};
 
 /// Databases that are always there, made by initdb: nobody leases them.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
@@ -157,7 +157,7 @@ pub(crate) struct Inner {
 
 impl Databases {
     /// Takes the templates of a server into service and begins to fill the pool.
-    pub fn open(origin: Origin) -> Result<Self, DatabaseError> {
+    pub fn open(origin: Origin) -> Result<Self, LeaseError> {
         let clerks = Clerks::new(origin.directory.clone());
         let mut state = State::default();
         state.watch = Watch::new(leaks::facts(&clerks)?);
@@ -185,7 +185,7 @@ impl Databases {
     /// Gives a session with a database: the one of that name, or else a ready one that is given it.
     ///
     /// Blocks for as long as the server takes: about 0.2 ms with a warm backend, a copy's time with an empty pool.
-    pub fn connect(&self, request: &Request<'_>) -> Result<Connected, DatabaseError> {
+    pub fn connect(&self, request: &Request<'_>) -> Result<Connected, LeaseError> {
         let inner = &self.0;
         let name = cut(request.database);
         if ALWAYS.contains(&name) {
@@ -193,7 +193,7 @@ impl Databases {
         }
         if request.reset {
             match self.reset(name, false) {
-                Ok(()) | Err(DatabaseError::NotLeased(_)) => {}
+                Ok(()) | Err(LeaseError::NotLeased(_)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -204,7 +204,7 @@ impl Databases {
             };
             match inner.enter(name, oid, request.kind, place) {
                 // Dropped by SQL since: a lease of nothing. The next round makes it anew.
-                Err(DatabaseError::Refused(words)) if oid.is_some() && says(&words, b"C3D000\0") => {
+                Err(LeaseError::Refused(words)) if oid.is_some() && says(&words, b"C3D000\0") => {
                     inner.forget(name);
                 }
                 other => return other,
@@ -335,13 +335,13 @@ impl Inner {
     }
 
     /// The template of that name, or the default one.
-    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, DatabaseError> {
+    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
         let templates = lock(&self.templates);
         let found = match name {
             None => templates.first(),
             Some(name) => templates.iter().find(|template| template.name == name),
         };
-        found.cloned().ok_or_else(|| DatabaseError::UnknownTemplate {
+        found.cloned().ok_or_else(|| LeaseError::UnknownTemplate {
             name: name.unwrap_or("default").to_owned(),
             known: templates.iter().map(|template| template.name.clone()).collect(),
         })
@@ -355,9 +355,9 @@ impl Inner {
     }
 
     /// Counts a session in, having waited for whoever makes or ends the lease just now.
-    pub(crate) fn reserve(&self, name: &str, request: &Request<'_>) -> Result<Entry, DatabaseError> {
+    pub(crate) fn reserve(&self, name: &str, request: &Request<'_>) -> Result<Entry, LeaseError> {
         if let Some(why) = unusable(name) {
-            return Err(DatabaseError::Name { name: name.to_owned(), why });
+            return Err(LeaseError::Name { name: name.to_owned(), why });
         }
         let template = self.template(request.template)?.name;
         let most = self.most();
@@ -404,7 +404,7 @@ impl Inner {
     }
 
     /// What a new session in the database would find on record.
-    pub(crate) fn standing(&self, oid: u32) -> Result<Standing, DatabaseError> {
+    pub(crate) fn standing(&self, oid: u32) -> Result<Standing, LeaseError> {
         let rows = self.clerks.execute("look at settings and roles", &STANDING, &[&oid.to_string()])?;
         Ok(text(&rows).into())
     }
@@ -416,7 +416,7 @@ impl Inner {
         oid: Option<u32>,
         kind: &Kind,
         place: Place,
-    ) -> Result<Connected, DatabaseError> {
+    ) -> Result<Connected, LeaseError> {
         let Place { warm, standing } = place;
         let tenancy = Tenancy(match oid {
             Some(_) => Stay::Database {
@@ -448,7 +448,7 @@ impl Inner {
         name: &str,
         template: Option<&str>,
         kind: Option<&Kind>,
-    ) -> Result<(Option<u32>, Place), DatabaseError> {
+    ) -> Result<(Option<u32>, Place), LeaseError> {
         let result = self.furnish_reserved(name, template, kind);
         let mut state = self.lock();
         let furnished = match (result, state.leases.get_mut(name)) {
@@ -474,7 +474,7 @@ impl Inner {
         name: &str,
         template: Option<&str>,
         kind: Option<&Kind>,
-    ) -> Result<Furnished, DatabaseError> {
+    ) -> Result<Furnished, LeaseError> {
         let template = self.template(template)?;
         let ready = self.lock().take_ready(&template.name, kind);
         // One more shall be made, whatever comes of this one.
@@ -570,7 +570,7 @@ pub(crate) fn says(words: &[u8], field: &[u8]) -> bool {
 }
 
 /// Whether a name could not be given because somebody has it.
-pub(crate) fn is_taken(error: &DatabaseError) -> bool {
-    matches!(error, DatabaseError::Sql { source: SessionError::Server { sqlstate, .. }, .. }
+pub(crate) fn is_taken(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Sql { source: SessionError::Server { sqlstate, .. }, .. }
         if sqlstate == "23505" || sqlstate == "42P04")
 }

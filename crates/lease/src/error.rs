@@ -1,13 +1,16 @@
-//! Why there is no database, or no session with it: each with its SQLSTATE.
+//! Why there is no lease, or no session in it: each with its SQLSTATE.
 
 use std::io;
+use std::time::Duration;
 
 use ::template::MakerError;
 use server::SessionError;
 
-/// A database could not be had, or not be changed.
+use crate::Isolation;
+
+/// A lease could not be had, or not be changed.
 #[derive(Debug, thiserror::Error)]
-pub enum DatabaseError {
+pub enum LeaseError {
     /// The server refused a session; these are the bytes of its ErrorResponse, fit to be passed on.
     #[error("the server refused the session")]
     Refused(Vec<u8>),
@@ -36,6 +39,31 @@ pub enum DatabaseError {
     /// All that was done to it is in a transaction that is not committed.
     #[error("cannot copy database \"{0}\": it is leased in isolation \"rollback\"")]
     Uncommitted(String),
+    /// In rollback isolation one session at a time is in a lease.
+    #[error("database \"{0}\" has a session already")]
+    Busy(String),
+    /// In rollback isolation all sessions of a lease are one session of the server's.
+    #[error("database \"{0}\" has a session with other start-up parameters")]
+    OtherParameters(String),
+    /// The name is leased on other terms.
+    #[error("database \"{name}\" is leased in isolation \"{isolation}\"")]
+    OtherIsolation {
+        /// The database.
+        name: String,
+        /// How it is isolated.
+        isolation: Isolation,
+    },
+    /// What was waited for did not happen.
+    #[error("no answer for database \"{name}\" after {} s", .waited.as_secs())]
+    Timeout {
+        /// The database.
+        name: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// Nothing is leased any more.
+    #[error("pgfresh is shutting down")]
+    Closed,
     /// The name cannot be one.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
@@ -95,14 +123,20 @@ pub enum DatabaseError {
     },
 }
 
-impl DatabaseError {
+impl LeaseError {
     /// The SQLSTATE that a client should see. Source: the manual's appendix A.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
             Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
             Self::Leased(_) => "42P04",
-            Self::InUse { .. } | Self::Uncommitted(_) => "55006",
+            Self::InUse { .. }
+            | Self::Uncommitted(_)
+            | Self::Busy(_)
+            | Self::OtherParameters(_)
+            | Self::OtherIsolation { .. } => "55006",
+            Self::Timeout { .. } => "57014",
+            Self::Closed => "57P01",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
@@ -122,6 +156,13 @@ impl DatabaseError {
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
             Self::Lost { why, .. } => Some(why.clone()),
+            Self::Busy(_) => Some(
+                "In rollback isolation all sessions of a lease share one transaction, one after another.".to_owned(),
+            ),
+            Self::OtherParameters(_) => Some(
+                "In rollback isolation a lease has one session of the server's, with one user and set of parameters."
+                    .to_owned(),
+            ),
             Self::Sql { source, .. } => source.detail(),
             Self::Server { source, .. } => source.detail(),
             _ => None,
@@ -133,6 +174,13 @@ impl DatabaseError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
+            Self::Busy(_) => Some(
+                "Close the other one first, or use isolation \"clone\" for tests with several sessions at once."
+                    .to_owned(),
+            ),
+            Self::OtherParameters(_) => Some("Connect as before, or use isolation \"clone\".".to_owned()),
+            Self::OtherIsolation { .. } => Some("Release it first, or choose another name.".to_owned()),
+            Self::Timeout { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),

@@ -10,7 +10,7 @@ use crate::rest::Rest;
 use crate::shape::Shape;
 use crate::state::{Job, Ready};
 use crate::template::{Template, drop_database, rename};
-use crate::{Backend, DatabaseError, Difference, Digest, leaks};
+use crate::{Backend, LeaseError, Difference, Digest, leaks};
 
 /// How long to wait after a failure before the same is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -47,14 +47,14 @@ fn next(inner: &Inner) -> Option<Job> {
 }
 
 /// Has a process ready that becomes a backend of whatever kind, with whatever database.
-fn fork(inner: &Inner) -> Result<(), DatabaseError> {
+fn fork(inner: &Inner) -> Result<(), LeaseError> {
     let stream = Backend::knock(&inner.origin.directory)?;
     inner.lock().forked.push(stream);
     Ok(())
 }
 
 /// Makes a copy ready, and sessions in it of the kinds that clients want.
-fn fill(inner: &Inner, template: &str) -> Result<(), DatabaseError> {
+fn fill(inner: &Inner, template: &str) -> Result<(), LeaseError> {
     let name = inner.lock().next_name("ready");
     let result = make(inner, template, &name);
     let mut state = inner.lock();
@@ -69,7 +69,7 @@ fn fill(inner: &Inner, template: &str) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseError> {
+fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, LeaseError> {
     let begun = Instant::now();
     let source = inner.template(Some(template))?;
     let oid = source.copy(name, inner.origin.major, &inner.clerks)?;
@@ -78,7 +78,7 @@ fn make(inner: &Inner, template: &str, name: &str) -> Result<Ready, DatabaseErro
         let shape = Shape::read(&mut inner.clerks.open(name)?, attributes, inner.origin.paranoid);
         let _ = source
             .shape
-            .set(shape.map_err(|source| DatabaseError::Sql { verb: "read a template's shape", source })?);
+            .set(shape.map_err(|source| LeaseError::Sql { verb: "read a template's shape", source })?);
     }
     let mut ready = Ready {
         template: template.to_owned(),
@@ -117,7 +117,7 @@ fn warm_up(inner: &Inner, template: &Template, ready: &mut Ready, standing: &Sta
 }
 
 /// Takes a lease's database away from its name, and makes it ready again, or else drops it.
-pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
+pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), LeaseError> {
     let begun = Instant::now();
     let (mut used, template) = {
         let mut state = inner.lock();
@@ -140,7 +140,7 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
     inner.notify();
     let standing = match renamed {
         // Whoever has dropped it by SQL has saved us the work.
-        Err(DatabaseError::NotLeased(_)) => return Ok(()),
+        Err(LeaseError::NotLeased(_)) => return Ok(()),
         other => other?,
     };
     look_for_leaks(inner)?;
@@ -173,7 +173,7 @@ pub(crate) fn end(inner: &Inner, name: &str) -> Result<(), DatabaseError> {
 }
 
 /// Whether whoever had a database has changed something that all share.
-fn look_for_leaks(inner: &Inner) -> Result<(), DatabaseError> {
+fn look_for_leaks(inner: &Inner) -> Result<(), LeaseError> {
     let facts = leaks::facts(&inner.clerks)?;
     let mut state = inner.lock();
     let leased: Vec<_> = state.leases.keys().cloned().collect();

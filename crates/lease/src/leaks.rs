@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::DatabaseError;
+use crate::LeaseError;
 use crate::sql::{Clerks, Prepared};
 
 /// One such change, and whose it may be.
@@ -49,7 +49,7 @@ pub(crate) struct Watch {
 }
 
 /// Looks at the server's state.
-pub(crate) fn facts(clerks: &Clerks) -> Result<Vec<Option<String>>, DatabaseError> {
+pub(crate) fn facts(clerks: &Clerks) -> Result<Vec<Option<String>>, LeaseError> {
     let rows = clerks.execute("look for leaks", &FACTS, &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }

@@ -8,7 +8,7 @@ use crate::databases::{ALWAYS, Entry, Furnished, Inner, Place, cut, lock};
 use crate::sql::{identifier, literal};
 use crate::state::{Ready, State};
 use crate::template::{PREFIX, Template, drop_database, rename};
-use crate::{DatabaseError, Databases, Kind, Request, TemplateDatabase, keeper};
+use crate::{LeaseError, Databases, Kind, Request, TemplateDatabase, keeper};
 
 /// How long sessions may take to end that were told to.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -22,12 +22,12 @@ impl Databases {
     /// until it is released.
     ///
     /// # Errors
-    /// [`DatabaseError::Leased`] if the name is taken, by a lease or by SQL.
-    pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, DatabaseError> {
+    /// [`LeaseError::Leased`] if the name is taken, by a lease or by SQL.
+    pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, LeaseError> {
         let inner = &self.0;
         let name = match name {
             Some(name) if ALWAYS.contains(&name) => {
-                return Err(DatabaseError::Name { name: name.to_owned(), why: "it is always there" });
+                return Err(LeaseError::Name { name: name.to_owned(), why: "it is always there" });
             }
             Some(name) => cut(name).to_owned(),
             None => {
@@ -48,11 +48,11 @@ impl Databases {
         };
         let Entry::New = inner.reserve(&name, &request)? else {
             inner.leave(&name, None);
-            return Err(DatabaseError::Leased(name));
+            return Err(LeaseError::Leased(name));
         };
         let (oid, Place { warm, standing }) = inner.furnish(&name, template, kind.as_ref())?;
         if oid.is_none() {
-            return Err(DatabaseError::Leased(name));
+            return Err(LeaseError::Leased(name));
         }
         if let Some(lease) = inner.lock().leases.get_mut(&name) {
             lease.lasting = true;
@@ -62,7 +62,7 @@ impl Databases {
     }
 
     /// Ends a lease: its sessions are closed, its database is no more.
-    pub fn release(&self, name: &str) -> Result<(), DatabaseError> {
+    pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let name = cut(name);
         let (mut state, oid) = inner.begin_change(name)?;
@@ -75,7 +75,7 @@ impl Databases {
 
     /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
     /// name, which is returned; its own is free again.
-    pub fn keep(&self, name: &str) -> Result<String, DatabaseError> {
+    pub fn keep(&self, name: &str) -> Result<String, LeaseError> {
         let inner = &self.0;
         let name = cut(name);
         let (mut state, oid) = inner.begin_change(name)?;
@@ -104,7 +104,7 @@ impl Databases {
 
     /// Returns a leased database to the state of its template: by recycling, or by another copy under its name. Its
     /// sessions are closed if `close`, else they are an error.
-    pub fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
+    pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         let inner = &self.0;
         let name = cut(name);
         let (state, oid) = inner.begin_change(name)?;
@@ -131,17 +131,17 @@ impl Databases {
 
     /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
     /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
-    pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), DatabaseError> {
+    pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         let inner = &self.0;
         let name = cut(name);
         if template.is_empty() || template.len() > 40 {
-            return Err(DatabaseError::Name {
+            return Err(LeaseError::Name {
                 name: template.to_owned(),
                 why: "a template's has 1 to 40 bytes",
             });
         }
         if inner.template(Some(template)).is_ok() {
-            return Err(DatabaseError::Name {
+            return Err(LeaseError::Name {
                 name: template.to_owned(),
                 why: "there is such a template already",
             });
@@ -158,7 +158,7 @@ impl Databases {
     }
 
     /// Forgets a template: no more copies of it are made, those that are leased stay.
-    pub fn remove_template(&self, name: &str) -> Result<(), DatabaseError> {
+    pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let template = inner.template(Some(name))?;
         lock(&inner.templates).retain(|template| template.name != name);
@@ -174,13 +174,13 @@ impl Databases {
 impl Inner {
     /// Waits until nobody else changes the lease, and keeps others from it until [`Self::end_change`]. Returns the oid of
     /// its database.
-    fn begin_change(&self, name: &str) -> Result<(MutexGuard<'_, State>, u32), DatabaseError> {
+    fn begin_change(&self, name: &str) -> Result<(MutexGuard<'_, State>, u32), LeaseError> {
         let mut state = self.lock();
         while state.leases.get(name).is_some_and(|lease| lease.changing) {
             state = self.wait(state, None);
         }
         let Some(lease) = state.leases.get_mut(name) else {
-            return Err(DatabaseError::NotLeased(name.to_owned()));
+            return Err(LeaseError::NotLeased(name.to_owned()));
         };
         lease.changing = true;
         let oid = lease.oid;
@@ -203,7 +203,7 @@ impl Inner {
         name: &str,
         oid: u32,
         close: bool,
-    ) -> Result<MutexGuard<'a, State>, DatabaseError> {
+    ) -> Result<MutexGuard<'a, State>, LeaseError> {
         let sessions = |state: &State| state.leases.get(name).map_or(0, |lease| lease.sessions);
         let mut state = state;
         if close && sessions(&state) > 0 {
@@ -220,14 +220,14 @@ impl Inner {
         match sessions(&state) {
             left if left > 0 && !close => {
                 self.end_change(state, name);
-                Err(DatabaseError::InUse { name: name.to_owned(), sessions: left })
+                Err(LeaseError::InUse { name: name.to_owned(), sessions: left })
             }
             _ => Ok(state),
         }
     }
 
     /// Makes a leased database fresh in place, or gives its name to another copy.
-    fn renew_or_replace(&self, used: &mut Ready) -> Result<(), DatabaseError> {
+    fn renew_or_replace(&self, used: &mut Ready) -> Result<(), LeaseError> {
         let begun = Instant::now();
         let template = self.template(Some(&used.template))?;
         let name = used.database.clone();
@@ -255,7 +255,7 @@ impl Inner {
     }
 
     /// Copies a database that has no sessions, and takes the copy into service as a template.
-    fn copy_to_template(&self, name: &str, template: &str) -> Result<(), DatabaseError> {
+    fn copy_to_template(&self, name: &str, template: &str) -> Result<(), LeaseError> {
         let called = format!("{PREFIX}template_{template}");
         let strategy = if self.origin.major >= 15 { " STRATEGY FILE_COPY" } else { "" };
         let sql = format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(&called), identifier(name));

@@ -16,6 +16,7 @@ mod backend;
 mod databases;
 mod digest;
 mod error;
+mod isolation;
 mod keeper;
 mod leaks;
 mod leases;
@@ -27,6 +28,7 @@ mod sequences;
 mod shape;
 mod sql;
 mod state;
+mod table;
 mod template;
 
 pub use backend::{Backend, Kind};
@@ -34,7 +36,8 @@ pub use databases::{
     Connected, Databases, Difference, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy,
 };
 pub use digest::Digest;
-pub use error::DatabaseError;
+pub use error::LeaseError;
+pub use isolation::Isolation;
 pub use leaks::Leak;
 pub use own::{Servers, Turn};
 pub use sequences::Sequences;

@@ -15,7 +15,7 @@ use storage::Place;
 
 use crate::databases::{Tenancy, cut, lock};
 use crate::sql::identifier;
-use crate::{Backend, Connected, DatabaseError, Kind, LeaseStatus};
+use crate::{Backend, Connected, LeaseError, Kind, LeaseStatus};
 
 /// What the database of a spare is called until it has a holder.
 const READY: &str = "pgfresh_ready";
@@ -111,7 +111,7 @@ impl Servers {
     /// Leases a server whose database has that name; one is made up where none is given. Returns the name. Takes a few
     /// milliseconds with a spare, the time of a start without. It lasts until it is released, or else until it has had
     /// no session for a while.
-    pub fn lease(&self, name: Option<&str>, lasting: bool) -> Result<String, DatabaseError> {
+    pub fn lease(&self, name: Option<&str>, lasting: bool) -> Result<String, LeaseError> {
         let name = self.reserve(name)?;
         let machine = self.machine_for(&name);
         let mut state = lock(&self.0.state);
@@ -128,7 +128,7 @@ impl Servers {
     }
 
     /// The right to make a lease of that name, once nobody else is making it.
-    fn reserve(&self, name: Option<&str>) -> Result<String, DatabaseError> {
+    fn reserve(&self, name: Option<&str>) -> Result<String, LeaseError> {
         let mut state = lock(&self.0.state);
         state.serial += 1;
         let name = name.map_or_else(|| format!("fresh_server_{}", state.serial), |name| cut(name).to_owned());
@@ -136,7 +136,7 @@ impl Servers {
             state = self.0.wait(state);
         }
         if state.leases.contains_key(&name) {
-            return Err(DatabaseError::Leased(name));
+            return Err(LeaseError::Leased(name));
         }
         state.coming.insert(name.clone());
         Ok(name)
@@ -151,14 +151,14 @@ impl Servers {
     /// A session with the database of a lease.
     ///
     /// # Errors
-    /// [`DatabaseError::Stopped`] while it is off, [`DatabaseError::Lost`] once it cannot be started any more.
-    pub fn connect(&self, name: &str, kind: &Kind) -> Result<Connected, DatabaseError> {
+    /// [`LeaseError::Stopped`] while it is off, [`LeaseError::Lost`] once it cannot be started any more.
+    pub fn connect(&self, name: &str, kind: &Kind) -> Result<Connected, LeaseError> {
         let leased = self.find(name)?;
         let directory = {
             let machine = lock(&leased.machine);
             match &machine.power {
                 Power::On(_) => machine.directory.clone(),
-                Power::Off(_) => return Err(DatabaseError::Stopped(cut(name).to_owned())),
+                Power::Off(_) => return Err(LeaseError::Stopped(cut(name).to_owned())),
                 Power::Lost(why) => return Err(lost(name, why)),
             }
         };
@@ -174,10 +174,10 @@ impl Servers {
     }
 
     /// Restarts, stops or crashes the server of a lease. Returns when that is over.
-    pub fn turn(&self, name: &str, turn: Turn) -> Result<(), DatabaseError> {
+    pub fn turn(&self, name: &str, turn: Turn) -> Result<(), LeaseError> {
         let leased = self.find(name)?;
         let mut machine = lock(&leased.machine);
-        let failed = |verb| move |error: MakerError| DatabaseError::Server { verb, source: Box::new(error) };
+        let failed = |verb| move |error: MakerError| LeaseError::Server { verb, source: Box::new(error) };
         let power = std::mem::replace(&mut machine.power, Power::Lost(String::new()));
         let off = match (power, turn) {
             (Power::On(server), Turn::Crash) => {
@@ -209,11 +209,11 @@ impl Servers {
 
     /// Gives the lease another server, fresh, in place of its own. Open sessions end with that if `close`, else they are
     /// an error.
-    pub fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
+    pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         let leased = self.find(name)?;
         let sessions = lock(&leased.sessions).open;
         if sessions > 0 && !close {
-            return Err(DatabaseError::InUse { name: cut(name).to_owned(), sessions });
+            return Err(LeaseError::InUse { name: cut(name).to_owned(), sessions });
         }
         let fresh = self.machine_for(cut(name))?;
         let used = std::mem::replace(&mut *lock(&leased.machine), fresh);
@@ -222,9 +222,9 @@ impl Servers {
     }
 
     /// Ends a lease: its server is no more.
-    pub fn release(&self, name: &str) -> Result<(), DatabaseError> {
+    pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         let gone = lock(&self.0.state).leases.remove(cut(name));
-        let gone = gone.ok_or_else(|| DatabaseError::NotLeased(cut(name).to_owned()))?;
+        let gone = gone.ok_or_else(|| LeaseError::NotLeased(cut(name).to_owned()))?;
         // A session may hold it still, which ends with the server.
         lock(&gone.machine).power = Power::Lost("it was released".to_owned());
         Ok(())
@@ -259,13 +259,13 @@ impl Servers {
         });
     }
 
-    fn find(&self, name: &str) -> Result<Arc<Leased>, DatabaseError> {
+    fn find(&self, name: &str) -> Result<Arc<Leased>, LeaseError> {
         let found = lock(&self.0.state).leases.get(cut(name)).cloned();
-        found.ok_or_else(|| DatabaseError::NotLeased(cut(name).to_owned()))
+        found.ok_or_else(|| LeaseError::NotLeased(cut(name).to_owned()))
     }
 
     /// A fresh server whose database has that name.
-    fn machine_for(&self, name: &str) -> Result<Machine, DatabaseError> {
+    fn machine_for(&self, name: &str) -> Result<Machine, LeaseError> {
         let machine = self.take_spare();
         let machine = machine.map_or_else(|| self.0.make(), Ok)?;
         self.make_spare();
@@ -304,8 +304,8 @@ impl Servers {
     }
 }
 
-fn lost(name: &str, why: &str) -> DatabaseError {
-    DatabaseError::Lost { name: cut(name).to_owned(), why: why.to_owned() }
+fn lost(name: &str, why: &str) -> LeaseError {
+    LeaseError::Lost { name: cut(name).to_owned(), why: why.to_owned() }
 }
 
 impl Inner {
@@ -314,10 +314,10 @@ impl Inner {
     }
 
     /// Starts a server, and calls its database as that of a spare.
-    fn make(&self) -> Result<Machine, DatabaseError> {
+    fn make(&self) -> Result<Machine, LeaseError> {
         let started = self.maker.start(&|_| ());
         let Started { server, place, database, .. } = started
-            .map_err(|source| DatabaseError::Server { verb: "start a server", source: Box::new(source) })?;
+            .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().address().to_owned();
         let machine = Machine { place, directory, power: Power::On(server) };
         let sql = if database == "postgres" {
@@ -331,10 +331,10 @@ impl Inner {
 }
 
 impl Machine {
-    fn run(&self, verb: &'static str, sql: &str) -> Result<(), DatabaseError> {
+    fn run(&self, verb: &'static str, sql: &str) -> Result<(), LeaseError> {
         let session = Session::open(&self.directory, SUPERUSER, "postgres", PATIENCE);
         let done = session.and_then(|mut session| session.query(sql).map(|_| ()));
-        done.map_err(|source| DatabaseError::Sql { verb, source })
+        done.map_err(|source| LeaseError::Sql { verb, source })
     }
 }
 

@@ -20,7 +20,7 @@ use crate::backend::{Standing, Waiting};
 use crate::rest::Rest;
 use crate::shape::{self, CLASSES, FILES, Seed, Sequence, Shape, number, text};
 use crate::sql::{Clerks, literal};
-use crate::{Backend, DatabaseError, Kind};
+use crate::{Backend, LeaseError, Kind};
 
 /// How long a session that was just closed may take to be gone.
 const STRAGGLERS: Duration = Duration::from_millis(200);
@@ -64,8 +64,8 @@ impl From<SessionError> for Doubt {
     }
 }
 
-impl From<DatabaseError> for Doubt {
-    fn from(_: DatabaseError) -> Self {
+impl From<LeaseError> for Doubt {
+    fn from(_: LeaseError) -> Self {
         Self("a statement of the reset failed")
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A clerk reads this in one statement, from outside.
 
-use crate::DatabaseError;
+use crate::LeaseError;
 use crate::sql::{Clerks, Prepared};
 
 /// A backend counts until it has delivered its statistics. Source: `src/backend/utils/activity/backend_status.c`.
@@ -39,7 +39,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Reads it of the database with that oid.
-    pub(crate) fn read(oid: u32, clerks: &Clerks) -> Result<Self, DatabaseError> {
+    pub(crate) fn read(oid: u32, clerks: &Clerks) -> Result<Self, LeaseError> {
         let rows = clerks.execute("look at a database", &REST, &[&oid.to_string()])?;
         let mut columns = rows.into_iter().next().unwrap_or_default().into_iter();
         let mut next = || columns.next().flatten();

@@ -4,20 +4,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::databases::{Inner, says};
-use crate::{Backend, DatabaseError, Kind};
+use crate::{Backend, LeaseError, Kind};
 
 /// How long backends may take to end that were told to, and how often we look.
 const LEAVING: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Whether the server has no room for one more.
-fn is_crowded(result: &Result<Backend, DatabaseError>) -> bool {
-    matches!(result, Err(DatabaseError::Refused(words)) if says(words, b"C53300\0"))
+fn is_crowded(result: &Result<Backend, LeaseError>) -> bool {
+    matches!(result, Err(LeaseError::Refused(words)) if says(words, b"C53300\0"))
 }
 
 impl Inner {
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
-    pub(crate) fn start_backend(&self, name: &str, kind: &Kind) -> Result<Backend, DatabaseError> {
+    pub(crate) fn start_backend(&self, name: &str, kind: &Kind) -> Result<Backend, LeaseError> {
         let (begun, mut leaving) = (Instant::now(), false);
         let mut forked = self.lock().forked.pop();
         loop {
@@ -25,7 +25,7 @@ impl Inner {
                 None => Backend::connect(&self.origin.directory, kind, name),
                 Some(stream) => match Backend::start(stream, kind, name) {
                     // It has waited too long to be asked. Source: `authentication_timeout`.
-                    Err(DatabaseError::Io { .. }) => continue,
+                    Err(LeaseError::Io { .. }) => continue,
                     result => result,
                 },
             };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use server::{Rows, SUPERUSER, Session, SessionError};
 
-use crate::DatabaseError;
+use crate::LeaseError;
 
 /// How long a statement of ours may take: the copy of a large template is the longest.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -56,7 +56,7 @@ impl Clerks {
     }
 
     /// Runs `sql`; `verb` is what it is for.
-    pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, DatabaseError> {
+    pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         self.lend(verb, |clerk| clerk.session.query(sql))
     }
 
@@ -66,7 +66,7 @@ impl Clerks {
         verb: &'static str,
         statement: &Prepared,
         arguments: &[&str],
-    ) -> Result<Rows, DatabaseError> {
+    ) -> Result<Rows, LeaseError> {
         let Prepared { name, types, sql } = statement;
         self.lend(verb, |clerk| {
             if !clerk.prepared.contains(name) {
@@ -82,7 +82,7 @@ impl Clerks {
         &self,
         verb: &'static str,
         work: impl FnOnce(&mut Clerk) -> Result<Rows, SessionError>,
-    ) -> Result<Rows, DatabaseError> {
+    ) -> Result<Rows, LeaseError> {
         let waiting = self.lock().pop();
         let mut clerk = match waiting {
             Some(clerk) => clerk,
@@ -92,11 +92,11 @@ impl Clerks {
         if !matches!(result, Err(SessionError::Io { .. })) {
             self.lock().push(clerk);
         }
-        result.map_err(|source| DatabaseError::Sql { verb, source })
+        result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
     /// A session of ours with another database.
-    pub(crate) fn open(&self, database: &str) -> Result<Session, DatabaseError> {
+    pub(crate) fn open(&self, database: &str) -> Result<Session, LeaseError> {
         open(&self.directory, database)
     }
 
@@ -116,9 +116,9 @@ fn list(items: &[&str]) -> String {
 }
 
 /// Opens a session of ours with `database`.
-fn open(directory: &Path, database: &str) -> Result<Session, DatabaseError> {
+fn open(directory: &Path, database: &str) -> Result<Session, LeaseError> {
     let verb = "open a session";
-    let sql = |source| DatabaseError::Sql { verb, source };
+    let sql = |source| LeaseError::Sql { verb, source };
     let mut session = Session::open(directory, SUPERUSER, database, PATIENCE).map_err(sql)?;
     session.query(PLAIN).map_err(sql)?;
     Ok(session)

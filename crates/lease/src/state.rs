@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Waiting;
 use crate::leaks::Watch;
 use crate::recycle::Baseline;
-use crate::{DatabaseError, Difference, Kind};
+use crate::{LeaseError, Difference, Kind};
 
 /// The most copies of one template that are kept ready.
 const MOST_READY: usize = 32;
@@ -188,13 +188,13 @@ impl State {
     ///
     /// # Errors
     /// All leases are in use.
-    pub(crate) fn hurry(&mut self, most: usize) -> Result<(), DatabaseError> {
+    pub(crate) fn hurry(&mut self, most: usize) -> Result<(), LeaseError> {
         let leased = self.leases.len();
         let changing = self.leases.values().any(|lease| lease.changing);
         match self.leases.values_mut().filter_map(|lease| lease.ends.as_mut()).min() {
             Some(ends) => *ends = Instant::now(),
             None if changing => {}
-            None => return Err(DatabaseError::Full { leased, most }),
+            None => return Err(LeaseError::Full { leased, most }),
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::backend::{Standing, standing};
 use crate::recycle::roll_back_prepared;
 use crate::shape::{Shape, text};
 use crate::sql::{Clerks, Prepared, identifier, literal};
-use crate::{DatabaseError, TemplateDatabase};
+use crate::{LeaseError, TemplateDatabase};
 
 /// What our own databases' names begin with; nobody else may use such a name.
 pub(crate) const PREFIX: &str = "pgfresh_";
@@ -29,7 +29,7 @@ impl Template {
     /// Renames the database so that its own name is free for copies, and lets nobody into it.
     ///
     /// `template1` stays what it is everywhere: the one that users may change before they make databases.
-    pub(crate) fn take(template: &TemplateDatabase, clerks: &Clerks) -> Result<Self, DatabaseError> {
+    pub(crate) fn take(template: &TemplateDatabase, clerks: &Clerks) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let mut called = database.clone();
         if database != "template1" {
@@ -57,7 +57,7 @@ impl Template {
         let row = rows
             .into_iter()
             .next()
-            .ok_or_else(|| DatabaseError::UnknownTemplate { name: name.clone(), known: Vec::new() })?;
+            .ok_or_else(|| LeaseError::UnknownTemplate { name: name.clone(), known: Vec::new() })?;
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || columns.next().unwrap_or_default();
         Ok(Self {
@@ -80,7 +80,7 @@ impl Template {
     ///
     /// # Errors
     /// SQLSTATE 42P04 if the name is taken. On any error there is no such copy.
-    pub(crate) fn copy(&self, name: &str, major: u32, clerks: &Clerks) -> Result<u32, DatabaseError> {
+    pub(crate) fn copy(&self, name: &str, major: u32, clerks: &Clerks) -> Result<u32, LeaseError> {
         // By files: the server's own default writes each page to the WAL, which takes twice as long. Before 15 there
         // is no other way than by files.
         let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
@@ -99,7 +99,7 @@ impl Template {
     }
 
     /// Copies what hangs on the template in catalogs that all databases share: settings, grants, limit, comment.
-    fn complete(&self, name: &str, clerks: &Clerks) -> Result<u32, DatabaseError> {
+    fn complete(&self, name: &str, clerks: &Clerks) -> Result<u32, LeaseError> {
         let (from, name) = (self.oid, literal(name));
         let find = format!("SELECT oid FROM pg_database WHERE datname = {name}");
         let sql = if self.forgets {
@@ -118,7 +118,7 @@ impl Template {
         };
         let rows = clerks.run("complete a copy", &sql)?;
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        oid.ok_or(DatabaseError::NotLeased(name))
+        oid.ok_or(LeaseError::NotLeased(name))
     }
 }
 
@@ -133,13 +133,13 @@ const NAME: Prepared = Prepared {
 /// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its standing.
 /// # Errors
 /// SQLSTATE 23505 if the name is taken.
-pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<Standing, DatabaseError> {
+pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<Standing, LeaseError> {
     let rows = clerks.execute("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
-    if rows.is_empty() { Err(DatabaseError::NotLeased(name.to_owned())) } else { Ok(text(&rows).into()) }
+    if rows.is_empty() { Err(LeaseError::NotLeased(name.to_owned())) } else { Ok(text(&rows).into()) }
 }
 
 /// Drops a database and ends whatever sessions and prepared transactions it has; one that is not there is no error.
-pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), DatabaseError> {
+pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), LeaseError> {
     let drop = || {
         clerks
             .run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name)))
@@ -151,7 +151,7 @@ pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), DatabaseE
             let mut session = clerks.open(name)?;
             let rolled_back = roll_back_prepared(&mut session);
             rolled_back
-                .map_err(|source| DatabaseError::Sql { verb: "roll back prepared transactions", source })?;
+                .map_err(|source| LeaseError::Sql { verb: "roll back prepared transactions", source })?;
             std::mem::drop(session);
             drop()
         }

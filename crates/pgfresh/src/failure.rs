@@ -102,8 +102,8 @@ impl From<CacheError> for Failure {
     }
 }
 
-impl From<lease::DatabaseError> for Failure {
-    fn from(error: lease::DatabaseError) -> Self {
+impl From<lease::LeaseError> for Failure {
+    fn from(error: lease::LeaseError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lease::{DatabaseError, Databases, Kind, Origin, Request, TemplateDatabase};
+use lease::{LeaseError, Databases, Kind, Origin, Request, TemplateDatabase};
 use server::Session;
 use template::{Maker, Started, Wishes};
 
@@ -51,7 +51,7 @@ fn kind() -> Kind {
 }
 
 impl Fixture {
-    fn connect(&self, name: &str) -> Result<(Session, lease::Tenancy), DatabaseError> {
+    fn connect(&self, name: &str) -> Result<(Session, lease::Tenancy), LeaseError> {
         let kind = kind();
         let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
         let connected = self.databases.connect(&request)?;
@@ -188,15 +188,15 @@ fn many_at_once_get_one_each_and_the_same_name_only_once() {
 #[test]
 fn names_and_templates_that_cannot_be_are_refused() {
     let fixture = fixture(SETUP);
-    assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(DatabaseError::Name { .. })));
-    assert!(matches!(fixture.connect(""), Err(DatabaseError::Name { .. })));
+    assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(LeaseError::Name { .. })));
+    assert!(matches!(fixture.connect(""), Err(LeaseError::Name { .. })));
     assert!(matches!(
         fixture.databases.lease(None, Some("nope")),
-        Err(DatabaseError::UnknownTemplate { .. })
+        Err(LeaseError::UnknownTemplate { .. })
     ));
     let stranger = Kind { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
     let request = Request { database: "x", template: None, linger: None, reset: false, kind: &stranger };
-    assert!(matches!(fixture.databases.connect(&request), Err(DatabaseError::Refused(_))));
+    assert!(matches!(fixture.databases.connect(&request), Err(LeaseError::Refused(_))));
     let (mut session, _tenancy) = fixture.connect("weird \"name' é").unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");
     let long = "n".repeat(80);
@@ -239,7 +239,7 @@ fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     fixture.databases.lease(Some("source"), None).unwrap();
     let (mut session, tenancy) = fixture.connect("source").unwrap();
     session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
-    assert!(matches!(fixture.databases.snapshot("source", "later", false), Err(DatabaseError::InUse { .. })));
+    assert!(matches!(fixture.databases.snapshot("source", "later", false), Err(LeaseError::InUse { .. })));
     drop((session, tenancy));
     fixture.databases.snapshot("source", "later", false).unwrap();
     let kind = kind();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use lease::DatabaseError;
+use lease::LeaseError;
 use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 
@@ -102,7 +102,7 @@ fn time_reset(stage: &Stage, name: &str) -> Result<Duration, BenchError> {
         let begun = Instant::now();
         match stage.databases.reset(name, false) {
             // The gateway has not heard of the end of the session yet.
-            Err(DatabaseError::InUse { .. }) => std::thread::yield_now(),
+            Err(LeaseError::InUse { .. }) => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
-use lease::DatabaseError;
+use lease::LeaseError;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -146,8 +146,8 @@ impl Problem {
     }
 }
 
-impl From<DatabaseError> for Problem {
-    fn from(error: DatabaseError) -> Self {
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
         let code = error.sqlstate();
         let status = match code {
             "3D000" => StatusCode::NOT_FOUND,
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_database_error_keeps_its_words_and_its_code() {
-        let error = DatabaseError::UnknownTemplate { name: "shop".into(), known: vec!["base".into()] };
+        let error = LeaseError::UnknownTemplate { name: "shop".into(), known: vec!["base".into()] };
         let response = Problem::from(error).response(false);
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(
@@ -188,11 +188,11 @@ mod tests {
     fn each_kind_of_error_has_its_status() {
         let broken = || std::io::Error::other("gone");
         for (error, status) in [
-            (DatabaseError::NotLeased("a".into()), StatusCode::NOT_FOUND),
-            (DatabaseError::InUse { name: "a".into(), sessions: 1 }, StatusCode::CONFLICT),
-            (DatabaseError::Name { name: "a".into(), why: "it is taken" }, StatusCode::BAD_REQUEST),
-            (DatabaseError::Full { leased: 1, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),
-            (DatabaseError::Io { verb: "read", source: broken() }, StatusCode::SERVICE_UNAVAILABLE),
+            (LeaseError::NotLeased("a".into()), StatusCode::NOT_FOUND),
+            (LeaseError::InUse { name: "a".into(), sessions: 1 }, StatusCode::CONFLICT),
+            (LeaseError::Name { name: "a".into(), why: "it is taken" }, StatusCode::BAD_REQUEST),
+            (LeaseError::Full { leased: 1, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),
+            (LeaseError::Io { verb: "read", source: broken() }, StatusCode::SERVICE_UNAVAILABLE),
         ] {
             assert_eq!(Problem::from(error).status, status);
         }

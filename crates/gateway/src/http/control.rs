@@ -2,7 +2,7 @@
 
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use lease::{DatabaseError, LeaseStatus, Turn};
+use lease::{LeaseError, LeaseStatus, Turn};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -131,7 +131,7 @@ pub(super) async fn look(control: &Control, name: String) -> Result<Response<Bod
     let statements = match (kept, &lease) {
         (Some(kept), _) => Some(kept.statements),
         (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.age)),
-        (None, None) => return Err(DatabaseError::NotLeased(name).into()),
+        (None, None) => return Err(LeaseError::NotLeased(name).into()),
     };
     let seen = Look {
         name,
@@ -216,7 +216,7 @@ pub(super) async fn snapshot(
 /// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
 pub(super) async fn blocking<L: Clone + Send + 'static, T: Send + 'static>(
     leases: &L,
-    call: impl FnOnce(&L) -> Result<T, DatabaseError> + Send + 'static,
+    call: impl FnOnce(&L) -> Result<T, LeaseError> + Send + 'static,
 ) -> Result<T, Problem> {
     let leases = leases.clone();
     // A panic is all that can end it otherwise.

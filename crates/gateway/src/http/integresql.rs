@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
-use lease::{DatabaseError, Databases};
+use lease::{LeaseError, Databases};
 use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
 use tokio::sync::oneshot;
@@ -237,9 +237,9 @@ async fn discard_all(control: Arc<Control>) -> Result<(), Problem> {
 }
 
 /// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.
-fn lease(databases: &Databases, name: &str, template: &str) -> Result<String, DatabaseError> {
+fn lease(databases: &Databases, name: &str, template: &str) -> Result<String, LeaseError> {
     match databases.lease(Some(name), Some(template)) {
-        Err(full @ DatabaseError::Full { .. }) => {
+        Err(full @ LeaseError::Full { .. }) => {
             let leases = databases.status().leases;
             let idle =
                 leases.into_iter().filter(|lease| lease.sessions == 0 && lease.template.starts_with(PREFIX));
@@ -252,9 +252,9 @@ fn lease(databases: &Databases, name: &str, template: &str) -> Result<String, Da
 }
 
 /// Ends a lease, if it has not ended by itself.
-fn end(databases: &Databases, name: &str) -> Result<(), DatabaseError> {
+fn end(databases: &Databases, name: &str) -> Result<(), LeaseError> {
     match databases.release(name) {
-        Err(DatabaseError::NotLeased(_)) => Ok(()),
+        Err(LeaseError::NotLeased(_)) => Ok(()),
         other => other,
     }
 }

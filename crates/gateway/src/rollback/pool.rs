@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lease::{Connected, DatabaseError, Databases, LeaseStatus, Request, Status};
+use lease::{Connected, LeaseError, Databases, LeaseStatus, Request, Status};
 
 use super::machine::Thread;
 use super::stage::{Opened, Stage};
@@ -99,13 +99,13 @@ impl Pool {
         &self,
         name: Option<&str>,
         template: Option<&str>,
-    ) -> Result<String, DatabaseError> {
+    ) -> Result<String, LeaseError> {
         let name = name.map_or_else(|| self.made_up(), str::to_owned);
         self.clear(&name);
         self.databases.expect_free(&name)?;
         let mut shared = self.lock();
         if shared.leases.contains_key(&name) {
-            return Err(DatabaseError::Leased(name));
+            return Err(LeaseError::Leased(name));
         }
         let template = template.map(str::to_owned);
         shared.leases.insert(name.clone(), Slot::new(Phase::Reserved, template, self.linger, true));
@@ -117,10 +117,10 @@ impl Pool {
         &self,
         name: Option<&str>,
         template: Option<&str>,
-    ) -> Result<String, DatabaseError> {
+    ) -> Result<String, LeaseError> {
         if let Some(name) = name {
             if self.has(name) {
-                return Err(DatabaseError::Leased(name.to_owned()));
+                return Err(LeaseError::Leased(name.to_owned()));
             }
             self.clear(name);
         }
@@ -169,7 +169,7 @@ impl Pool {
                 Ok(Entered::Lease(lease))
             }
             Ok(Opened::Plain(connected)) => Ok(Entered::Plain(connected)),
-            Err(DatabaseError::Leased(_)) => Err(elsewhere(name, "clone").to_bytes()),
+            Err(LeaseError::Leased(_)) => Err(elsewhere(name, "clone").to_bytes()),
             Err(error) => Err(Refusal::words(error)),
         }
     }
@@ -190,7 +190,7 @@ impl Pool {
     }
 
     /// Finds a stage for a new lease, or opens one.
-    fn furnish(&self, request: &Request<'_>) -> Result<Opened, DatabaseError> {
+    fn furnish(&self, request: &Request<'_>) -> Result<Opened, LeaseError> {
         let name = request.database;
         let waiting = {
             let mut shared = self.lock();
@@ -210,12 +210,12 @@ impl Pool {
             match stage.pass_on(name) {
                 Ok(true) => return Ok(Opened::Stage(stage)),
                 // By a lease in another isolation, or by SQL.
-                Err(DatabaseError::Leased(_)) => self.lock().idle.push(stage),
+                Err(LeaseError::Leased(_)) => self.lock().idle.push(stage),
                 Ok(false) | Err(_) => self.close(stage),
             }
         }
         match Stage::open(&self.databases, request) {
-            Err(DatabaseError::Full { .. }) => {
+            Err(LeaseError::Full { .. }) => {
                 self.vacate();
                 Stage::open(&self.databases, request)
             }
@@ -246,14 +246,14 @@ impl Pool {
     }
 
     /// Ends the lease of that name, in whatever isolation, with its sessions.
-    pub(crate) fn release(&self, name: &str) -> Result<(), DatabaseError> {
+    pub(crate) fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.clear(name);
         if self.end(name, true, true)? { Ok(()) } else { self.databases.release(name) }
     }
 
     /// Returns the lease of that name, in whatever isolation, to the state of its template. Its sessions are closed if
     /// `close`, else they are an error.
-    pub(crate) fn reset(&self, name: &str, close: bool) -> Result<(), DatabaseError> {
+    pub(crate) fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.clear(name);
         if self.end(name, false, close)? { Ok(()) } else { self.databases.reset(name, close) }
     }
@@ -262,16 +262,16 @@ impl Pool {
     ///
     /// # Errors
     /// One in rollback isolation cannot be copied: nobody sees what is in its transaction.
-    pub(crate) fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), DatabaseError> {
+    pub(crate) fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         if self.has(name) {
-            return Err(DatabaseError::Uncommitted(name.to_owned()));
+            return Err(LeaseError::Uncommitted(name.to_owned()));
         }
         self.clear(name);
         self.databases.snapshot(name, template, close)
     }
 
     /// Ends a lease of ours, or begins it anew; false if there is none of that name.
-    fn end(&self, name: &str, for_good: bool, close: bool) -> Result<bool, DatabaseError> {
+    fn end(&self, name: &str, for_good: bool, close: bool) -> Result<bool, LeaseError> {
         let mut shared = self.lock();
         let Some(slot) = shared.leases.get_mut(name) else { return Ok(false) };
         match std::mem::replace(&mut slot.phase, Phase::Leaving) {
@@ -283,7 +283,7 @@ impl Pool {
             Phase::Reserved => {}
             phase if !close => {
                 slot.phase = phase;
-                return Err(DatabaseError::InUse { name: name.to_owned(), sessions: 1 });
+                return Err(LeaseError::InUse { name: name.to_owned(), sessions: 1 });
             }
             phase => {
                 slot.phase = phase;
@@ -291,7 +291,7 @@ impl Pool {
                 drop(shared);
                 // Ends the session from the other side; what holds the lease lets go of it then.
                 match self.databases.release(name) {
-                    Ok(()) | Err(DatabaseError::NotLeased(_)) => {}
+                    Ok(()) | Err(LeaseError::NotLeased(_)) => {}
                     Err(error) => return Err(error),
                 }
                 return Ok(true);

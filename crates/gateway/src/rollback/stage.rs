@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use lease::{Backend, Connected, DatabaseError, Databases, Kind, Request, Sequences, Tenancy};
+use lease::{Backend, Connected, LeaseError, Databases, Kind, Request, Sequences, Tenancy};
 use server::{Session, SessionError};
 
 use super::machine::Thread;
@@ -43,13 +43,13 @@ pub(super) enum Opened {
 
 impl Stage {
     /// Takes a fresh database and a session with it.
-    pub(super) fn open(databases: &Databases, request: &Request<'_>) -> Result<Opened, DatabaseError> {
+    pub(super) fn open(databases: &Databases, request: &Request<'_>) -> Result<Opened, LeaseError> {
         let connected = databases.connect_alone(request)?;
         if !connected.tenancy.is_leased() {
             return Ok(Opened::Plain(connected));
         }
         let Connected { backend: Backend { stream, greeting }, tenancy } = connected;
-        let sql = |source| DatabaseError::Sql { verb: "read the sequences of a database", source };
+        let sql = |source| LeaseError::Sql { verb: "read the sequences of a database", source };
         let is_superuser = greeting.windows(16).any(|window| window == b"is_superuser\0on\0");
         let mut janitor = if is_superuser { None } else { Some(tenancy.open_session()?) };
         let mut session = Session::adopt(stream, PATIENCE).map_err(sql)?;
@@ -71,7 +71,7 @@ impl Stage {
 
     /// Has it serve a lease of that name. Returns whether it is as good as a new one: nothing has been set for its role
     /// or database since its session began.
-    pub(super) fn pass_on(&mut self, name: &str) -> Result<bool, DatabaseError> {
+    pub(super) fn pass_on(&mut self, name: &str) -> Result<bool, LeaseError> {
         let current = self.tenancy.pass_on(name)?;
         name.clone_into(&mut self.name);
         Ok(current)

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use lease::DatabaseError;
+use lease::LeaseError;
 
 /// An error that ends a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +39,9 @@ impl Refusal {
     }
 
     /// The ErrorResponse for an error, which is the server's own where it was the server that refused.
-    pub(crate) fn words(error: DatabaseError) -> Vec<u8> {
+    pub(crate) fn words(error: LeaseError) -> Vec<u8> {
         match error {
-            DatabaseError::Refused(words) => words,
+            LeaseError::Refused(words) => words,
             error => Self::from(&error).to_bytes(),
         }
     }
@@ -70,8 +70,8 @@ impl Refusal {
     }
 }
 
-impl From<&DatabaseError> for Refusal {
-    fn from(error: &DatabaseError) -> Self {
+impl From<&LeaseError> for Refusal {
+    fn from(error: &LeaseError) -> Self {
         Self {
             sqlstate: error.sqlstate().to_owned().into(),
             message: with_causes(error).into(),
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_database_error_keeps_its_words() {
         let error =
-            DatabaseError::UnknownTemplate { name: "shop".to_owned(), known: vec!["main".to_owned()] };
+            LeaseError::UnknownTemplate { name: "shop".to_owned(), known: vec!["main".to_owned()] };
         let bytes = Refusal::from(&error).to_bytes();
         let text = String::from_utf8_lossy(&bytes);
         assert!(

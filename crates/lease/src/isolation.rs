@@ -1,8 +1,9 @@
-//! How what tests do to a database is kept from one another.
+//! How leases are kept apart.
 
+use std::fmt;
 use std::str::FromStr;
 
-/// The way of it.
+/// What a lease has of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Each lease has a database of its own, a copy of the template.
@@ -23,6 +24,12 @@ impl Isolation {
             Self::Rollback => "rollback",
             Self::Server => "server",
         }
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -1,0 +1,152 @@
+//! One database in the table.
+
+use std::time::{Duration, Instant};
+
+use super::{ParamsId, Source, Terms};
+use crate::Isolation;
+
+/// Where a database is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DatabaseState {
+    /// It is being made.
+    Creating,
+    /// It equals its template, and nobody has it. One that is rolled back still has its last lease's name.
+    Ready,
+    /// Somebody has it.
+    Leased(Lease),
+    /// One change is made of it.
+    Changing(Change),
+    /// It is returned to its template's state.
+    Resetting(Then),
+    /// It is removed.
+    Retiring,
+}
+
+/// A lease in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) terms: Terms,
+    /// Sessions with a client.
+    pub(crate) open: usize,
+    /// Sessions whose client is gone.
+    pub(crate) leaving: usize,
+    /// When it ends, unless another session comes before.
+    pub(crate) deadline: Option<Instant>,
+    /// Its sessions were told to end.
+    pub(crate) closing: bool,
+    pub(crate) since: Instant,
+}
+
+/// A change that nothing else may interrupt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It gets a lease's name.
+    Naming(String),
+    /// It loses its name, and is then reset or removed.
+    Unnaming { retire: bool },
+    /// It gets a name under which it stays as it is.
+    Keeping { to: String, lease: Lease },
+    /// It is copied.
+    Copying(Lease),
+    /// Its own server is changed.
+    Server(Lease),
+}
+
+/// What a database is reset for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Its lease goes on.
+    Lease(Lease),
+    /// The next lease.
+    Ready,
+}
+
+/// Whether a task is due for a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    None,
+    Due,
+    /// It has failed, and is tried again then.
+    RetryAt(Instant),
+    Running,
+}
+
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) source: Source,
+    pub(super) isolation: Isolation,
+    /// Of the session of a database in rollback isolation.
+    pub(super) params: Option<ParamsId>,
+    pub(super) state: DatabaseState,
+    /// The client's name that it has in the server.
+    pub(super) name: Option<String>,
+    pub(super) work: Work,
+    /// Of the lease that it is about to have, or of the one that follows when it has lost its name.
+    pub(super) terms: Option<Terms>,
+    /// For which sessions backends wait in it.
+    pub(super) warm: Vec<ParamsId>,
+}
+
+impl Database {
+    pub(super) fn new(source: Source) -> Self {
+        let isolation = if source == Source::Server { Isolation::Server } else { Isolation::Clone };
+        Self {
+            source,
+            isolation,
+            params: None,
+            state: DatabaseState::Creating,
+            name: None,
+            work: Work::Running,
+            terms: None,
+            warm: Vec::new(),
+        }
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            DatabaseState::Leased(lease)
+            | DatabaseState::Resetting(Then::Lease(lease))
+            | DatabaseState::Changing(
+                Change::Keeping { lease, .. } | Change::Copying(lease) | Change::Server(lease),
+            ) => Some(lease),
+            _ => None,
+        }
+    }
+
+    pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match &mut self.state {
+            DatabaseState::Leased(lease)
+            | DatabaseState::Resetting(Then::Lease(lease))
+            | DatabaseState::Changing(
+                Change::Keeping { lease, .. } | Change::Copying(lease) | Change::Server(lease),
+            ) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// Whether a ready one serves a session of that kind without anything else being made.
+    pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
+        params.is_some_and(|params| self.warm.contains(&params))
+    }
+}
+
+impl Lease {
+    pub(super) fn new(terms: Terms, now: Instant) -> Self {
+        Self { terms, open: 0, leaving: 0, deadline: None, closing: false, since: now }
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.open + self.leaving
+    }
+
+    /// Sets the end, if nobody is in it and it does not last.
+    pub(super) fn begin_to_end(&mut self, now: Instant) {
+        let ends = self.sessions() == 0 && !self.terms.retained;
+        self.deadline = ends.then(|| now + self.terms.linger);
+    }
+
+    /// Whether it is over as soon as its last session has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.open == 0 && self.leaving > 0 && self.terms.linger == Duration::ZERO && !self.terms.retained
+    }
+}

@@ -1,0 +1,401 @@
+//! One name in the table, and the line of those who want something of it. First come, first served.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::database::{Change, Lease, Work};
+use super::{
+    Action, Answer, DatabaseId, DatabaseState, LeaseTable, Source, Task, TaskKind, Terms, Then, Ticket, Want,
+};
+use crate::{Isolation, LeaseError};
+
+/// How long a request waits for sessions that nobody has told to end: their clients may be gone already.
+const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long it waits for sessions that were told to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a session waits for the one before it in rollback isolation, and for one that is known to be leaving.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a request waits for anything else: the copy of a large template is the longest.
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
+
+/// Where a name is in its life. A free one that nobody waits for is not in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NameState {
+    Free,
+    /// It is leased; its database comes with the first session.
+    Reserved(Terms),
+    /// It waits for a ready database.
+    Wanted(Terms),
+    /// This database has it, or is about to have it.
+    Held(DatabaseId),
+}
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) ticket: Ticket,
+    pub(super) want: Want,
+    pub(super) since: Instant,
+    /// Since when it waits for the sessions in a lease.
+    waits_since: Option<Instant>,
+    /// What it asked for has begun: it is answered when that has ended.
+    pub(super) begun: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) state: NameState,
+    pub(super) requests: VecDeque<Request>,
+}
+
+/// Whether the head of a line was dealt with.
+pub(super) enum Step {
+    Next,
+    /// Until something happens, or its patience ends.
+    Wait,
+}
+
+impl Line {
+    /// Waits for no database any more.
+    pub(super) fn give_up_waiting(&mut self) {
+        if let NameState::Wanted(terms) = &self.state {
+            let stays = terms.retained && terms.isolation == Isolation::Rollback;
+            self.state = if stays { NameState::Reserved(terms.clone()) } else { NameState::Free };
+        }
+    }
+}
+
+impl LeaseTable {
+    pub(super) fn request(&mut self, ticket: Ticket, name: String, want: Want, now: Instant, out: &mut Vec<Action>) {
+        if self.closed {
+            return out.push(refused(ticket, LeaseError::Closed));
+        }
+        let line =
+            self.names.entry(name.clone()).or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
+        line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
+        self.advance(&name, now, out);
+    }
+
+    /// Serves the line of a name as far as things are.
+    pub(super) fn advance(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) {
+        while let Some(Step::Next) = self.step(name, now, out) {}
+        let Some(line) = self.names.get_mut(name) else { return };
+        if line.requests.is_empty() {
+            line.give_up_waiting();
+            if line.state == NameState::Free {
+                self.names.remove(name);
+            }
+        }
+    }
+
+    /// When the head of a line is to be looked at again, whatever happens.
+    pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
+        let head = line.requests.front()?;
+        let lease = match line.state {
+            NameState::Held(id) => self.databases.get(&id).and_then(|database| match &database.state {
+                DatabaseState::Leased(lease) => Some(lease),
+                _ => None,
+            }),
+            _ => None,
+        };
+        Some(match head.waits_since {
+            Some(since) => since + patience(&head.want, lease),
+            None => head.since + LONGEST_WAIT,
+        })
+    }
+
+    fn step(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let line = self.names.get_mut(name)?;
+        let head = line.requests.front_mut()?;
+        if now >= head.since + LONGEST_WAIT {
+            let error = LeaseError::Timeout { name: name.to_owned(), waited: LONGEST_WAIT };
+            return self.refuse_head(name, error, out);
+        }
+        match line.state.clone() {
+            NameState::Free => self.step_free(name, now, out),
+            NameState::Reserved(terms) => self.step_reserved(name, terms, now, out),
+            NameState::Wanted(_) => Some(Step::Wait),
+            NameState::Held(id) => match &self.databases.get(&id)?.state {
+                DatabaseState::Ready => self.step_parked(name, id, now, out),
+                DatabaseState::Leased(_) => self.step_leased(name, id, now, out),
+                _ => Some(Step::Wait),
+            },
+        }
+    }
+
+    /// The name is nobody's.
+    fn step_free(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let head = self.names.get(name)?.requests.front()?;
+        match head.want.clone() {
+            _ if head.begun => self.answer_head(name, Answer::Done(None), out),
+            Want::Lease { terms, .. } if terms.isolation == Isolation::Rollback => {
+                self.names.get_mut(name)?.state = NameState::Reserved(terms);
+                self.answer_head(name, Answer::Done(None), out)
+            }
+            Want::Session { mut terms, .. } | Want::Lease { mut terms, .. } => {
+                terms.retained |= self.retained.contains(name) && terms.isolation == Isolation::Clone;
+                self.want_database(name, terms, now, out)
+            }
+            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } | Want::Server => {
+                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
+            }
+        }
+    }
+
+    /// Puts the name into the line for a ready database.
+    pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let source = terms.source();
+        if !self.supplies.contains_key(&source) {
+            let error = match source {
+                Source::Template(name) => LeaseError::UnknownTemplate { name, known: self.template_names() },
+                Source::Server => LeaseError::NoServers,
+            };
+            self.names.get_mut(name)?.state = NameState::Free;
+            return self.refuse_head(name, error, out);
+        }
+        self.names.get_mut(name)?.state = NameState::Wanted(terms);
+        self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
+        self.serve(&source, now, out);
+        // It may have been refused: then another may be at the head.
+        let is_free = self.names.get(name)?.state == NameState::Free;
+        Some(if is_free { Step::Next } else { Step::Wait })
+    }
+
+    /// The name is leased, and has no database yet.
+    fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let head = self.names.get(name)?.requests.front()?;
+        match &head.want {
+            Want::Session { terms, explicit: true, .. } if terms.isolation != reserved.isolation => {
+                let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation: reserved.isolation };
+                self.refuse_head(name, error, out)
+            }
+            Want::Session { .. } => self.want_database(name, reserved, now, out),
+            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned()), out),
+            Want::Reset { .. } => {
+                if !reserved.retained {
+                    self.names.get_mut(name)?.state = NameState::Free;
+                }
+                self.answer_head(name, Answer::Done(None), out)
+            }
+            Want::Release => {
+                self.names.get_mut(name)?.state = NameState::Free;
+                self.answer_head(name, Answer::Done(None), out)
+            }
+            Want::Keep { .. } | Want::Copy { .. } => {
+                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()), out)
+            }
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+        }
+    }
+
+    /// A database that was rolled back still has the name; no lease does.
+    fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let database = self.databases.get(&id)?;
+        let head = self.names.get(name)?.requests.front()?;
+        match head.want.clone() {
+            _ if head.begun => self.answer_head(name, Answer::Done(None), out),
+            Want::Session { params, terms, .. }
+                if terms.isolation == Isolation::Rollback
+                    && database.params == Some(params)
+                    && database.source == terms.source() =>
+            {
+                self.names.get_mut(name)?.state = NameState::Wanted(terms);
+                self.assign(id, name, now, out);
+                None
+            }
+            Want::Session { .. } | Want::Lease { .. } => {
+                let ticket = head.ticket;
+                self.unname(id, false, None);
+                self.run_now(id, TaskKind::Unname, ticket, out);
+                None
+            }
+            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } | Want::Server => {
+                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
+            }
+        }
+    }
+
+    fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+        let head = self.names.get_mut(name)?.requests.front_mut()?;
+        let DatabaseState::Leased(lease) = &self.databases.get(&id)?.state else { return None };
+        if lease.sessions() == 0 && lease.deadline.is_some_and(|deadline| deadline <= now) {
+            self.end_lease(id, false);
+            return None;
+        }
+        let (isolation, waits_until) = (lease.terms.isolation, *head.waits_since.get_or_insert(now) + patience(&head.want, Some(lease)));
+        let is_late = now >= waits_until;
+        match &head.want {
+            Want::Session { terms, explicit: true, .. } if terms.isolation != isolation => {
+                let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation };
+                self.refuse_head(name, error, out)
+            }
+            Want::Session { .. } => self.step_session(name, id, is_late, out),
+            // It is being made on behalf of this very request.
+            Want::Lease { .. } if head.begun => self.answer_head(name, Answer::Done(Some(id)), out),
+            Want::Lease { .. } if lease.is_over() && !is_late => Some(Step::Wait),
+            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned()), out),
+            Want::Reset { .. } if head.begun => self.answer_head(name, Answer::Done(Some(id)), out),
+            Want::Server if isolation != Isolation::Server => {
+                self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out)
+            }
+            Want::Server => {
+                let lease = lease.clone();
+                self.databases.get_mut(&id)?.state = DatabaseState::Changing(Change::Server(lease));
+                self.answer_head(name, Answer::Done(Some(id)), out)
+            }
+            Want::Keep { .. } | Want::Copy { .. } if isolation != Isolation::Clone => {
+                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()), out)
+            }
+            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
+                self.step_change(name, id, is_late, out)
+            }
+        }
+    }
+
+    /// A session, in a database that is leased.
+    fn step_session(
+        &mut self,
+        name: &str,
+        id: DatabaseId,
+        is_late: bool,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
+        let database = self.databases.get_mut(&id)?;
+        let DatabaseState::Leased(lease) = &mut database.state else { return None };
+        let head = self.names.get_mut(name)?.requests.front_mut()?;
+        let Want::Session { params, reset, .. } = &mut head.want else { return None };
+        let (sessions, ticket) = (lease.sessions(), head.ticket);
+        if sessions > 0 && (*reset || lease.is_over() || lease.terms.isolation == Isolation::Rollback) {
+            let error = match *reset {
+                _ if !is_late => return Some(Step::Wait),
+                true => LeaseError::InUse { name: name.to_owned(), sessions },
+                false => LeaseError::Busy(name.to_owned()),
+            };
+            return self.refuse_head(name, error, out);
+        }
+        if *reset {
+            *reset = false;
+            let lease = lease.clone();
+            self.reset_in_place(id, lease, ticket, out);
+            return None;
+        }
+        if lease.terms.isolation == Isolation::Rollback && database.params != Some(*params) {
+            return self.refuse_head(name, LeaseError::OtherParameters(name.to_owned()), out);
+        }
+        lease.open += 1;
+        lease.deadline = None;
+        self.answer_head(name, Answer::Session(id), out)
+    }
+
+    /// A change that no session may be there for.
+    fn step_change(
+        &mut self,
+        name: &str,
+        id: DatabaseId,
+        is_late: bool,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
+        let head = self.names.get_mut(name)?.requests.front_mut()?;
+        let (ticket, want) = (head.ticket, head.want.clone());
+        let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false });
+        let database = self.databases.get_mut(&id)?;
+        let DatabaseState::Leased(lease) = &mut database.state else { return None };
+        let sessions = lease.sessions();
+        if sessions > 0 && !is_late {
+            if closes && !std::mem::replace(&mut lease.closing, true) {
+                let task = Task { database: id, kind: TaskKind::Close };
+                out.push(Action::Run { task, ticket });
+            }
+            return Some(Step::Wait);
+        }
+        if sessions > 0 && !closes {
+            return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions }, out);
+        }
+        let stays = sessions > 0;
+        lease.closing = false;
+        let lease = lease.clone();
+        match want {
+            Want::Reset { .. } if stays => {
+                self.names.get_mut(name)?.requests.front_mut()?.begun = true;
+                self.unname(id, true, Some(lease.terms));
+                self.run_now(id, TaskKind::Unname, ticket, out);
+            }
+            Want::Reset { .. } => {
+                self.names.get_mut(name)?.requests.front_mut()?.begun = true;
+                self.reset_in_place(id, lease, ticket, out);
+            }
+            Want::Keep { .. } | Want::Copy { .. } if stays => {
+                return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions }, out);
+            }
+            Want::Keep { to } => self.change(id, Change::Keeping { to: to.clone(), lease }, TaskKind::Keep { to }, ticket, out),
+            Want::Copy { .. } => self.change(id, Change::Copying(lease), TaskKind::Copy, ticket, out),
+            _ => {
+                self.names.get_mut(name)?.requests.front_mut()?.begun = true;
+                self.end_lease(id, stays);
+                let task = self.start_due(id)?;
+                out.push(Action::Run { task, ticket });
+            }
+        }
+        None
+    }
+
+    fn change(&mut self, id: DatabaseId, change: Change, kind: TaskKind, ticket: Ticket, out: &mut Vec<Action>) {
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.state = DatabaseState::Changing(change);
+        }
+        self.run_now(id, kind, ticket, out);
+    }
+
+    fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket, out: &mut Vec<Action>) {
+        if lease.terms.isolation == Isolation::Server {
+            // A server is not put right, it is replaced.
+            self.unname(id, true, Some(lease.terms));
+            return self.run_now(id, TaskKind::Unname, ticket, out);
+        }
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.state = DatabaseState::Resetting(Then::Lease(lease));
+        }
+        self.run_now(id, TaskKind::Reset { in_place: true }, ticket, out);
+    }
+
+    pub(super) fn run_now(&mut self, id: DatabaseId, kind: TaskKind, ticket: Ticket, out: &mut Vec<Action>) {
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.work = Work::Running;
+        }
+        out.push(Action::Run { task: Task { database: id, kind }, ticket });
+    }
+
+    /// Answers the first in a line.
+    fn answer_head(&mut self, name: &str, answer: Answer, out: &mut Vec<Action>) -> Option<Step> {
+        let request = self.names.get_mut(name)?.requests.pop_front()?;
+        out.push(Action::Answer { ticket: request.ticket, answer });
+        Some(Step::Next)
+    }
+
+    fn refuse_head(&mut self, name: &str, error: LeaseError, out: &mut Vec<Action>) -> Option<Step> {
+        self.answer_head(name, Answer::Refused(error), out)
+    }
+
+    /// Refuses the first in a line for what its task failed with.
+    pub(super) fn fail_head(&mut self, name: &str, error: LeaseError, out: &mut Vec<Action>) {
+        self.refuse_head(name, error, out);
+    }
+}
+
+/// How long a request is patient.
+fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
+    let Some(lease) = lease else { return LONGEST_WAIT };
+    match want {
+        Want::Session { reset: true, .. } | Want::Reset { close: false } | Want::Copy { close: false } => {
+            IN_USE_TIMEOUT
+        }
+        Want::Session { .. } | Want::Lease { .. } if lease.open == 0 => LEAVING_TIMEOUT,
+        Want::Session { .. } if lease.terms.isolation == Isolation::Rollback => BUSY_TIMEOUT,
+        Want::Session { .. } | Want::Lease { .. } | Want::Server => LONGEST_WAIT,
+        Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => CLOSE_TIMEOUT,
+    }
+}
+
+pub(super) fn refused(ticket: Ticket, error: LeaseError) -> Action {
+    Action::Answer { ticket, answer: Answer::Refused(error) }
+}

@@ -1,0 +1,55 @@
+//! What there is, for people and programs to look at.
+
+use std::time::Instant;
+
+use super::line::NameState;
+use super::{DatabaseId, LeaseTable, Terms};
+use crate::Isolation;
+
+/// One lease.
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseView {
+    pub(crate) name: String,
+    pub(crate) database: Option<DatabaseId>,
+    pub(crate) terms: Terms,
+    pub(crate) sessions: usize,
+    pub(crate) since: Option<Instant>,
+}
+
+impl LeaseTable {
+    /// All leases, by name.
+    pub(crate) fn leases(&self) -> Vec<LeaseView> {
+        self.names.keys().filter_map(|name| self.lease(name)).collect()
+    }
+
+    /// The lease of that name.
+    pub(crate) fn lease(&self, name: &str) -> Option<LeaseView> {
+        let (database, terms, sessions, since) = match &self.names.get(name)?.state {
+            NameState::Reserved(terms) => (None, terms, 0, None),
+            NameState::Held(id) => {
+                let lease = self.databases.get(id)?.lease()?;
+                (Some(*id), &lease.terms, lease.open, Some(lease.since))
+            }
+            NameState::Free | NameState::Wanted(_) => return None,
+        };
+        Some(LeaseView { name: name.to_owned(), database, terms: terms.clone(), sessions, since })
+    }
+
+    /// The database that a name is held by, whatever is being done to it.
+    pub(crate) fn holder(&self, name: &str) -> Option<DatabaseId> {
+        match self.names.get(name)?.state {
+            NameState::Held(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// How the lease of that name is isolated.
+    pub(crate) fn isolation(&self, name: &str) -> Option<Isolation> {
+        self.lease(name).map(|lease| lease.terms.isolation)
+    }
+
+    /// Whether anything is leased: what has to be watched.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.names.is_empty()
+    }
+}

@@ -1,0 +1,271 @@
+//! The lease table: every database and every name, each in exactly one state. No I/O, no clock, no threads.
+//!
+//! [`LeaseTable::handle`] takes an [`Event`] and the time, and returns [`Action`]s: answers to those who wait, and tasks
+//! that somebody is to run. [`LeaseTable::next_task`] hands out the work of the background. What a task came to is an
+//! event again.
+//!
+//! ```text
+//! Creating ─▶ Ready ─▶ Changing(Naming) ─▶ Leased ─▶ Changing(Unnaming) ─▶ Resetting ─▶ Ready
+//!    │                                      │  ▲                              │
+//!    ▼ failed                               ▼  │ fresh                        ▼ in doubt
+//!   gone                                 Resetting                          Retiring ─▶ gone
+//! ```
+//!
+//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a
+//! [`Proof`]. Whatever fails on the way leads to `Retiring`.
+
+mod database;
+mod line;
+mod lookup;
+mod outcome;
+#[cfg(test)]
+mod simulation;
+mod supply;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use database::{Database, DatabaseState, Then};
+use line::Line;
+use supply::Supply;
+
+use crate::{Isolation, LeaseError};
+
+/// How long a failed task waits before it is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Names a database in the table; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DatabaseId(pub(crate) u64);
+
+/// Names a request, so that its answer finds who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// Names a set of start-up parameters: sessions with equal ones are interchangeable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ParamsId(pub(crate) u32);
+
+/// That a database equals its template: made by whoever has compared, or has copied it.
+#[derive(Debug)]
+pub(crate) struct Proof(());
+
+impl Proof {
+    /// To be called where freshness has been shown, and nowhere else.
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+/// What a ready database is made from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Source {
+    /// A copy of the template of that name.
+    Template(String),
+    /// A server of its own.
+    Server,
+}
+
+/// What somebody wants of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// A session.
+    Session {
+        params: ParamsId,
+        /// If the name is new.
+        terms: Terms,
+        /// Whether `terms.isolation` was asked for, or is only what is usual.
+        explicit: bool,
+        /// Return the database to its template's state first.
+        reset: bool,
+    },
+    /// A lease without a session.
+    Lease { params: Option<ParamsId>, terms: Terms },
+    /// The template's state again, under the same name.
+    Reset { close: bool },
+    /// The end of the lease.
+    Release,
+    /// The database as it is, under another name.
+    Keep { to: String },
+    /// A copy of the database as it is, to be a template.
+    Copy { close: bool },
+    /// A change of the lease's own server.
+    Server,
+}
+
+/// On which terms a name is leased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) template: String,
+    pub(crate) isolation: Isolation,
+    /// How long the lease outlives its last session.
+    pub(crate) linger: Duration,
+    /// Whether it lasts until it is released.
+    pub(crate) retained: bool,
+}
+
+impl Terms {
+    fn source(&self) -> Source {
+        match self.isolation {
+            Isolation::Server => Source::Server,
+            Isolation::Clone | Isolation::Rollback => Source::Template(self.template.clone()),
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Somebody wants something of a name.
+    Request { ticket: Ticket, name: String, want: Want },
+    /// The client of an open session has gone; its backend has not ended yet.
+    Leaving { database: DatabaseId },
+    /// A session has ended. `leaving`: its client was known to be gone.
+    Disconnected { database: DatabaseId, leaving: bool },
+    /// A session has ended because its database is gone, or its transaction broken: so has the lease.
+    Lost { database: DatabaseId, leaving: bool },
+    /// A task has ended.
+    Finished { database: DatabaseId, outcome: Outcome },
+    /// Backends wait in a ready database for sessions with these parameters.
+    Warmed { database: DatabaseId, params: Vec<ParamsId> },
+    /// No session may stay in a database that nobody has.
+    Vacate,
+    /// Time has passed.
+    Tick,
+    /// Nothing more is handed out.
+    Close,
+}
+
+/// What a task came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It is done; what it made equals the template.
+    Fresh(Proof),
+    /// It is done.
+    Done,
+    /// The name is somebody else's, by SQL.
+    NameTaken,
+    /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
+    Stale,
+    /// There is no such database any more.
+    Vanished,
+    /// It may not equal its template.
+    Doubt(&'static str),
+    /// It could not be done.
+    Failed(LeaseError),
+}
+
+/// What follows from an event.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// A request is answered.
+    Answer { ticket: Ticket, answer: Answer },
+    /// A task is to be run at once, best by who waits for it.
+    Run { task: Task, ticket: Ticket },
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// A session may be opened in this database; it counts already.
+    Session(DatabaseId),
+    /// It is done. For a change of a server the change may begin.
+    Done(Option<DatabaseId>),
+    /// The name is that of a database made by SQL.
+    Elsewhere,
+    /// It cannot be.
+    Refused(LeaseError),
+}
+
+/// Work on one database. None has two at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) database: DatabaseId,
+    pub(crate) kind: TaskKind,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// Make it.
+    Create(Source),
+    /// Give it that name, for a lease in that isolation with these parameters.
+    Name { to: String, isolation: Isolation, params: Option<ParamsId> },
+    /// Give it a name of its own, so that the client's is free.
+    Unname,
+    /// Return it to its template's state.
+    Reset { in_place: bool },
+    /// Give it that name, and let it be.
+    Keep { to: String },
+    /// Copy it.
+    Copy,
+    /// End its sessions. Has no outcome: sessions tell of their end.
+    Close,
+    /// Remove it.
+    Drop,
+}
+
+/// All that is known of databases and names.
+#[derive(Debug)]
+pub(crate) struct LeaseTable {
+    databases: BTreeMap<DatabaseId, Database>,
+    names: BTreeMap<String, Line>,
+    supplies: BTreeMap<Source, Supply>,
+    /// Names whose leases last until they are released.
+    pub(crate) retained: BTreeSet<String>,
+    /// How many databases there is room for.
+    capacity: usize,
+    last_id: u64,
+    /// Until when nothing is made unless somebody waits for it.
+    quiet_until: Option<Instant>,
+    closed: bool,
+    /// Databases that were not recycled, by reason.
+    pub(crate) dropped: BTreeMap<&'static str, u64>,
+    pub(crate) recycled: u64,
+    pub(crate) failures: u64,
+}
+
+impl LeaseTable {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            databases: BTreeMap::new(),
+            names: BTreeMap::new(),
+            supplies: BTreeMap::new(),
+            retained: BTreeSet::new(),
+            capacity,
+            last_id: 0,
+            quiet_until: None,
+            closed: false,
+            dropped: BTreeMap::new(),
+            recycled: 0,
+            failures: 0,
+        }
+    }
+
+    /// Takes note of what has happened.
+    pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        let mut out = Vec::new();
+        match event {
+            Event::Request { ticket, name, want } => self.request(ticket, name, want, now, &mut out),
+            Event::Leaving { database } => self.leaving(database, now, &mut out),
+            Event::Disconnected { database, leaving } => self.disconnected(database, leaving, now, &mut out),
+            Event::Lost { database, leaving } => self.lost(database, leaving, now, &mut out),
+            Event::Finished { database, outcome } => {
+                self.finished(database, outcome, now, &mut out);
+                self.serve_all(now, &mut out);
+            }
+            Event::Warmed { database, params } => {
+                if let Some(database) = self.databases.get_mut(&database) {
+                    database.warm = params;
+                }
+            }
+            Event::Vacate => self.vacate(now),
+            Event::Tick => self.tick(now, &mut out),
+            Event::Close => self.close(&mut out),
+        }
+        out
+    }
+}

@@ -1,0 +1,291 @@
+//! What becomes of a database when its task has ended.
+
+use std::time::Instant;
+
+use super::database::{Change, Lease, Work};
+use super::line::NameState;
+use super::{Action, Answer, DatabaseId, DatabaseState, LeaseTable, Outcome, RETRY, Terms, Then, Want};
+use crate::{Isolation, LeaseError};
+
+impl LeaseTable {
+    pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let Some(database) = self.databases.get_mut(&id) else { return };
+        database.work = Work::None;
+        if matches!(outcome, Outcome::Failed(_)) {
+            self.failures += 1;
+        }
+        match database.state.clone() {
+            DatabaseState::Creating => self.created(id, outcome, now, out),
+            DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now, out),
+            DatabaseState::Changing(Change::Unnaming { retire }) => self.unnamed(id, retire, outcome, now, out),
+            DatabaseState::Changing(Change::Keeping { to, lease }) => self.kept(id, to, lease, outcome, now, out),
+            DatabaseState::Changing(Change::Copying(lease)) => {
+                self.resume(id, lease, now);
+                self.answer_holder(id, outcome, now, out);
+            }
+            DatabaseState::Changing(Change::Server(lease)) => {
+                self.resume(id, lease, now);
+                self.advance_holder(id, now, out);
+            }
+            DatabaseState::Resetting(then) => self.reset(id, then, outcome, now, out),
+            DatabaseState::Retiring => match outcome {
+                Outcome::Done | Outcome::Vanished => {
+                    self.databases.remove(&id);
+                }
+                _ => self.retry(id, now),
+            },
+            DatabaseState::Ready | DatabaseState::Leased(_) => {}
+        }
+    }
+
+    fn created(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let Some(source) = self.databases.get(&id).map(|database| database.source.clone()) else { return };
+        match outcome {
+            Outcome::Fresh(_proof) => {
+                self.set_state(id, DatabaseState::Ready);
+                if !self.supplies.contains_key(&source) {
+                    return self.unname(id, true, None);
+                }
+                self.serve(&source, now, out);
+            }
+            Outcome::Failed(error) => {
+                // A part of it may be there.
+                self.retire(id, "it could not be made");
+                self.not_made(&source, error, now, out);
+            }
+            _ => {
+                // What was made is not to be trusted.
+                self.retire(id, "it could not be made");
+            }
+        }
+    }
+
+    fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let terms = self.terms_of(id);
+        match (outcome, terms) {
+            (Outcome::Done | Outcome::Fresh(_), Some(terms)) => {
+                self.leave_old_name(id, name, now, out);
+                let Some(database) = self.databases.get_mut(&id) else { return };
+                database.name = Some(name.to_owned());
+                database.isolation = terms.isolation;
+                database.params = self.names.get(name).and_then(|line| match line.requests.front()?.want {
+                    Want::Session { params, .. } => Some(params),
+                    _ => None,
+                });
+                database.warm.clear();
+                let mut lease = Lease::new(terms, now);
+                lease.begin_to_end(now);
+                self.set_state(id, DatabaseState::Leased(lease));
+                self.advance(name, now, out);
+            }
+            (Outcome::NameTaken, _) => {
+                // It keeps whatever name it has.
+                self.set_state(id, DatabaseState::Ready);
+                self.taken(name, now, out);
+            }
+            (outcome, terms) => {
+                // It may have the name now, or not: it is taken away in any case before the name gets another.
+                self.leave_old_name(id, name, now, out);
+                if let Some(database) = self.databases.get_mut(&id) {
+                    database.name = Some(name.to_owned());
+                }
+                let retire = !matches!(outcome, Outcome::Stale);
+                let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
+                self.unname(id, retire, again);
+                if let Outcome::Failed(error) = outcome {
+                    self.fail_head(name, error, out);
+                }
+            }
+        }
+    }
+
+    /// A database that had another name has given that up.
+    fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant, out: &mut Vec<Action>) {
+        let old = self.databases.get_mut(&id).and_then(|database| database.name.take());
+        if let Some(old) = old.filter(|old| old != name) {
+            self.free(&old, None, now, out);
+        }
+    }
+
+    /// The name turned out to be that of a database made by SQL: those who want a session get one with that.
+    fn taken(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        line.state = NameState::Free;
+        let (sessions, others): (Vec<_>, Vec<_>) =
+            line.requests.drain(..).partition(|request| matches!(request.want, Want::Session { .. }));
+        line.requests.extend(others);
+        for request in sessions {
+            out.push(Action::Answer { ticket: request.ticket, answer: Answer::Elsewhere });
+        }
+        if self.names.get(name).and_then(|line| line.requests.front()).is_some_and(|head| {
+            matches!(head.want, Want::Lease { .. } | Want::Reset { .. })
+        }) {
+            self.fail_head(name, LeaseError::Leased(name.to_owned()), out);
+        }
+        self.advance(name, now, out);
+    }
+
+    /// A database has lost its name.
+    fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let is_gone = match outcome {
+            Outcome::Done | Outcome::Fresh(_) => false,
+            Outcome::Vanished => true,
+            _ => return self.retry(id, now),
+        };
+        let Some(database) = self.databases.get_mut(&id) else { return };
+        let (name, again) = (database.name.take(), database.terms.take());
+        let source = database.source.clone();
+        database.isolation = match database.isolation {
+            Isolation::Rollback => Isolation::Clone,
+            other => other,
+        };
+        database.params = None;
+        if is_gone {
+            self.databases.remove(&id);
+        } else if retire || !self.supplies.contains_key(&source) {
+            self.set_state(id, DatabaseState::Retiring);
+            self.due_now(id);
+        } else {
+            self.set_state(id, DatabaseState::Resetting(Then::Ready));
+            self.due_now(id);
+        }
+        if let Some(name) = name {
+            self.free(&name, again, now, out);
+        }
+    }
+
+    /// A name has no database any more.
+    fn free(&mut self, name: &str, again: Option<Terms>, now: Instant, out: &mut Vec<Action>) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        match again {
+            // Its database comes with the first session, for that says with which parameters.
+            Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
+            Some(terms) if !line.requests.is_empty() => {
+                self.want_database(name, terms, now, out);
+            }
+            _ => line.state = NameState::Free,
+        }
+        self.advance(name, now, out);
+    }
+
+    fn kept(&mut self, id: DatabaseId, to: String, mut lease: Lease, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let name = self.databases.get(&id).and_then(|database| database.name.clone()).unwrap_or_default();
+        match outcome {
+            Outcome::Done | Outcome::Fresh(_) => {
+                lease.terms.retained = true;
+                lease.deadline = None;
+                if let Some(database) = self.databases.get_mut(&id) {
+                    database.name = Some(to.clone());
+                    database.state = DatabaseState::Leased(lease);
+                }
+                let kept = super::line::Line { state: NameState::Held(id), requests: std::collections::VecDeque::new() };
+                self.names.insert(to, kept);
+                self.answer_first(&name, Answer::Done(Some(id)), out);
+                self.free(&name, None, now, out);
+            }
+            Outcome::Vanished => {
+                self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())), out);
+                self.databases.remove(&id);
+                self.free(&name, None, now, out);
+            }
+            Outcome::NameTaken => {
+                self.resume(id, lease, now);
+                self.answer_holder(id, Outcome::NameTaken, now, out);
+            }
+            // It may have either name: the one that it is to have is given again.
+            _ => self.retry(id, now),
+        }
+    }
+
+    fn reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let reason = match outcome {
+            Outcome::Fresh(_proof) => {
+                self.recycled += 1;
+                return match then {
+                    Then::Lease(mut lease) => {
+                        lease.begin_to_end(now);
+                        self.set_state(id, DatabaseState::Leased(lease));
+                        self.advance_holder(id, now, out);
+                    }
+                    Then::Ready => self.ready_again(id, now, out),
+                };
+            }
+            Outcome::Doubt(reason) => reason,
+            Outcome::Vanished => "it was dropped by SQL",
+            _ => "a statement of the reset failed",
+        };
+        *self.dropped.entry(reason).or_default() += 1;
+        let again = match then {
+            Then::Lease(lease) => Some(lease.terms),
+            Then::Ready => None,
+        };
+        // One in rollback isolation has a name still.
+        self.unname(id, true, again);
+    }
+
+    fn ready_again(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+        self.set_state(id, DatabaseState::Ready);
+        let Some(database) = self.databases.get(&id) else { return };
+        let source = database.source.clone();
+        if !self.supplies.contains_key(&source) || (self.ready(&source) > 0 && !self.wants_more(&source)) {
+            self.unname(id, true, None);
+        }
+        self.advance_holder(id, now, out);
+        self.serve(&source, now, out);
+    }
+
+    /// The lease goes on.
+    fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
+        lease.begin_to_end(now);
+        self.set_state(id, DatabaseState::Leased(lease));
+    }
+
+    /// Answers the request that a task was for.
+    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) else { return };
+        let answer = match outcome {
+            Outcome::Done | Outcome::Fresh(_) => Answer::Done(Some(id)),
+            Outcome::Failed(error) => Answer::Refused(error),
+            Outcome::NameTaken => Answer::Refused(LeaseError::Leased(name.clone())),
+            _ => Answer::Refused(LeaseError::NotLeased(name.clone())),
+        };
+        self.answer_first(&name, answer, out);
+        self.advance(&name, now, out);
+    }
+
+    fn answer_first(&mut self, name: &str, answer: Answer, out: &mut Vec<Action>) {
+        if let Some(request) = self.names.get_mut(name).and_then(|line| line.requests.pop_front()) {
+            out.push(Action::Answer { ticket: request.ticket, answer });
+        }
+    }
+
+    fn retire(&mut self, id: DatabaseId, reason: &'static str) {
+        *self.dropped.entry(reason).or_default() += 1;
+        self.set_state(id, DatabaseState::Retiring);
+        self.due_now(id);
+    }
+
+    fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.state = state;
+        }
+    }
+
+    fn due_now(&mut self, id: DatabaseId) {
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.work = Work::Due;
+        }
+    }
+
+    fn retry(&mut self, id: DatabaseId, now: Instant) {
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.work = Work::RetryAt(now + RETRY);
+        }
+    }
+
+    pub(super) fn serve_all(&mut self, now: Instant, out: &mut Vec<Action>) {
+        for source in self.sources() {
+            self.serve(&source, now, out);
+        }
+    }
+}

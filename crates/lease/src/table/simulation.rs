@@ -1,0 +1,491 @@
+//! A deterministic simulation: random clients, a fake server that crashes, loses connections, is slow and refuses to
+//! rename, and a fake clock. After each event all promises of the table are checked.
+//!
+//! `PGFRESH_SIMULATION_EVENTS` and `PGFRESH_SIMULATION_SEED` say how long it runs and from where; a seed that fails is
+//! printed. Everything follows from the seed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use super::database::{Change, Lease, Work};
+use super::line::NameState;
+use super::*;
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+const TEMPLATES: [&str; 2] = ["app", "other"];
+const LINGERS: [u64; 4] = [0, 0, 5, 300];
+const CAPACITY: usize = 8;
+
+/// Numbers that follow from a seed. Source: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from((self.next() >> 33) % bound as u64).unwrap()
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+
+    /// True once in so many times.
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// What the fake server has.
+#[derive(Debug, Default, Clone)]
+struct Copy {
+    /// What it is called, if by a client's name.
+    name: Option<String>,
+    /// Whether it differs from its template.
+    dirty: bool,
+    /// Whether what differs is in a transaction that can be rolled back.
+    uncommitted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Session {
+    database: DatabaseId,
+    leaving: bool,
+}
+
+/// Who waits for an answer, and what it has been promised.
+#[derive(Debug, Clone)]
+struct Waiter {
+    name: String,
+    want: Want,
+    /// The lease before it was over when it came, or it asked for a reset.
+    must_be_fresh: bool,
+}
+
+struct Simulation {
+    random: Random,
+    now: Instant,
+    table: LeaseTable,
+    server: BTreeMap<DatabaseId, Copy>,
+    /// Databases made by SQL.
+    by_sql: BTreeSet<String>,
+    sessions: Vec<Session>,
+    tasks: Vec<Task>,
+    waiters: HashMap<Ticket, Waiter>,
+    last_ticket: u64,
+    answered: BTreeMap<&'static str, u64>,
+    /// No more faults, no more clients: everything has to come to its end.
+    calm: bool,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut table = LeaseTable::new(CAPACITY);
+        table.add_source(Source::Template("app".to_owned()), true);
+        table.add_source(Source::Template("other".to_owned()), false);
+        table.add_source(Source::Server, false);
+        Self {
+            random: Random(seed | 1),
+            now: Instant::now(),
+            table,
+            server: BTreeMap::new(),
+            by_sql: BTreeSet::new(),
+            sessions: Vec::new(),
+            tasks: Vec::new(),
+            waiters: HashMap::new(),
+            last_ticket: 0,
+            answered: BTreeMap::new(),
+            calm: false,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..25 => self.request(),
+            25..40 => self.write(),
+            40..50 => self.client_goes(),
+            50..62 => self.session_ends(),
+            62..64 => self.sql(),
+            64 => self.raise(Event::Vacate),
+            65..75 => self.pass_time(),
+            75..83 => self.pull(),
+            _ => self.finish_a_task(),
+        }
+        self.check();
+    }
+
+    fn raise(&mut self, event: Event) {
+        for action in self.table.handle(event, self.now) {
+            match action {
+                Action::Run { task, .. } if task.kind == TaskKind::Close => self.close_sessions(task.database),
+                Action::Run { task, .. } => self.tasks.push(task),
+                Action::Answer { ticket, answer } => self.answered(ticket, answer),
+            }
+        }
+    }
+
+    fn terms(&mut self) -> (Terms, bool) {
+        let isolation = match self.random.below(10) {
+            0..6 => Isolation::Clone,
+            6..9 => Isolation::Rollback,
+            _ => Isolation::Server,
+        };
+        let linger = Duration::from_millis(self.random.pick(&LINGERS));
+        let template = self.random.pick(&TEMPLATES).to_owned();
+        (Terms { template, isolation, linger, retained: false }, self.random.one_in(3))
+    }
+
+    fn request(&mut self) {
+        let name = self.random.pick(&NAMES).to_owned();
+        let (mut terms, explicit) = self.terms();
+        let params = ParamsId(u32::try_from(self.random.below(2)).unwrap());
+        let want = match self.random.below(20) {
+            0..12 => Want::Session { params, terms, explicit, reset: self.random.one_in(5) },
+            12 => {
+                terms.retained = true;
+                Want::Lease { params: Some(params), terms }
+            }
+            13..16 => Want::Reset { close: self.random.one_in(2) },
+            16..18 => Want::Release,
+            18 if self.random.one_in(3) => Want::Keep { to: format!("{name}_failed_{}", self.last_ticket) },
+            18 => Want::Copy { close: self.random.one_in(2) },
+            _ => Want::Server,
+        };
+        self.ask(name, want);
+    }
+
+    fn ask(&mut self, name: String, want: Want) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        let must_be_fresh = match &want {
+            // Who comes second may join the lease of who came first.
+            Want::Session { reset, .. } => {
+                *reset || self.is_over(&name) && self.waiters.values().all(|waiter| waiter.name != name)
+            }
+            Want::Reset { .. } | Want::Lease { .. } => true,
+            _ => false,
+        };
+        self.waiters.insert(ticket, Waiter { name: name.clone(), want: want.clone(), must_be_fresh });
+        self.raise(Event::Request { ticket, name, want });
+    }
+
+    /// Whether all clients of a brief lease have gone, or its time is over.
+    fn is_over(&self, name: &str) -> bool {
+        let Some(id) = self.table.holder(name) else { return true };
+        let Some(lease) = self.table.databases[&id].lease() else { return false };
+        let brief = lease.terms.linger == Duration::ZERO && !lease.terms.retained;
+        let was_used = lease.leaving > 0 || lease.deadline.is_some();
+        (lease.open == 0 && brief && was_used) || lease.deadline.is_some_and(|deadline| deadline <= self.now)
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Answer) {
+        let waiter = self.waiters.remove(&ticket).expect("an answer to nobody, or a second one");
+        let kind = match &answer {
+            Answer::Session(_) => "session",
+            Answer::Done(_) => "done",
+            Answer::Elsewhere => "elsewhere",
+            Answer::Refused(LeaseError::Timeout { .. }) => "timeout",
+            Answer::Refused(_) => "refused",
+        };
+        *self.answered.entry(kind).or_default() += 1;
+        match answer {
+            Answer::Session(id) => {
+                let database = &self.table.databases[&id];
+                let lease = database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
+                let is_first = lease.sessions() == 1;
+                if let Some(copy) = self.server.get(&id)
+                    && copy.name.as_deref() == Some(&waiter.name)
+                {
+                    assert!(!(waiter.must_be_fresh && is_first && copy.dirty), "{waiter:?} got a dirty {id:?}");
+                }
+                self.sessions.push(Session { database: id, leaving: false });
+            }
+            Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
+                // Its holder changes the server for a while; another event ends that.
+                self.tasks.push(Task { database: id, kind: TaskKind::Close });
+            }
+            Answer::Done(Some(id)) if waiter.must_be_fresh => {
+                assert!(!self.server.get(&id).is_some_and(|copy| copy.dirty), "{waiter:?} got a dirty {id:?}");
+            }
+            Answer::Done(None) if matches!(waiter.want, Want::Release) => {
+                let named = self.server.values().any(|copy| copy.name.as_deref() == Some(&waiter.name));
+                assert!(!named || self.table.holder(&waiter.name).is_some(), "{waiter:?} was released and is there");
+            }
+            Answer::Done(_) | Answer::Elsewhere | Answer::Refused(_) => {}
+        }
+    }
+
+    fn write(&mut self) {
+        if self.sessions.is_empty() {
+            return;
+        }
+        let session = self.random.pick(&self.sessions.clone());
+        let isolation = self.table.databases.get(&session.database).map(|database| database.isolation);
+        // The client is gone, and what it sent last may still be run.
+        if let Some(copy) = self.server.get_mut(&session.database) {
+            copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
+            copy.dirty = true;
+        }
+    }
+
+    fn client_goes(&mut self) {
+        let open: Vec<_> = (0..self.sessions.len()).filter(|at| !self.sessions[*at].leaving).collect();
+        if open.is_empty() {
+            return;
+        }
+        let at = self.random.pick(&open);
+        self.sessions[at].leaving = true;
+        self.raise(Event::Leaving { database: self.sessions[at].database });
+    }
+
+    fn session_ends(&mut self) {
+        if self.sessions.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.sessions.len());
+        let Session { database, leaving } = self.sessions.swap_remove(at);
+        let is_gone = !self.server.contains_key(&database);
+        let event = if is_gone || self.random.one_in(15) {
+            Event::Lost { database, leaving }
+        } else {
+            Event::Disconnected { database, leaving }
+        };
+        self.raise(event);
+    }
+
+    fn close_sessions(&mut self, id: DatabaseId) {
+        let (ended, stay): (Vec<_>, _) =
+            self.sessions.drain(..).partition(|session| session.database == id && !self.random.one_in(20));
+        self.sessions = stay;
+        for Session { database, leaving } in ended {
+            self.raise(Event::Disconnected { database, leaving });
+        }
+    }
+
+    /// What users do by SQL, with databases that belong to pgfresh too.
+    fn sql(&mut self) {
+        let name = self.random.pick(&NAMES).to_owned();
+        let named = self.server.iter().find(|(_, copy)| copy.name.as_deref() == Some(&name)).map(|(id, _)| *id);
+        match named {
+            None if self.by_sql.remove(&name) => {}
+            None => {
+                self.by_sql.insert(name);
+            }
+            Some(id) if !self.sessions.iter().any(|session| session.database == id) => {
+                self.server.remove(&id);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let milliseconds = self.random.pick(&[0, 1, 3, 4, 50, 199, 200, 201, 600, 20_000]);
+        self.now += Duration::from_millis(milliseconds);
+        self.raise(Event::Tick);
+    }
+
+    fn pull(&mut self) {
+        if self.tasks.len() < 6
+            && let Ok(task) = self.table.next_task(self.now)
+        {
+            self.tasks.push(task);
+        }
+    }
+
+    fn finish_a_task(&mut self) {
+        if self.tasks.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.tasks.len());
+        let Task { database, kind } = self.tasks.swap_remove(at);
+        // A connection that is lost leaves open whether the statement was run.
+        let (run, told) = match self.random.below(if self.calm { 1 } else { 12 }) {
+            1 => (false, false),
+            2 => (true, false),
+            _ => (true, true),
+        };
+        let outcome = if run { self.run(database, &kind) } else { Outcome::Done };
+        let outcome = if told { outcome } else { Outcome::Failed(LeaseError::NoServers) };
+        self.raise(Event::Finished { database, outcome });
+        if !self.calm && self.random.one_in(8) {
+            self.raise(Event::Warmed { database, params: vec![ParamsId(0)] });
+        }
+    }
+
+    fn run(&mut self, id: DatabaseId, kind: &TaskKind) -> Outcome {
+        let in_use = self.sessions.iter().any(|session| session.database == id);
+        match kind {
+            TaskKind::Create(_) => {
+                self.server.insert(id, Copy::default());
+                return Outcome::Fresh(Proof::new());
+            }
+            TaskKind::Close => return Outcome::Done,
+            TaskKind::Drop => {
+                self.server.remove(&id);
+                return Outcome::Done;
+            }
+            _ => {}
+        }
+        let taken = |name: &String| {
+            let others = self.server.iter().any(|(other, copy)| *other != id && copy.name.as_ref() == Some(name));
+            others || self.by_sql.contains(name)
+        };
+        let is_taken = matches!(kind, TaskKind::Name { to, .. } | TaskKind::Keep { to } if taken(to));
+        let lucky = self.calm || !self.random.one_in(6);
+        let Some(copy) = self.server.get_mut(&id) else { return Outcome::Vanished };
+        match kind {
+            _ if is_taken => Outcome::NameTaken,
+            TaskKind::Name { to, isolation, .. } => {
+                copy.name = Some(to.clone());
+                // Its session is from before somebody has set something.
+                if *isolation == Isolation::Rollback && !lucky { Outcome::Stale } else { Outcome::Done }
+            }
+            TaskKind::Keep { to } => {
+                copy.name = Some(to.clone());
+                Outcome::Done
+            }
+            TaskKind::Unname => {
+                copy.name = None;
+                copy.uncommitted = false;
+                Outcome::Done
+            }
+            TaskKind::Reset { .. } if in_use || !lucky => Outcome::Doubt("chance"),
+            TaskKind::Reset { .. } => {
+                (copy.dirty, copy.uncommitted) = (false, false);
+                Outcome::Fresh(Proof::new())
+            }
+            TaskKind::Copy | TaskKind::Create(_) | TaskKind::Close | TaskKind::Drop => Outcome::Done,
+        }
+    }
+
+    /// All promises.
+    fn check(&self) {
+        let table = &self.table;
+        let mut busy = BTreeSet::new();
+        for task in self.tasks.iter().filter(|task| task.kind != TaskKind::Close) {
+            assert!(busy.insert(task.database), "two tasks at once for {:?}", task.database);
+        }
+        for (id, database) in &table.databases {
+            assert_eq!(
+                database.work == Work::Running,
+                busy.contains(id),
+                "{id:?} is said to be worked on, or is and is not said to be: {database:?}"
+            );
+            if let Some(copy) = self.server.get(id) {
+                self.check_copy(*id, database, copy);
+            }
+            if let Some(name) = &database.name {
+                assert_eq!(table.names.get(name).map(|line| &line.state), Some(&NameState::Held(*id)), "{name}");
+            }
+            if let DatabaseState::Leased(Lease { open, leaving, .. }) = database.state {
+                let count = |leaving| {
+                    let of = |session: &&Session| session.database == *id && session.leaving == leaving;
+                    self.sessions.iter().filter(of).count()
+                };
+                assert_eq!((open, leaving), (count(false), count(true)), "sessions of {id:?}");
+            }
+        }
+        for (name, line) in &table.names {
+            if let NameState::Held(id) = &line.state {
+                let database = table.databases.get(id).unwrap_or_else(|| panic!("{name} is held by nothing"));
+                let naming = DatabaseState::Changing(Change::Naming(name.clone()));
+                assert!(database.name.as_ref() == Some(name) || database.state == naming, "{name}: {database:?}");
+            }
+            if let NameState::Wanted(terms) = &line.state {
+                assert!(table.supplies[&terms.source()].line.contains(name), "{name} waits in no line");
+            }
+            assert!(line.state != NameState::Free || !line.requests.is_empty(), "{name} is free and there");
+        }
+        let waiting = table.names.values().map(|line| line.requests.len()).sum::<usize>();
+        assert_eq!(waiting, self.waiters.len(), "somebody was forgotten");
+        assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
+    }
+
+    fn check_copy(&self, id: DatabaseId, database: &Database, copy: &Copy) {
+        match &database.state {
+            DatabaseState::Ready => {
+                assert!(!copy.dirty, "a dirty {id:?} is ready");
+                assert!(!self.sessions.iter().any(|session| session.database == id), "a ready {id:?} has sessions");
+                assert!(copy.name.is_none() || database.isolation == Isolation::Rollback, "{id:?} is ready and named");
+            }
+            DatabaseState::Leased(_) => assert_eq!(copy.name, database.name, "{id:?}"),
+            // A name that the server knows it by is a name that the table knows it by.
+            _ if copy.name != database.name => {
+                let changes = matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
+                assert!(changes, "{id:?} is called {:?}, and {:?} in the table", copy.name, database.name);
+            }
+            _ => {}
+        }
+    }
+
+    /// With no more clients and no more faults everything comes to its end.
+    fn settle(&mut self) {
+        self.calm = true;
+        while let Some(Session { database, leaving }) = self.sessions.pop() {
+            self.raise(Event::Disconnected { database, leaving });
+        }
+        for name in NAMES {
+            self.ask(name.to_owned(), Want::Release);
+        }
+        for _ in 0..20_000 {
+            if self.tasks.is_empty() && self.waiters.is_empty() {
+                self.now += Duration::from_secs(1);
+            }
+            self.now += Duration::from_millis(100);
+            self.raise(Event::Tick);
+            self.pull();
+            self.finish_a_task();
+            while let Some(Session { database, leaving }) = self.sessions.pop() {
+                self.raise(Event::Disconnected { database, leaving });
+            }
+            self.check();
+            let leases = self.table.leases();
+            if self.waiters.is_empty() && leases.iter().all(|lease| lease.name.contains("_failed_")) && self.tasks.is_empty() {
+                break;
+            }
+        }
+        assert!(self.waiters.is_empty(), "somebody waits for ever: {:?}", self.waiters);
+        let leases: Vec<_> =
+            self.table.leases().into_iter().filter(|lease| !lease.name.contains("_failed_")).collect();
+        assert!(leases.is_empty() || leases.iter().all(|lease| lease.terms.retained), "leases stay: {leases:?}");
+        for id in self.server.keys() {
+            assert!(self.table.databases.contains_key(id), "{id:?} was forgotten in the server");
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Some hundred runs of some thousand events each: a fault is found close to its cause.
+#[test]
+fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_forgotten() {
+    let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);
+    let first = number("PGFRESH_SIMULATION_SEED").unwrap_or(1);
+    let mut answered = BTreeMap::<&str, u64>::new();
+    for seed in first..first + events.div_ceil(length) {
+        let run = std::panic::catch_unwind(|| {
+            let mut simulation = Simulation::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            for _ in 0..length {
+                simulation.step();
+            }
+            simulation.settle();
+            simulation.answered
+        });
+        match run {
+            Ok(counts) => counts.into_iter().for_each(|(kind, count)| *answered.entry(kind).or_default() += count),
+            Err(panic) => {
+                println!("PGFRESH_SIMULATION_SEED={seed} PGFRESH_SIMULATION_EVENTS={length} repeats this");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("simulated {events} events from seed {first}: {answered:?}");
+    assert!(answered["session"] > events / 100, "hardly anybody got a session: {answered:?}");
+}

@@ -1,0 +1,320 @@
+//! Demand and supply: who waits for a ready database, and how many are made ahead of that.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::database::{Change, Database, Work};
+use super::line::NameState;
+use super::{
+    Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Terms, Want,
+};
+use crate::{Isolation, LeaseError};
+
+/// The most copies of one template that are kept ready.
+const MOST_READY: usize = 32;
+/// How many are kept ready before anybody has asked for one.
+const FIRST_READY: usize = 2;
+/// The most that are made at once.
+const MOST_MAKING: usize = 2;
+/// How long a session that was just given a database has the machine to itself before the next is made: that long a
+/// session takes to start and to have its first answer.
+const QUIET: Duration = Duration::from_millis(3);
+
+/// What is known of one source of databases.
+#[derive(Debug)]
+pub(super) struct Supply {
+    /// How many shall be ready.
+    wanted: usize,
+    /// Names that wait for one, first come first served.
+    pub(super) line: VecDeque<String>,
+    /// No other is made before then: the last one could not be.
+    not_before: Option<Instant>,
+}
+
+/// What a name that waits for a database asks for.
+struct Demand {
+    name: String,
+    isolation: Isolation,
+    params: Option<ParamsId>,
+}
+
+impl LeaseTable {
+    /// Databases are made from this source from now on, or, if they are not `expected`, once the first is asked for.
+    pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
+        let wanted = if expected { FIRST_READY } else { 0 };
+        self.supplies.insert(source, Supply { wanted, line: VecDeque::new(), not_before: None });
+    }
+
+    /// No more are made from it, and those that are ready are dropped. Those that are leased stay.
+    pub(crate) fn remove_source(&mut self, source: &Source, now: Instant) -> Vec<Action> {
+        let mut out = Vec::new();
+        let Some(supply) = self.supplies.remove(source) else { return out };
+        for name in supply.line {
+            self.refuse_wanted(&name, source, now, &mut out);
+        }
+        for id in self.ready_of(source).collect::<Vec<_>>() {
+            self.unname(id, true, None);
+        }
+        out
+    }
+
+    fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant, out: &mut Vec<Action>) {
+        let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
+        if let Some(line) = self.names.get_mut(name) {
+            line.state = NameState::Free;
+            self.fail_head(name, error, out);
+            self.advance(name, now, out);
+        }
+    }
+
+    pub(super) fn template_names(&self) -> Vec<String> {
+        let of = |source: &Source| match source {
+            Source::Template(name) => Some(name.clone()),
+            Source::Server => None,
+        };
+        self.supplies.keys().filter_map(of).collect()
+    }
+
+    fn ready_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = DatabaseId> + 'a {
+        let fits = |database: &Database| database.state == DatabaseState::Ready && database.source == *source;
+        self.databases.iter().filter(move |(_, database)| fits(database)).map(|(id, _)| *id)
+    }
+
+    /// Ready databases of a source that anybody may get.
+    pub(crate) fn ready(&self, source: &Source) -> usize {
+        self.ready_of(source).filter(|id| self.databases[id].isolation != Isolation::Rollback).count()
+    }
+
+    /// Gives ready databases to those who wait for them.
+    pub(super) fn serve(&mut self, source: &Source, now: Instant, out: &mut Vec<Action>) {
+        while let Some(demand) = self.first_demand(source) {
+            if self.closed {
+                return;
+            }
+            let Some(id) = self.pick(source, &demand) else {
+                if !self.expand(source, now) {
+                    self.refuse_for_room(&demand.name, source, now, out);
+                    continue;
+                }
+                return;
+            };
+            if let Some(supply) = self.supplies.get_mut(source) {
+                supply.line.pop_front();
+            }
+            self.assign(id, &demand.name, now, out);
+        }
+    }
+
+    fn first_demand(&mut self, source: &Source) -> Option<Demand> {
+        let supply = self.supplies.get_mut(source)?;
+        loop {
+            let name = supply.line.front()?.clone();
+            let line = self.names.get(&name);
+            if let Some(line) = line
+                && let NameState::Wanted(terms) = &line.state
+                && terms.source() == *source
+            {
+                let params = match line.requests.front().map(|request| &request.want) {
+                    Some(Want::Session { params, .. }) => Some(*params),
+                    Some(Want::Lease { params, .. }) => *params,
+                    _ => None,
+                };
+                return Some(Demand { name, isolation: terms.isolation, params });
+            }
+            supply.line.pop_front();
+        }
+    }
+
+    /// The ready database that suits best.
+    fn pick(&self, source: &Source, demand: &Demand) -> Option<DatabaseId> {
+        let worth = |id: &DatabaseId| {
+            let database = &self.databases[id];
+            match (database.isolation, demand.isolation) {
+                // Its session is for these parameters alone.
+                (Isolation::Rollback, Isolation::Rollback) if database.params == demand.params => 3,
+                (Isolation::Rollback, _) => 0,
+                _ if database.is_warm_for(demand.params) => 2,
+                _ => 1,
+            }
+        };
+        // The first among equals is the one that has waited longest.
+        let mut best = None;
+        for id in self.ready_of(source) {
+            let worth = worth(&id);
+            if worth > best.map_or(0, |(_, most)| most) {
+                best = Some((id, worth));
+            }
+        }
+        best.map(|(id, _)| id)
+    }
+
+    /// Begins to give a ready database a name.
+    pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant, out: &mut Vec<Action>) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        let NameState::Wanted(terms) = line.state.clone() else { return };
+        let (params, ticket) = match line.requests.front() {
+            Some(request) => {
+                let params = match &request.want {
+                    Want::Session { params, .. } => Some(*params),
+                    Want::Lease { params, .. } => *params,
+                    _ => None,
+                };
+                (params, request.ticket)
+            }
+            None => return,
+        };
+        line.requests[0].begun |= matches!(line.requests[0].want, Want::Lease { .. });
+        line.state = NameState::Held(id);
+        let isolation = terms.isolation;
+        if let Some(database) = self.databases.get_mut(&id) {
+            database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
+            database.terms = Some(terms);
+        }
+        self.quiet_until = Some(now + QUIET);
+        self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket, out);
+    }
+
+    /// Nothing is ready, and somebody waits: more are kept ready from now on. False if there is no room, nor will be.
+    fn expand(&mut self, source: &Source, now: Instant) -> bool {
+        let Some(supply) = self.supplies.get_mut(source) else { return false };
+        let most = if *source == Source::Server { 1 } else { MOST_READY };
+        if supply.line.len() > supply.wanted / 2 {
+            supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
+        }
+        self.databases.len() < self.capacity || self.make_room(source, now)
+    }
+
+    /// Ends what nobody needs for one that somebody waits for. False if everything is in use.
+    fn make_room(&mut self, source: &Source, now: Instant) -> bool {
+        let in_transition = |database: &Database| {
+            !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_))
+        };
+        if self.databases.values().any(in_transition) {
+            return true;
+        }
+        let idle = |database: &Database| {
+            database.state == DatabaseState::Ready
+                && (database.source != *source || database.isolation == Isolation::Rollback)
+        };
+        if let Some(id) = self.databases.iter().find(|(_, database)| idle(database)).map(|(id, _)| *id) {
+            self.unname(id, self.databases[&id].source != *source, None);
+            return true;
+        }
+        let deadline = |database: &Database| database.lease().and_then(|lease| lease.deadline);
+        let lingers =
+            self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, *id))).min();
+        let Some((_, id)) = lingers else { return false };
+        if let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) {
+            lease.deadline = Some(now);
+        }
+        true
+    }
+
+    fn refuse_for_room(&mut self, name: &str, source: &Source, now: Instant, out: &mut Vec<Action>) {
+        let leased = self.databases.values().filter(|database| database.lease().is_some()).count();
+        if let Some(supply) = self.supplies.get_mut(source) {
+            supply.line.pop_front();
+        }
+        self.refuse_name(name, LeaseError::Full { leased, most: self.capacity }, now, out);
+    }
+
+    /// A name that waited for a database gets none.
+    pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant, out: &mut Vec<Action>) {
+        if let Some(line) = self.names.get_mut(name) {
+            line.give_up_waiting();
+        }
+        self.fail_head(name, error, out);
+        self.advance(name, now, out);
+    }
+
+    /// A database could not be made: the first who waits hears why, and the next attempt waits.
+    pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant, out: &mut Vec<Action>) {
+        let first = self.first_demand(source).map(|demand| demand.name);
+        if let Some(supply) = self.supplies.get_mut(source) {
+            supply.not_before = Some(now + super::RETRY);
+            if first.is_some() {
+                supply.line.pop_front();
+            }
+        }
+        if let Some(name) = first {
+            self.refuse_name(&name, error, now, out);
+        }
+    }
+
+    /// The task of making a database, if one is wanted now; else when one may be.
+    pub(super) fn next_to_make(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
+        let quiet = self.quiet_until.filter(|until| *until > now);
+        let mut soonest = None;
+        let mut lacking = Vec::new();
+        for (source, supply) in &self.supplies {
+            let making = self.making(source);
+            let waiting = supply.line.len();
+            let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
+            let lacks = (waiting + ahead).saturating_sub(self.ready(source) + making);
+            if lacks == 0 || making >= MOST_MAKING {
+                if quiet.is_some() && waiting + supply.wanted > self.ready(source) + making {
+                    soonest = earlier(soonest, quiet);
+                }
+                continue;
+            }
+            match supply.not_before.filter(|time| *time > now) {
+                Some(time) => soonest = earlier(soonest, Some(time)),
+                None => lacking.push((waiting > 0, lacks, source.clone())),
+            }
+        }
+        if self.databases.len() >= self.capacity {
+            return Err(soonest);
+        }
+        let Some((_, _, source)) = lacking.into_iter().max() else { return Err(soonest) };
+        self.last_id += 1;
+        let id = DatabaseId(self.last_id);
+        self.databases.insert(id, Database::new(source.clone()));
+        Ok(Task { database: id, kind: TaskKind::Create(source) })
+    }
+
+    /// Databases of a source that are being made, or made ready again.
+    fn making(&self, source: &Source) -> usize {
+        let coming = |database: &&Database| {
+            database.source == *source && database.state == DatabaseState::Creating && database.work == Work::Running
+        };
+        self.databases.values().filter(coming).count()
+    }
+
+    /// Whether one more ready copy is worth its room.
+    pub(super) fn wants_more(&self, source: &Source) -> bool {
+        *source != Source::Server && self.supplies.contains_key(source) && self.ready(source) < MOST_READY
+    }
+
+    /// Whether a ready database had better get a session before it is ready: nobody will have to wait for it.
+    pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
+        let Some(database) = self.databases.get(&id) else { return false };
+        let supply = self.supplies.get(&database.source);
+        self.ready(&database.source) > 0 && supply.is_some_and(|supply| supply.line.is_empty())
+    }
+
+    /// How many databases there is room for, from now on.
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
+    /// The templates of names, for sessions that say none.
+    pub(super) fn terms_of(&self, id: DatabaseId) -> Option<Terms> {
+        self.databases.get(&id)?.terms.clone()
+    }
+
+    /// All sources.
+    pub(crate) fn sources(&self) -> BTreeSet<Source> {
+        self.supplies.keys().cloned().collect()
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+fn source_name(source: &Source) -> String {
+    match source {
+        Source::Template(name) => name.clone(),
+        Source::Server => "server".to_owned(),
+    }
+}

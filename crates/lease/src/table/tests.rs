@@ -1,0 +1,1 @@
+//! Examples of the table, one at a time.

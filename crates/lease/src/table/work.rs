@@ -1,0 +1,186 @@
+//! What has to be done next, and when.
+
+use std::time::Instant;
+
+use super::database::{Change, Database, Work};
+use super::line::{NameState, refused};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
+use crate::{Isolation, LeaseError};
+
+/// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
+const BACKLOG: usize = 16;
+
+impl LeaseTable {
+    /// The most urgent task of the background, or when there may be one; `None` until something happens.
+    pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
+        self.end_leases(now);
+        if let Some(task) = self.due(now, |state| !matches!(state, DatabaseState::Retiring)) {
+            return Ok(task);
+        }
+        let retiring = self.databases.values().filter(|database| database.state == DatabaseState::Retiring);
+        if retiring.count() > BACKLOG
+            && let Some(task) = self.due(now, |state| matches!(state, DatabaseState::Retiring))
+        {
+            return Ok(task);
+        }
+        let make = if self.closed { Err(None) } else { self.next_to_make(now) };
+        let soonest = match make {
+            Ok(task) => return Ok(task),
+            Err(soonest) => soonest,
+        };
+        if let Some(task) = self.due(now, |state| matches!(state, DatabaseState::Retiring)) {
+            return Ok(task);
+        }
+        Err(self.next_time().into_iter().chain(soonest).min())
+    }
+
+    /// Begins the end of each lease that is over.
+    fn end_leases(&mut self, now: Instant) {
+        let is_due = |database: &Database| match &database.state {
+            DatabaseState::Leased(lease) => lease.deadline.is_some_and(|deadline| deadline <= now),
+            _ => false,
+        };
+        let due: Vec<_> =
+            self.databases.iter().filter(|(_, database)| is_due(database)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.end_lease(id, false);
+        }
+    }
+
+    /// A lease ends: its database is made ready for the next, or, where sessions would `stay` in it, removed.
+    pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
+        let Some(database) = self.databases.get_mut(&id) else { return };
+        match database.isolation {
+            Isolation::Rollback if !stay => {
+                database.state = DatabaseState::Resetting(Then::Ready);
+                database.work = Work::Due;
+            }
+            Isolation::Clone | Isolation::Rollback => self.unname(id, stay, None),
+            Isolation::Server => self.unname(id, true, None),
+        }
+    }
+
+    /// Takes a database away from its name. `again`: the name gets another, on these terms.
+    pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
+        let Some(database) = self.databases.get_mut(&id) else { return };
+        database.terms = again;
+        database.state = DatabaseState::Changing(Change::Unnaming { retire });
+        database.work = Work::Due;
+    }
+
+    /// Starts the task that is due for a database.
+    pub(super) fn start_due(&mut self, id: DatabaseId) -> Option<Task> {
+        let database = self.databases.get_mut(&id)?;
+        let kind = match &database.state {
+            DatabaseState::Changing(Change::Unnaming { .. }) => TaskKind::Unname,
+            DatabaseState::Changing(Change::Keeping { to, .. }) => TaskKind::Keep { to: to.clone() },
+            DatabaseState::Resetting(Then::Ready) => TaskKind::Reset { in_place: false },
+            DatabaseState::Retiring => TaskKind::Drop,
+            _ => return None,
+        };
+        database.work = Work::Running;
+        Some(Task { database: id, kind })
+    }
+
+    fn due(&mut self, now: Instant, of: impl Fn(&DatabaseState) -> bool) -> Option<Task> {
+        let is_due = |database: &Database| {
+            match database.work {
+                Work::Due => of(&database.state),
+                Work::RetryAt(time) => time <= now && of(&database.state),
+                Work::None | Work::Running => false,
+            }
+        };
+        let id = self.databases.iter().find(|(_, database)| is_due(database)).map(|(id, _)| *id)?;
+        self.start_due(id)
+    }
+
+    /// When the next lease ends, or the next task is due, or somebody's patience ends.
+    fn next_time(&self) -> Option<Instant> {
+        let of_database = |database: &Database| match (database.work, &database.state) {
+            (Work::RetryAt(time), _) => Some(time),
+            (_, DatabaseState::Leased(lease)) => lease.deadline,
+            _ => None,
+        };
+        let databases = self.databases.values().filter_map(of_database);
+        databases.chain(self.names.values().filter_map(|line| self.patience_ends(line))).min()
+    }
+
+    /// Looks after all who wait.
+    pub(super) fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let waited_for: Vec<_> = self
+            .names
+            .iter()
+            .filter(|(_, line)| self.patience_ends(line).is_some_and(|time| time <= now))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in waited_for {
+            self.advance(&name, now, out);
+        }
+    }
+
+    fn count_out(&mut self, id: DatabaseId, leaving: bool) {
+        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        let count = if leaving { &mut lease.leaving } else { &mut lease.open };
+        *count = count.saturating_sub(1);
+    }
+
+    /// A client has gone, and its backend has not.
+    pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+        let Some(database) = self.databases.get_mut(&id) else { return };
+        if let Some(lease) = database.lease_mut() {
+            lease.open = lease.open.saturating_sub(1);
+            lease.leaving += 1;
+        }
+        self.advance_holder(id, now, out);
+    }
+
+    pub(super) fn disconnected(&mut self, id: DatabaseId, leaving: bool, now: Instant, out: &mut Vec<Action>) {
+        self.count_out(id, leaving);
+        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        lease.begin_to_end(now);
+        if lease.deadline.is_some_and(|deadline| deadline <= now)
+            && self.databases.get(&id).is_some_and(|database| matches!(database.state, DatabaseState::Leased(_)))
+        {
+            self.end_lease(id, false);
+        }
+        self.advance_holder(id, now, out);
+    }
+
+    /// A lease's database is not there any more, or not fit to go on with.
+    pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant, out: &mut Vec<Action>) {
+        self.count_out(id, leaving);
+        let Some(database) = self.databases.get(&id) else { return };
+        let DatabaseState::Leased(lease) = &database.state else {
+            return self.advance_holder(id, now, out);
+        };
+        let again = Some(lease.terms.clone()).filter(|terms| terms.retained);
+        self.unname(id, false, again);
+    }
+
+    /// Serves those who wait for the name of a database.
+    pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+        if let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) {
+            self.advance(&name, now, out);
+        }
+    }
+
+    /// Gives up the sessions of databases that wait, rolled back, for their next lease.
+    pub(super) fn vacate(&mut self, _now: Instant) {
+        let idle = |database: &Database| {
+            database.state == DatabaseState::Ready && database.isolation == Isolation::Rollback
+        };
+        let idle: Vec<_> =
+            self.databases.iter().filter(|(_, database)| idle(database)).map(|(id, _)| *id).collect();
+        for id in idle {
+            self.unname(id, false, None);
+        }
+    }
+
+    pub(super) fn close(&mut self, out: &mut Vec<Action>) {
+        self.closed = true;
+        for line in self.names.values_mut() {
+            out.extend(line.requests.drain(..).map(|request| refused(request.ticket, LeaseError::Closed)));
+        }
+        self.names.retain(|_, line| matches!(line.state, NameState::Held(_) | NameState::Reserved(_)));
+    }
+}
