@@ -28,6 +28,7 @@ mod shape;
 mod sql;
 mod state;
 mod template;
+mod wal;
 
 pub use backend::{Backend, Kind};
 pub use databases::{
@@ -38,3 +39,4 @@ pub use error::DatabaseError;
 pub use leaks::Leak;
 pub use own::{Servers, Turn};
 pub use sequences::Sequences;
+pub use wal::{Changes, FileChanges, Lsn, LsnError, RelationFile, SharedChange, WalError, WalReader};
