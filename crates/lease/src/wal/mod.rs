@@ -19,6 +19,8 @@
 //!   32 others.
 //! - With `wal_level = minimal`, rows of a relation whose file is **new in the same transaction** are not logged. The new
 //!   file is ([`FileChanges::created`]), and its contents must not be trusted.
+//! - Rows may **read differently by a catalog alone**: `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE` write no
+//!   row of a table, and only `pg_attribute` or `pg_enum` is reported.
 //! - A transaction that changed something before the reader's start and commits after it is unknown to the reader: its
 //!   commit does not set [`Changes::committed`].
 //!
