@@ -490,3 +490,23 @@ proptest! {
         let _ = WalReader::open(log.save(), Lsn(log.previous)).unwrap().advance(log.end());
     }
 }
+
+/// `cargo test -p lease --release -- --ignored --nocapture log_is_read`: how fast, of records as small as they come.
+#[test]
+#[ignore = "measures, proves nothing"]
+fn the_log_is_read_fast() {
+    let mut log = Log::new();
+    for at in 0..2_000_000u32 {
+        log.append(HEAP, 0x00, 700 + at / 1000, &block(file(at % 3), &[9; 48], &[1, 0, 8]));
+        if at % 1000 == 999 {
+            log.commit(700 + at / 1000);
+        }
+    }
+    let mut reader = log.reader().unwrap();
+    let begun = std::time::Instant::now();
+    reader.advance(log.end()).unwrap();
+    let megabytes = f64::from(u32::try_from(log.bytes.len() >> 10).unwrap()) / 1024.0;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{megabytes:.0} MiB in {seconds:.3} s: {:.0} MiB/s", megabytes / seconds);
+    assert_eq!(reader.take(5).files.values().map(|file| file.inserted).sum::<u64>(), 2_000_000);
+}
