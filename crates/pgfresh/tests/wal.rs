@@ -312,10 +312,10 @@ fn check_expected(
 ) -> Result<(), String> {
     let name = |file| known.get(file).map_or("a new file", String::as_str);
     let holds = match expected {
-        Expected::Exactly(names, lasts) => {
+        Expected::Exactly(wanted, lasts) => {
             let named: BTreeSet<_> =
                 changes.files.keys().chain(shared).map(name).map(str::to_owned).collect();
-            named == *names && changes.committed == *lasts && changes.doubt.is_none()
+            named == *wanted && changes.committed == *lasts && changes.doubt.is_none()
         }
         Expected::Anything => changes.doubt.is_none(),
         Expected::Doubt => changes.doubt.is_some(),
@@ -362,7 +362,7 @@ fn a_change_before_a_crash_is_named_after_it() {
         let mut fixture = Fixture::new(major, variants()[1]);
         let (oid, folder) = (fixture.oid("app"), fixture.started.server.run().address().to_owned());
         let mut session = fixture.session("app");
-        let names = file_names(&mut session, oid);
+        let known = file_names(&mut session, oid);
         session.query("SET synchronous_commit = on; INSERT INTO item VALUES (-1, 'kept')").unwrap();
         session.query("BEGIN; SET synchronous_commit = on; DELETE FROM long WHERE id = 3").unwrap();
         flush(&mut fixture.admin);
@@ -381,7 +381,7 @@ fn a_change_before_a_crash_is_named_after_it() {
         };
         fixture.advance();
         let changes = fixture.reader.take(oid);
-        let named: BTreeSet<_> = changes.files.keys().map(|file| names[file].as_str()).collect();
+        let named: BTreeSet<_> = changes.files.keys().map(|file| known[file].as_str()).collect();
         assert_eq!(named, BTreeSet::from(["item", "long", "long~toast"]), "{major}");
         assert!(changes.committed && changes.doubt.is_none());
     }
@@ -395,8 +395,8 @@ fn write_at_random(mut session: Session, seed: u64, stop: &AtomicBool) -> Totals
     let (mut totals, mut random, mut next) = (Totals::default(), seed, seed << 32);
     while !stop.load(Ordering::Relaxed) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (kind, rows) = (random >> 33 & 3, (random >> 40) % 50 + 1);
-        let end = if random >> 50 & 3 == 0 { "ROLLBACK" } else { "COMMIT" };
+        let (kind, rows) = ((random >> 33) % 4, (random >> 40) % 50 + 1);
+        let end = if (random >> 50).is_multiple_of(4) { "ROLLBACK" } else { "COMMIT" };
         let range = format!("generate_series({next}::bigint, {}::bigint) i", next + rows - 1);
         let (statement, count) = match kind {
             0 | 1 => (format!("INSERT INTO load SELECT i, 'x' FROM {range}"), 0),
