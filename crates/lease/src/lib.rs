@@ -30,6 +30,7 @@ mod sql;
 mod state;
 mod table;
 mod template;
+mod wal;
 
 pub use backend::{Backend, Kind};
 pub use databases::{
@@ -41,3 +42,4 @@ pub use isolation::Isolation;
 pub use leaks::Leak;
 pub use own::{Servers, Turn};
 pub use sequences::Sequences;
+pub use wal::{Changes, FileChanges, Lsn, LsnError, RelationFile, SharedChange, WalError, WalReader};

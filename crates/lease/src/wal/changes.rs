@@ -1,0 +1,241 @@
+//! What the log says about each database since it was last taken.
+
+use std::collections::{HashMap, HashSet};
+
+use super::transactions::Transactions;
+
+/// A relation's file, by the numbers in its path. A relation gets another one when it is rewritten or truncated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationFile {
+    /// The tablespace's OID.
+    pub tablespace: u32,
+    /// The database's OID; 0 for catalogs that all databases share.
+    pub database: u32,
+    /// What `pg_relation_filenode` returns.
+    pub number: u32,
+}
+
+/// What happened to the contents of one file, in transactions that have committed or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of change, and they combine freely")]
+pub struct FileChanges {
+    /// Rows inserted.
+    pub inserted: u64,
+    /// Rows updated.
+    pub updated: u64,
+    /// Rows deleted, and speculative insertions taken back.
+    pub deleted: u64,
+    /// Cut: by VACUUM, which removes empty pages at the end, or by a TRUNCATE of a file new in its transaction.
+    pub truncated: bool,
+    /// A row was changed in place, outside transactions: VACUUM, ANALYZE and CREATE INDEX do that to catalogs.
+    pub in_place: bool,
+    /// A sequence's value was written.
+    pub sequence: bool,
+    /// The file was made.
+    pub created: bool,
+    /// Anything else that may change contents: whole pages, generic records, records of an unknown kind.
+    pub other: bool,
+}
+
+/// What happened to one database.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Files whose contents changed; not those in which bytes merely moved.
+    pub files: HashMap<RelationFile, FileChanges>,
+    /// A transaction that changed something here has committed, or something other than a sequence was changed outside
+    /// transactions.
+    pub committed: bool,
+    /// Why `files` cannot be trusted to be all.
+    pub doubt: Option<&'static str>,
+    /// Bytes of the records that name this database, those that only move bytes included.
+    pub bytes: u64,
+}
+
+/// A change of what all databases share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SharedChange {
+    /// The catalog's file. A replication origin's progress, which is in no catalog, counts as `pg_replication_origin`.
+    pub file: RelationFile,
+    /// The database in which the transaction ran, if the log tells.
+    pub from: Option<u32>,
+    /// A row was changed in place, outside transactions: VACUUM does that to `pg_database`.
+    pub in_place: bool,
+}
+
+/// All that was read and not yet taken.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    databases: HashMap<u32, Changes>,
+    shared: Vec<SharedChange>,
+    seen_shared: HashSet<SharedChange>,
+    transactions: Transactions,
+    /// A reason to doubt every database but the exempt, which were taken or made since.
+    doubtful: Option<Changes>,
+    exempt: HashSet<u32>,
+    /// Databases moved to another tablespace: their old files are dropped, they are not.
+    moved: HashSet<u32>,
+}
+
+impl Ledger {
+    /// The entry of a database, made if there is none.
+    fn entry(&mut self, database: u32) -> &mut Changes {
+        let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
+        self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
+    }
+
+    /// Counts the volume of a record that names `database`.
+    pub(super) fn count(&mut self, database: u32, bytes: u64) {
+        if database != 0 {
+            self.entry(database).bytes += bytes;
+        }
+    }
+
+    /// Notes a change by `transaction`, or outside transactions if that is 0.
+    pub(super) fn change(
+        &mut self,
+        transaction: u32,
+        file: RelationFile,
+        note: impl FnOnce(&mut FileChanges),
+    ) {
+        if file.database == 0 {
+            match transaction {
+                0 => self.share(SharedChange { file, from: None, in_place: false }),
+                _ => self.transactions.share(transaction, file),
+            }
+            return;
+        }
+        let entry = self.entry(file.database);
+        note(entry.files.entry(file).or_default());
+        entry.committed |= transaction == 0;
+        self.transactions.touch(transaction, file.database);
+    }
+
+    /// Notes a file that was made. Nothing sees it before its row in `pg_class`, so it commits nothing.
+    pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
+        if file.database == 0 {
+            self.change(transaction, file, |_| ());
+            return;
+        }
+        self.entry(file.database).files.entry(file).or_default().created = true;
+        self.transactions.touch(transaction, file.database);
+    }
+
+    /// Notes a sequence's value, which no transaction takes back.
+    pub(super) fn sequence(&mut self, file: RelationFile) {
+        if file.database == 0 {
+            self.share(SharedChange { file, from: None, in_place: false });
+            return;
+        }
+        self.entry(file.database).files.entry(file).or_default().sequence = true;
+    }
+
+    /// Notes a row changed in place, which no transaction takes back.
+    pub(super) fn in_place(&mut self, file: RelationFile) {
+        if file.database == 0 {
+            self.share(SharedChange { file, from: None, in_place: true });
+            return;
+        }
+        let entry = self.entry(file.database);
+        entry.files.entry(file).or_default().in_place = true;
+        entry.committed = true;
+    }
+
+    /// Notes a change of what all databases share.
+    pub(super) fn share(&mut self, change: SharedChange) {
+        if self.seen_shared.insert(change) {
+            self.shared.push(change);
+        }
+    }
+
+    /// Doubts a database, or all if that is 0.
+    pub(super) fn doubt(&mut self, database: u32, why: &'static str) {
+        if database != 0 {
+            self.entry(database).doubt = Some(why);
+            return;
+        }
+        self.databases.values_mut().for_each(|changes| changes.doubt = Some(why));
+        self.exempt.clear();
+        self.doubtful = Some(Changes { doubt: Some(why), ..Changes::default() });
+    }
+
+    /// Transactions have committed as one; `database` is where, if the record tells.
+    pub(super) fn commit(&mut self, transactions: impl Iterator<Item = u32>, database: Option<u32>) {
+        let ended = self.transactions.end(transactions);
+        let only = match ended.databases[..] {
+            [(only, _)] => Some(only),
+            _ => None,
+        };
+        for (touched, taken) in ended.databases {
+            let entry = self.entry(touched);
+            entry.committed = true;
+            if taken {
+                entry.doubt = Some("a change from before the last look was committed after it");
+            }
+        }
+        for file in ended.shared {
+            self.share(SharedChange { file, from: database.or(only), in_place: false });
+        }
+        self.start_empty(&ended.created);
+    }
+
+    /// Transactions were rolled back as one. What they have written stays reported; of what is shared, nothing is.
+    pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
+        let ended = self.transactions.end(transactions);
+        self.start_empty(&ended.created);
+    }
+
+    fn start_empty(&mut self, databases: &[u32]) {
+        for database in databases {
+            self.databases.remove(database);
+            self.exempt.insert(*database);
+        }
+    }
+
+    /// A database is made by `transaction`: until that ends, all records that name it are of its making.
+    pub(super) fn create_database(&mut self, transaction: u32, database: u32) {
+        if transaction == 0 {
+            self.doubt(database, "the database was made outside of transactions");
+            return;
+        }
+        self.databases.remove(&database);
+        self.transactions.create(transaction, database);
+    }
+
+    /// A database is moved to another tablespace: its old files will be dropped.
+    pub(super) fn move_database(&mut self, database: u32) {
+        self.moved.insert(database);
+        self.doubt(database, "the database was moved to another tablespace");
+    }
+
+    /// The files of a database were removed in some tablespaces.
+    pub(super) fn drop_database(&mut self, database: u32) {
+        if !self.moved.contains(&database) {
+            self.databases.remove(&database);
+            self.exempt.remove(&database);
+        }
+    }
+
+    /// What changed in a database; leaves nothing.
+    pub(super) fn take(&mut self, database: u32) -> Changes {
+        self.transactions.mark_taken(database);
+        self.moved.remove(&database);
+        let changes = self.peek(database).is_some().then(|| std::mem::take(self.entry(database)));
+        self.databases.remove(&database);
+        if self.doubtful.is_some() {
+            self.exempt.insert(database);
+        }
+        changes.unwrap_or_default()
+    }
+
+    /// What changed in a database.
+    pub(super) fn peek(&self, database: u32) -> Option<&Changes> {
+        let doubtful = || self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
+        self.databases.get(&database).or_else(doubtful)
+    }
+
+    /// What changed of all that databases share.
+    pub(super) fn take_shared(&mut self) -> Vec<SharedChange> {
+        self.seen_shared.clear();
+        std::mem::take(&mut self.shared)
+    }
+}

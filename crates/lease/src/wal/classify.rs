@@ -1,0 +1,325 @@
+//! What the record of each resource manager means for the contents of files.
+//!
+//! Each kind that is known not to change contents is listed; whatever is not listed counts as a change. The numbers are
+//! the same from 13 to 18 unless a comment tells otherwise.
+
+use super::changes::{Ledger, RelationFile, SharedChange};
+use super::error::WalError;
+use super::page::field;
+use super::record::{Block, Record, SPECIAL};
+
+/// Resource managers. Source: `access/rmgrlist.h`.
+const XLOG: u8 = 0;
+const XACT: u8 = 1;
+const SMGR: u8 = 2;
+const CLOG: u8 = 3;
+const DBASE: u8 = 4;
+const TBLSPC: u8 = 5;
+const MULTIXACT: u8 = 6;
+const RELMAP: u8 = 7;
+const STANDBY: u8 = 8;
+const HEAP2: u8 = 9;
+const HEAP: u8 = 10;
+const BTREE: u8 = 11;
+const HASH: u8 = 12;
+const GIN: u8 = 13;
+const GIST: u8 = 14;
+const SEQ: u8 = 15;
+const SPGIST: u8 = 16;
+const BRIN: u8 = 17;
+const COMMIT_TS: u8 = 18;
+const REPLORIGIN: u8 = 19;
+const LOGICALMSG: u8 = 21;
+
+/// The bits of `xl_info` that tell the kind; of heap and transaction records the highest one is a flag.
+const KIND: u8 = 0xF0;
+const KIND_WITH_FLAG: u8 = 0x70;
+/// The flag of a transaction's record (`XLOG_XACT_HAS_INFO`).
+const HAS_INFO: u8 = 0x80;
+
+/// `XLOG_SWITCH`: the rest of the segment is empty.
+const SWITCH: u8 = 0x40;
+
+/// `pg_replication_origin`, which stands for the progress of replication origins: that is in no catalog.
+const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
+
+const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";
+const CUT: &str = "the record is shorter than its kind has it";
+
+/// Whether the rest of the segment behind `record` is empty.
+pub(super) fn is_switch(record: &Record<'_>) -> bool {
+    record.manager == XLOG && record.info & KIND == SWITCH
+}
+
+/// Enters in `ledger` what `record`, which names `blocks`, has changed.
+pub(super) fn classify(
+    record: &Record<'_>,
+    blocks: &[Block],
+    major: u32,
+    ledger: &mut Ledger,
+) -> Result<(), WalError> {
+    let mut counted = None;
+    for block in blocks {
+        if counted != Some(block.file.database) {
+            ledger.count(block.file.database, record.length);
+            counted = Some(block.file.database);
+        }
+    }
+    let kind = record.info & KIND;
+    let known = match record.manager {
+        HEAP => heap(record, blocks, ledger).map_err(|what| WalError::malformed(record.at, what))?,
+        HEAP2 => heap2(record, blocks, ledger).map_err(|what| WalError::malformed(record.at, what))?,
+        // What an index holds follows from its table, whose own change is in the log.
+        BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
+        XACT => {
+            transaction(record, major, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?;
+            matches!(record.info & KIND_WITH_FLAG, 0x00..=0x60)
+        }
+        XLOG => xlog(record, blocks, ledger),
+        SMGR => storage(record, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?,
+        DBASE => database(record, major, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?,
+        RELMAP if kind == 0x00 => {
+            let database = number(record.data, 0).ok_or_else(|| WalError::malformed(record.at, CUT))?;
+            ledger.count(database, record.length);
+            ledger.doubt(database, "a system catalog was rewritten");
+            true
+        }
+        SEQ if kind == 0x00 && !blocks.is_empty() => {
+            for block in blocks {
+                ledger.sequence(block.file);
+            }
+            true
+        }
+        REPLORIGIN if matches!(kind, 0x00 | 0x10) => {
+            ledger.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
+            true
+        }
+        // Transaction states, row locks of several transactions, locks and messages: nothing that a query reads. What is
+        // known of tablespaces is in pg_tablespace, whose own change is in the log.
+        CLOG | TBLSPC => blocks.is_empty() && matches!(kind, 0x00 | 0x10),
+        MULTIXACT => blocks.is_empty() && matches!(kind, 0x00..=0x30),
+        STANDBY | COMMIT_TS => blocks.is_empty() && matches!(kind, 0x00..=0x20),
+        LOGICALMSG => blocks.is_empty() && kind == 0x00,
+        _ => false,
+    };
+    // A record that changes files beyond its blocks, of a kind that is not known to: nothing tells which files.
+    let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
+    if record.info & SPECIAL != 0 && !may_be_special {
+        ledger.doubt(0, UNKNOWN);
+    }
+    if !known {
+        unknown(record, blocks, ledger);
+    }
+    Ok(())
+}
+
+/// A record of which only the blocks are known.
+fn unknown(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) {
+    for block in blocks {
+        ledger.change(record.transaction, block.file, |file| file.other = true);
+    }
+    if blocks.is_empty() {
+        ledger.doubt(0, UNKNOWN);
+    }
+}
+
+/// Rows of tables. The first block is the one with the new version of a row.
+fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<bool, &'static str> {
+    let kind = record.info & KIND_WITH_FLAG;
+    // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose
+    // insertion is, LOCK changes no contents.
+    if matches!(kind, 0x30 | 0x50 | 0x60) {
+        return Ok(true);
+    }
+    let block = blocks.first().ok_or("the heap record names no block")?;
+    match kind {
+        0x00 => ledger.change(record.transaction, block.file, |file| file.inserted += 1),
+        0x10 => ledger.change(record.transaction, block.file, |file| file.deleted += 1),
+        0x20 | 0x40 => ledger.change(record.transaction, block.file, |file| file.updated += 1),
+        _ => ledger.in_place(block.file),
+    }
+    Ok(true)
+}
+
+/// More about rows of tables.
+fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<bool, &'static str> {
+    // REWRITE and NEW_CID are for logical decoding. 0x10 to 0x40 remove dead rows, freeze, and set visibility: CLEAN,
+    // FREEZE_PAGE, CLEANUP_INFO, VISIBLE in 13; PRUNE, VACUUM, FREEZE_PAGE, VISIBLE from 14 on; three kinds of PRUNE, and
+    // VISIBLE from 17 on. 0x60 is LOCK_UPDATED.
+    if record.info & KIND_WITH_FLAG != 0x50 {
+        return Ok(true);
+    }
+    let block = blocks.first().ok_or("the heap record names no block")?;
+    let rows = field(record.data, 2).map(u16::from_ne_bytes).ok_or(CUT)?;
+    ledger.change(record.transaction, block.file, |file| file.inserted += u64::from(rows));
+    Ok(true)
+}
+
+/// The server's own records, and images of pages.
+fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> bool {
+    match record.info & KIND {
+        // FPI_FOR_HINT: a page as it was but for hints.
+        0xA0 => true,
+        // FPI: a page of any content. Maps of free space and visibility are cut with it, and hold no rows.
+        0xB0 => {
+            for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
+                ledger.change(record.transaction, block.file, |file| file.other = true);
+            }
+            true
+        }
+        // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, recovery's end, OVERWRITE_CONTRECORD (0xD0), and from
+        // 17 on CHECKPOINT_REDO (0xE0).
+        0x00..=0x90 | 0xD0 | 0xE0 => blocks.is_empty(),
+        _ => false,
+    }
+}
+
+/// Files made and cut: the block references do not tell.
+fn storage(record: &Record<'_>, ledger: &mut Ledger) -> Option<bool> {
+    let file_at = |at| {
+        Some(RelationFile {
+            tablespace: number(record.data, at)?,
+            database: number(record.data, at + 4)?,
+            number: number(record.data, at + 8)?,
+        })
+    };
+    match record.info & KIND {
+        0x10 => {
+            let file = file_at(0)?;
+            ledger.count(file.database, record.length);
+            ledger.create(record.transaction, file);
+        }
+        0x20 => {
+            let file = file_at(4)?;
+            ledger.count(file.database, record.length);
+            // SMGR_TRUNCATE_HEAP; the others are the maps of visibility and free space.
+            if number(record.data, 16)? & 1 != 0 {
+                ledger.change(record.transaction, file, |file| file.truncated = true);
+            }
+        }
+        _ => return Some(false),
+    }
+    Some(true)
+}
+
+/// Databases made, moved and dropped. Until 14 there is one way to make one; from 15 on two, and DROP has another number.
+fn database(record: &Record<'_>, major: u32, ledger: &mut Ledger) -> Option<bool> {
+    let target = number(record.data, 0)?;
+    match (record.info & KIND, major) {
+        (0x00, _) => {
+            let source = number(record.data, 8)?;
+            if source == target {
+                ledger.move_database(target);
+            } else {
+                ledger.create_database(record.transaction, target);
+            }
+        }
+        (0x10, 15..) => ledger.create_database(record.transaction, target),
+        (0x10, _) | (0x20, 15..) => ledger.drop_database(target),
+        _ => return Some(false),
+    }
+    Some(true)
+}
+
+/// Commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
+fn transaction(record: &Record<'_>, major: u32, ledger: &mut Ledger) -> Option<()> {
+    let kind = record.info & KIND_WITH_FLAG;
+    let commits = matches!(kind, 0x00 | 0x30);
+    if !commits && !matches!(kind, 0x20 | 0x40) {
+        return Some(());
+    }
+    let end = if record.info & HAS_INFO == 0 {
+        (record.data.len() == 8).then(End::default)?
+    } else {
+        End::read(record.data.get(8..)?, commits, major)?
+    };
+    let top = end.prepared.unwrap_or(record.transaction);
+    let subtransactions = end.subtransactions.chunks_exact(4).filter_map(|number| self::number(number, 0));
+    let all = std::iter::once(top).chain(subtransactions);
+    if commits {
+        ledger.commit(all, end.database);
+    } else {
+        ledger.abort(all);
+    }
+    if end.has_origin {
+        ledger.share(SharedChange { file: REPLICATION_ORIGIN, from: end.database, in_place: false });
+    }
+    Some(())
+}
+
+/// What a record of a transaction's end says. Source: `ParseCommitRecord` and `ParseAbortRecord` in
+/// `access/rmgrdesc/xactdesc.c`.
+#[derive(Debug, Default)]
+struct End<'a> {
+    database: Option<u32>,
+    /// Numbers of four bytes each.
+    subtransactions: &'a [u8],
+    prepared: Option<u32>,
+    has_origin: bool,
+}
+
+impl<'a> End<'a> {
+    /// Reads all parts, which must be all there is.
+    fn read(data: &'a [u8], commits: bool, major: u32) -> Option<Self> {
+        let mut rest = data;
+        let flags = take_number(&mut rest)?;
+        let known = 0xE000_00FF | if major < 15 { 0 } else { 0x100 };
+        if flags & !known != 0 {
+            return None;
+        }
+        let mut end = Self::default();
+        if flags & 0x01 != 0 {
+            end.database = Some(take_number(&mut rest)?).filter(|database| *database != 0);
+            take(&mut rest, 4)?;
+        }
+        if flags & 0x02 != 0 {
+            end.subtransactions = take_array(&mut rest, 4)?;
+        }
+        // Files to be removed; their rows in pg_class are in the log.
+        if flags & 0x04 != 0 {
+            take_array(&mut rest, 12)?;
+        }
+        // Statistics to be removed.
+        if flags & 0x100 != 0 {
+            take_array(&mut rest, if major < 18 { 12 } else { 16 })?;
+        }
+        // Cache invalidations.
+        if flags & 0x08 != 0 {
+            commits.then_some(())?;
+            take_array(&mut rest, 16)?;
+        }
+        if flags & 0x10 != 0 {
+            end.prepared = Some(take_number(&mut rest)?);
+            if flags & 0x80 != 0 {
+                let name = rest.iter().position(|byte| *byte == 0)?;
+                take(&mut rest, name + 1)?;
+            }
+        }
+        if flags & 0x20 != 0 {
+            end.has_origin = true;
+            take(&mut rest, 16)?;
+        }
+        rest.is_empty().then_some(end)
+    }
+}
+
+/// Four bytes at `at`.
+fn number(data: &[u8], at: usize) -> Option<u32> {
+    field(data, at).map(u32::from_ne_bytes)
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u32> {
+    number(take(rest, 4)?, 0)
+}
+
+/// A count, then so many items of `size` bytes.
+fn take_array<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
+    let count = usize::try_from(take_number(rest)?).ok()?;
+    take(rest, count.checked_mul(size)?)
+}

@@ -1,0 +1,412 @@
+//! Positions, segments and pages: from an address in the log to the contiguous bytes of the record there.
+//!
+//! The log is a sequence of segment files (16 MiB unless initdb was told otherwise) of pages of 8 KiB, each with a
+//! header. A record may continue on the pages that follow. Segments are renamed and used again once they are not needed,
+//! with their old pages in them: a page counts only if its header has the address that was looked for.
+//! Source: `access/xlog_internal.h`.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::error::WalError;
+
+/// A position in the log, in bytes; `0/1A2B3C8` as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lsn(pub u64);
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:X}/{:X}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
+    }
+}
+
+/// The text is not a position in the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a position in the write-ahead log")]
+pub struct LsnError(String);
+
+impl FromStr for Lsn {
+    type Err = LsnError;
+
+    fn from_str(text: &str) -> Result<Self, LsnError> {
+        let half = |digits: &str| {
+            let valid = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+        };
+        text.split_once('/')
+            .and_then(|(high, low)| Some((u64::from(half(high)?) << 32) | u64::from(half(low)?)))
+            .map(Self)
+            .ok_or_else(|| LsnError(text.to_owned()))
+    }
+}
+
+/// Bytes of a page of the log. Source: `XLOG_BLCKSZ`, which every page's long header repeats.
+pub(super) const PAGE: u64 = 8192;
+/// Bytes of a page's header, and of the first page's in a segment.
+const SHORT_HEADER: u64 = 24;
+const LONG_HEADER: u64 = 40;
+
+/// The page begins with the rest of a record (`XLP_FIRST_IS_CONTRECORD`).
+const CONTINUES: u16 = 0x01;
+/// The header is the long one (`XLP_LONG_HEADER`).
+const LONG: u16 = 0x02;
+/// The page takes the place of a record's rest that a crash has lost (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+const OVERWRITTEN: u16 = 0x08;
+/// All flags there are; 0x04 is `XLP_BKP_REMOVABLE`.
+const FLAGS: u16 = 0x0F;
+
+/// Bytes read from a segment at once, at most.
+const CHUNK: u64 = 256 * 1024;
+/// What the buffer of an unusually large record may keep for the next one.
+const SPARE: usize = 4 << 20;
+
+/// `N` bytes of `bytes` from `at` on.
+pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// The majors by the magic number of their pages. Source: `XLOG_PAGE_MAGIC`.
+pub(super) fn major(magic: u16) -> Option<u32> {
+    match magic {
+        0xD106 => Some(13),
+        0xD10D => Some(14),
+        0xD110 => Some(15),
+        0xD113 => Some(16),
+        0xD116 => Some(17),
+        0xD118 => Some(18),
+        _ => None,
+    }
+}
+
+/// A page's header; the last three are in the long one.
+struct Header {
+    magic: u16,
+    flags: u16,
+    timeline: u32,
+    address: u64,
+    remaining: u32,
+    system: u64,
+    segment_size: u32,
+    page_size: u32,
+}
+
+impl Header {
+    /// Reads both kinds; of a short one the last three fields are the bytes that follow. `None` of fewer than 40 bytes.
+    fn read(page: &[u8]) -> Option<Self> {
+        Some(Self {
+            magic: u16::from_ne_bytes(field(page, 0)?),
+            flags: u16::from_ne_bytes(field(page, 2)?),
+            timeline: u32::from_ne_bytes(field(page, 4)?),
+            address: u64::from_ne_bytes(field(page, 8)?),
+            remaining: u32::from_ne_bytes(field(page, 16)?),
+            system: u64::from_ne_bytes(field(page, 24)?),
+            segment_size: u32::from_ne_bytes(field(page, 32)?),
+            page_size: u32::from_ne_bytes(field(page, 36)?),
+        })
+    }
+}
+
+/// How the reader comes to a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// A record starts right behind its header.
+    AtStart,
+    /// A record starts further inside.
+    Inside,
+    /// A record continues, with so many bytes left.
+    Continued(u64),
+}
+
+/// A record's bytes and where the log goes on.
+pub(super) struct Span<'a> {
+    /// All bytes of the record.
+    pub(super) bytes: &'a [u8],
+    /// The first byte behind the record and its padding; the start of a page if that is where it ends.
+    pub(super) end: u64,
+}
+
+/// The pages of a log.
+#[derive(Debug)]
+pub(super) struct Pages {
+    folder: PathBuf,
+    segment_size: u64,
+    /// Of every page: magic number and, in long headers, the cluster's identifier.
+    magic: u16,
+    system: u64,
+    /// The segment read last, open, with its number.
+    file: Option<(u64, File)>,
+    /// Pages of that segment, from address `start` on.
+    buffer: Vec<u8>,
+    start: u64,
+    /// The page whose header was checked last.
+    checked: Option<u64>,
+    /// A record that spans pages.
+    scratch: Vec<u8>,
+}
+
+impl Pages {
+    /// Opens the log in `data` and finds out its format from the segment of `position`.
+    pub(super) fn open(data: &Path, position: u64) -> Result<Self, WalError> {
+        let folder = data.join("pg_wal");
+        let segment_size = segment_size(&folder)?;
+        let mut pages = Self {
+            folder,
+            segment_size,
+            magic: 0,
+            system: 0,
+            file: None,
+            buffer: Vec::new(),
+            start: 0,
+            checked: None,
+            scratch: Vec::new(),
+        };
+        let segment = position / segment_size;
+        // The segment of a position at its start may not be made yet, or still hold old pages.
+        let at_start = position % segment_size <= LONG_HEADER;
+        let header = match pages.long_header(segment) {
+            Err(WalError::Gap { .. } | WalError::Io { .. }) if at_start && segment > 0 => {
+                pages.long_header(segment - 1)?
+            }
+            header => header?,
+        };
+        (pages.magic, pages.system) = (header.magic, header.system);
+        Ok(pages)
+    }
+
+    /// The major version of the server that writes this log.
+    pub(super) fn major(&self) -> u32 {
+        major(self.magic).unwrap_or_default()
+    }
+
+    /// Where a record at `position` starts: behind the header, if that is the start of a page.
+    pub(super) fn record_start(&self, position: u64) -> Result<u64, WalError> {
+        let header = self.header_length(position);
+        match position % PAGE {
+            0 => Ok(position + header),
+            offset if offset >= header && offset.is_multiple_of(8) => Ok(position),
+            _ => Err(WalError::malformed(position, "no record can start here")),
+        }
+    }
+
+    /// The start of the segment behind the one of `position`.
+    pub(super) fn next_segment(&self, position: u64) -> u64 {
+        (position / self.segment_size + 1) * self.segment_size
+    }
+
+    /// Forgets the bytes read: the server has written more to their pages since.
+    pub(super) fn refresh(&mut self) {
+        self.buffer.clear();
+        self.checked = None;
+        if self.scratch.capacity() > SPARE {
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// The record that starts at `at`, of which everything lies before `end`.
+    pub(super) fn record(&mut self, at: u64, end: u64) -> Result<Span<'_>, WalError> {
+        let incomplete = || WalError::malformed(at, "the record does not end where the log does");
+        let offset = at % PAGE;
+        let entry = if offset == self.header_length(at) { Entry::AtStart } else { Entry::Inside };
+        let from = position_in_page(at);
+        let page = self.page(at, end, entry)?;
+        let length = field(page, from).map_or(0, u32::from_ne_bytes);
+        let length = u64::from(length);
+        if length < super::record::HEADER as u64 {
+            return Err(WalError::malformed(at, "the record is shorter than its header"));
+        }
+        let room = PAGE - offset;
+        if length <= room {
+            let stop = (at + length).next_multiple_of(8);
+            if stop > end {
+                return Err(incomplete());
+            }
+            // Looked up again, for the borrow of a page that may be returned lasts for the function.
+            let index = buffer_index(self.start, at);
+            return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
+        }
+        if length > end.saturating_sub(at) {
+            return Err(incomplete());
+        }
+        let stop = self.assemble(at, end, length)?;
+        let stop = stop.next_multiple_of(8);
+        if stop > end {
+            return Err(incomplete());
+        }
+        Ok(Span { bytes: &self.scratch, end: stop })
+    }
+
+    /// Puts the `length` bytes of the record at `at` together from its pages; returns where it ends.
+    fn assemble(&mut self, at: u64, end: u64, length: u64) -> Result<u64, WalError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let first = self.page(at, end, Entry::Inside)?;
+        scratch.extend_from_slice(&first[position_in_page(at)..]);
+        let mut address = at - at % PAGE;
+        let stop = loop {
+            let left = length - scratch.len() as u64;
+            address += PAGE;
+            if address >= end {
+                return Err(WalError::malformed(at, "the record does not end where the log does"));
+            }
+            let header = self.header_length(address);
+            let page = self.page(address, end, Entry::Continued(left))?;
+            let here = left.min(PAGE - header);
+            scratch.extend_from_slice(&page[to_index(header)..][..to_index(here)]);
+            if here == left {
+                break address + header + here;
+            }
+        };
+        self.scratch = scratch;
+        Ok(stop)
+    }
+
+    /// The page of `position`, its header checked.
+    fn page(&mut self, position: u64, end: u64, entry: Entry) -> Result<&[u8], WalError> {
+        let address = position - position % PAGE;
+        let buffered = self.start..self.start + self.buffer.len() as u64;
+        if !buffered.contains(&address) {
+            self.load(address, end)?;
+        }
+        let index = buffer_index(self.start, address);
+        if self.checked != Some(address) {
+            let header = Header::read(&self.buffer[index..]).ok_or(WalError::Gap { at: Lsn(address) })?;
+            self.check(&header, address, entry)?;
+            self.checked = Some(address);
+        }
+        Ok(&self.buffer[index..][..to_index(PAGE)])
+    }
+
+    /// Reads the page at `address` and those that follow, as far as the log goes.
+    fn load(&mut self, address: u64, end: u64) -> Result<(), WalError> {
+        let segment = address / self.segment_size;
+        let stop = self.next_segment(address).min(end.next_multiple_of(PAGE)).min(address + CHUNK);
+        if self.file.as_ref().is_none_or(|(open, _)| *open != segment) {
+            self.file = None;
+            let path = self.segment_path(segment);
+            let file = File::open(&path).map_err(|source| WalError::Io { verb: "open", path, source })?;
+            self.file = Some((segment, file));
+        }
+        self.buffer.resize(to_index(stop.saturating_sub(address)), 0);
+        self.start = address;
+        let offset = address % self.segment_size;
+        let read = match &self.file {
+            Some((_, file)) => file.read_exact_at(&mut self.buffer, offset),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        read.map_err(|source| {
+            self.buffer.clear();
+            WalError::Io { verb: "read", path: self.segment_path(segment), source }
+        })
+    }
+
+    /// Checks the header of the page at `address`.
+    fn check(&self, header: &Header, address: u64, entry: Entry) -> Result<(), WalError> {
+        let malformed = |what| Err(WalError::malformed(address, what));
+        if header.address != address {
+            return Err(WalError::Gap { at: Lsn(address) });
+        }
+        if header.magic != self.magic {
+            return Err(WalError::Magic(header.magic));
+        }
+        if header.timeline != 1 {
+            return malformed("the page is of another timeline");
+        }
+        let long = self.header_length(address) == LONG_HEADER;
+        if header.flags & !FLAGS != 0 || (header.flags & LONG != 0) != long {
+            return malformed("the page has unknown flags");
+        }
+        if long && (header.system, u64::from(header.segment_size)) != (self.system, self.segment_size) {
+            return malformed("the segment is of another server");
+        }
+        let continues = header.flags & CONTINUES != 0;
+        match entry {
+            Entry::Continued(_) if header.flags & OVERWRITTEN != 0 => {
+                malformed("a crash has lost the rest of the record before this page")
+            }
+            Entry::Continued(left) if !continues || u64::from(header.remaining) != left => {
+                malformed("the page does not continue the record before it")
+            }
+            Entry::AtStart if continues || header.remaining != 0 || header.flags & OVERWRITTEN != 0 => {
+                malformed("the page continues a record that was not seen")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The long header at the start of a segment.
+    fn long_header(&mut self, segment: u64) -> Result<Header, WalError> {
+        let address = segment * self.segment_size;
+        self.load(address, address + PAGE)?;
+        let header = Header::read(&self.buffer).ok_or(WalError::Gap { at: Lsn(address) })?;
+        self.buffer.clear();
+        // A segment that was made ahead is empty or has old pages; the magic number is told if it is a foreign one.
+        if header.address != address || header.magic == 0 {
+            return Err(WalError::Gap { at: Lsn(address) });
+        }
+        if major(header.magic).is_none() {
+            return Err(WalError::Magic(header.magic));
+        }
+        if header.flags & LONG == 0 || u64::from(header.segment_size) != self.segment_size {
+            return Err(WalError::malformed(address, "the segment size is not that of the file"));
+        }
+        if u64::from(header.page_size) != PAGE {
+            return Err(WalError::malformed(address, "the page size is not 8192"));
+        }
+        Ok(header)
+    }
+
+    /// Bytes of the header of the page of `position`.
+    fn header_length(&self, position: u64) -> u64 {
+        if position % self.segment_size < PAGE { LONG_HEADER } else { SHORT_HEADER }
+    }
+
+    /// Timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
+    fn segment_path(&self, segment: u64) -> PathBuf {
+        let high_unit = (1 << 32) / self.segment_size;
+        self.folder.join(format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit))
+    }
+}
+
+/// The size of the segment files in `folder`, all of which must be of timeline 1.
+fn segment_size(folder: &Path) -> Result<u64, WalError> {
+    let io = |source| WalError::Io { verb: "read", path: folder.to_owned(), source };
+    let mut size = None;
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_segment = name.len() == 24 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let has_history = Path::new(&name).extension().is_some_and(|extension| extension == "history");
+        if has_history || (is_segment && !name.starts_with("00000001")) {
+            return Err(WalError::Timeline(name));
+        }
+        if is_segment {
+            match entry.metadata() {
+                Ok(metadata) => size = Some(metadata.len()),
+                // The server has removed or renamed it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(io(error)),
+            }
+        }
+    }
+    size.filter(|size| size.is_power_of_two() && (1 << 20..=1 << 30).contains(size))
+        .ok_or_else(|| WalError::malformed(0, "pg_wal has no segments of a known size"))
+}
+
+/// Where in its page a position lies.
+fn position_in_page(position: u64) -> usize {
+    to_index(position % PAGE)
+}
+
+/// Where `position` lies in a buffer that begins at `start`.
+fn buffer_index(start: u64, position: u64) -> usize {
+    to_index(position - start)
+}
+
+/// A length or offset in memory; those of records are below 4 GiB.
+fn to_index(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,85 @@
+//! Which databases each open transaction has changed, so that its commit can be told from a rollback.
+
+use std::collections::HashMap;
+
+use super::changes::RelationFile;
+
+/// What a transaction, or several that end as one, have changed.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// Databases, and whether they were taken since.
+    pub(super) databases: Vec<(u32, bool)>,
+    /// Files of catalogs that all databases share.
+    pub(super) shared: Vec<RelationFile>,
+    /// Databases that it makes.
+    pub(super) created: Vec<u32>,
+}
+
+impl Touched {
+    fn add_database(&mut self, database: u32, taken: bool) {
+        match self.databases.iter_mut().find(|(known, _)| *known == database) {
+            Some((_, known)) => *known |= taken,
+            None => self.databases.push((database, taken)),
+        }
+    }
+
+    fn add_shared(&mut self, file: RelationFile) {
+        if !self.shared.contains(&file) {
+            self.shared.push(file);
+        }
+    }
+}
+
+/// Transactions and subtransactions that have changed something and have not ended, prepared ones included.
+///
+/// One that was open in a crash stays for good: its number is never used again.
+#[derive(Debug, Default)]
+pub(super) struct Transactions {
+    open: HashMap<u32, Touched>,
+    /// The last transaction and database that were noted: most records repeat them.
+    last: Option<(u32, u32)>,
+}
+
+impl Transactions {
+    /// Notes that `transaction` has changed `database`; none if that is 0.
+    pub(super) fn touch(&mut self, transaction: u32, database: u32) {
+        if transaction != 0 && self.last != Some((transaction, database)) {
+            self.open.entry(transaction).or_default().add_database(database, false);
+            self.last = Some((transaction, database));
+        }
+    }
+
+    /// Notes that `transaction` has changed a shared catalog.
+    pub(super) fn share(&mut self, transaction: u32, file: RelationFile) {
+        self.open.entry(transaction).or_default().add_shared(file);
+    }
+
+    /// Notes that `transaction` makes `database`.
+    pub(super) fn create(&mut self, transaction: u32, database: u32) {
+        self.open.entry(transaction).or_default().created.push(database);
+    }
+
+    /// What has been changed in `database` so far was taken.
+    pub(super) fn mark_taken(&mut self, database: u32) {
+        for touched in self.open.values_mut() {
+            touched.databases.iter_mut().filter(|(known, _)| *known == database).for_each(|(_, taken)| {
+                *taken = true;
+            });
+        }
+        self.last = None;
+    }
+
+    /// Ends transactions as one: what they have changed, but in databases that they make.
+    pub(super) fn end(&mut self, transactions: impl Iterator<Item = u32>) -> Touched {
+        let mut all = Touched::default();
+        for transaction in transactions {
+            let Some(touched) = self.open.remove(&transaction) else { continue };
+            touched.databases.into_iter().for_each(|(database, taken)| all.add_database(database, taken));
+            touched.shared.into_iter().for_each(|file| all.add_shared(file));
+            all.created.extend(touched.created);
+        }
+        all.databases.retain(|(database, _)| !all.created.contains(database));
+        self.last = None;
+        all
+    }
+}
