@@ -13,25 +13,10 @@ use super::message::{
     injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
 };
 use super::names::Names;
-use super::settle::Constraints;
+use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
-use crate::wire::Refusal;
-
-/// The one transaction of a lease, as one session leaves it to the next.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Thread {
-    /// Whether it has begun.
-    pub(crate) begun: bool,
-    /// What is known of the constraints in it.
-    pub(super) constraints: Constraints,
-}
-
-impl Thread {
-    /// What of it holds for the next lease, when it was rolled back.
-    pub(super) fn of_next_lease(self) -> Self {
-        Self { begun: false, constraints: self.constraints.of_template() }
-    }
-}
+use super::transaction::LeaseTransaction;
+use crate::wire::{Refusal, SessionTraces};
 
 /// What is to become of a message of which the head is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +115,9 @@ pub(super) enum Native {
 pub(crate) struct Machine {
     pub(super) to_server: Vec<u8>,
     pub(super) to_client: Vec<u8>,
-    pub(super) thread: Thread,
+    pub(super) thread: LeaseTransaction,
+    traces: SessionTraces,
+    parameters: Parameters,
     /// The client is in a transaction of its own.
     pub(super) tx: bool,
     /// [`SAVE`] has been executed.
@@ -163,6 +150,8 @@ pub(crate) struct Machine {
     pub(super) names: Names,
     /// Settings changed for the client's transaction, and their values before it.
     pub(super) locals: Vec<(String, String)>,
+    /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
+    pub(super) holds: bool,
     /// The client's transaction is to be read only.
     pub(super) read_only: bool,
     /// A backslash means something in a plain literal.
@@ -175,11 +164,13 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Goes on in a transaction, with a server that has said `greeting`.
-    pub(crate) fn new(thread: Thread, greeting: &[u8]) -> Self {
+    pub(crate) fn new(thread: LeaseTransaction, greeting: &[u8]) -> Self {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-        Self { thread, backslashes, major: digits.parse().unwrap_or(0), status: b'T', ..Self::default() }
+        let major = digits.parse().unwrap_or(0);
+        let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
+        Self { thread, traces, parameters, backslashes, major, status: b'T', ..Self::default() }
     }
 
     /// What to do with the client's next message.
@@ -215,6 +206,8 @@ impl Machine {
 
     /// A whole message of the client's.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
+        self.traces.client_says(tag, body, body.len());
+        self.thread.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),
             b'S' => {
@@ -320,9 +313,8 @@ impl Machine {
                     b"standard_conforming_strings\0off\0" => self.backslashes = true,
                     _ => {}
                 }
-                // It comes after the tag of the statement that it is about.
-                let to = if self.held.is_empty() { &mut self.to_client } else { &mut self.held };
-                to.extend_from_slice(bytes);
+                // Where it is said at once, it comes before the tag of what has caused it.
+                self.to_client.extend(self.parameters.hear(bytes).into_iter().flatten());
             }
             b'D' => self.row = values(body),
             b'E' if ours => self.error = Some(bytes.to_vec()),
@@ -334,7 +326,7 @@ impl Machine {
             b'E' => {
                 (self.failed, self.copying) = (true, false);
                 self.flush_held();
-                let explained = explained(bytes, self.offset, !self.tx);
+                let explained = explained(bytes, self.offset, !self.tx, self.holds);
                 self.to_client.extend_from_slice(&explained);
                 self.close_group();
             }
@@ -366,6 +358,7 @@ impl Machine {
     }
 
     fn done(&mut self, status: u8) {
+        self.parameters.server_is_ready();
         let awaited = self.awaited.pop_front();
         self.status = status;
         if self.thread.begun && status == b'I' {
@@ -471,6 +464,8 @@ impl Machine {
             Task::End | Task::Ready => {
                 let status = if self.tx { self.status } else { b'I' };
                 (self.owed, self.piped) = (false, false);
+                let reports = self.parameters.take();
+                self.say(&reports);
                 self.say(&ready(status));
             }
         }
@@ -570,12 +565,6 @@ impl Machine {
     pub(super) fn is_quiet(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
-}
-
-/// What comes behind `name` in a greeting; nothing if that is not in it.
-fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
-    let at = greeting.windows(name.len()).position(|window| window == name);
-    at.map_or(b"", |at| until_zero(&greeting[at + name.len()..]))
 }
 
 fn lost() -> Refusal {

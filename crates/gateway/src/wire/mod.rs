@@ -28,6 +28,7 @@ pub(crate) use opening::{Opening, Startup, opening};
 pub(crate) use refusal::Refusal;
 pub(crate) use scram::{Verifier, sasl_request, sasl_response};
 pub(crate) use sql::SqlLexer;
+pub(crate) use traces::SessionTraces;
 
 #[cfg(test)]
 #[path = "../../fuzz/exercise.rs"]

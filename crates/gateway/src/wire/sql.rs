@@ -25,6 +25,16 @@ pub(crate) struct Token<'a> {
 }
 
 impl Token<'_> {
+    /// Whether it is that word, given in small letters.
+    pub(crate) fn is_word(&self, word: &[u8]) -> bool {
+        self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
+    }
+
+    /// Whether it is a name or a key word.
+    pub(crate) fn is_name(&self) -> bool {
+        matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
+    }
+
     pub(crate) fn is_sign(&self, sign: u8) -> bool {
         self.kind == TokenKind::Sign && self.text == [sign]
     }
@@ -67,7 +77,9 @@ impl<'a> SqlLexer<'a> {
                 TokenKind::Number
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
-                self.skip_while(|byte| byte.is_ascii_alphanumeric() || b"_$".contains(&byte) || byte >= 0x80);
+                self.skip_while(
+                    |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..),
+                );
                 // E'…' has backslashes; B, X, N and U& have none.
                 if self.at == start + 1 && first.eq_ignore_ascii_case(&b'e') && self.peek(0) == b'\'' {
                     self.at += 1;

@@ -149,8 +149,7 @@ impl<'a> Statements<'a> {
 
     /// The next token, if it is a name or a word.
     fn name(&self) -> Option<Folded> {
-        let is_name = |token: &Token<'_>| matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
-        self.next.filter(is_name).map(Folded::new)
+        self.next.filter(Token::is_name).map(Folded::new)
     }
 
     /// Takes the next word; nothing if it is none.
@@ -310,52 +309,59 @@ impl<'a> Statements<'a> {
     /// The next token, or a name with all its parts.
     fn part(&mut self, last: &mut Last) -> Option<()> {
         let Last { declares, colon, writes } = std::mem::take(last);
-        let Some(name) = self.name() else {
-            if self.takes(b'.') {
+        let token = self.take()?;
+        if !token.is_name() {
+            if token.is_sign(b'.') {
                 return self.attributes(None, declares);
             }
-            last.colon = self.take()?.is_sign(b':');
+            last.colon = token.is_sign(b':');
             last.declares = colon && last.colon;
             return Some(());
-        };
-        self.take();
-        match name.word() {
-            // U&"…" hides what is called.
-            b"u" if self.next_is(b'&') => return None,
-            _ if self.takes(b'.') => return self.attributes(Some(&name), declares),
-            b"into" if !writes => return None,
-            b"into" | b"as" | b"with" | b"recursive" | b"ordinality" | b"execute" => last.declares = true,
-            b"insert" | b"merge" => (self.writes, last.writes) = (true, true),
-            b"update" | b"delete" | b"truncate" => self.writes = true,
-            _ => {}
+        }
+        let meaning = Meaning::of(token);
+        if meaning == Meaning::Unicode && self.next_is(b'&') {
+            return None;
+        }
+        if self.takes(b'.') {
+            return self.attributes(Some(token), declares);
+        }
+        match meaning {
+            Meaning::Into if !writes => return None,
+            Meaning::Into | Meaning::Declares => last.declares = true,
+            Meaning::Inserts => (self.writes, last.writes) = (true, true),
+            Meaning::Changes => self.writes = true,
+            Meaning::Unicode | Meaning::Nothing => {}
         }
         if !self.next_is(b'(') {
-            self.names_catalog |= name.as_bytes().starts_with(b"pg_");
-        } else if !declares && !(!name.quoted && name.is_in(KEYWORDS)) {
-            self.call(&name)?;
+            self.names_catalog |= is_catalog(token);
+        } else if !declares {
+            let name = Folded::new(token);
+            if name.quoted || !name.is_in(KEYWORDS) {
+                self.call(&name)?;
+            }
         }
         Some(())
     }
 
     /// What comes behind the point after `first`, or after a value: more parts of a name, or attributes of the value,
     /// which may be functions.
-    fn attributes(&mut self, first: Option<&Folded>, declares: bool) -> Option<()> {
-        let in_catalog = first.is_some_and(|first| first.as_bytes() == b"pg_catalog");
-        self.names_catalog |= !in_catalog && first.is_some_and(|first| first.as_bytes().starts_with(b"pg_"));
+    fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
+        let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
+        self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
         let mut parts = 1;
-        while let Some(name) = self.name() {
+        while let Some(token) = self.next.filter(Token::is_name) {
             self.take();
-            let starts = |prefix: &&str| name.as_bytes().starts_with(prefix.as_bytes());
-            if name.is_in(ATTRIBUTES) && !(in_catalog && self.next_is(b'('))
-                || ATTRIBUTE_PREFIXES.iter().any(starts)
-                || name.word() == b"u" && self.next_is(b'&')
-            {
+            if Meaning::of(token) == Meaning::Unicode && self.next_is(b'&') {
                 return None;
             }
-            if self.next_is(b'(') && !declares {
-                return if in_catalog && parts == 1 { self.call(&name) } else { None };
+            let calls = self.next_is(b'(') && !declares;
+            if calls {
+                return if in_catalog && parts == 1 { self.call(&Folded::new(token)) } else { None };
             }
-            self.names_catalog |= name.as_bytes().starts_with(b"pg_");
+            if is_attribute(token) {
+                return None;
+            }
+            self.names_catalog |= is_catalog(token);
             parts += 1;
             if !self.takes(b'.') {
                 break;
@@ -387,6 +393,86 @@ impl<'a> Statements<'a> {
         };
         harmless.then_some(())
     }
+}
+
+/// What a word means wherever it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Nothing,
+    /// INTO: of INSERT and MERGE, or a new table.
+    Into,
+    /// A name that comes next is not called.
+    Declares,
+    /// INSERT or MERGE.
+    Inserts,
+    /// Another word that changes data.
+    Changes,
+    /// U, which may begin U&"…".
+    Unicode,
+}
+
+impl Meaning {
+    fn of(token: Token<'_>) -> Self {
+        let is = |word: &[u8]| token.is_word(word);
+        match token.text[0] | 0x20 {
+            b'i' if is(b"into") => Self::Into,
+            b'i' if is(b"insert") => Self::Inserts,
+            b'm' if is(b"merge") => Self::Inserts,
+            b'a' if is(b"as") => Self::Declares,
+            b'w' if is(b"with") => Self::Declares,
+            b'r' if is(b"recursive") => Self::Declares,
+            b'o' if is(b"ordinality") => Self::Declares,
+            b'e' if is(b"execute") => Self::Declares,
+            b'u' if is(b"u") => Self::Unicode,
+            b'u' if is(b"update") => Self::Changes,
+            b'd' if is(b"delete") => Self::Changes,
+            b't' if is(b"truncate") => Self::Changes,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A name without its quotes.
+fn bare(token: Token<'_>) -> &[u8] {
+    token.text.strip_prefix(b"\"").unwrap_or(token.text)
+}
+
+/// Whether it may be the name of a catalog, or of a view of one.
+fn is_catalog(token: Token<'_>) -> bool {
+    bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
+}
+
+/// Whether a name that follows a value and a point may call a function that leaves something.
+fn is_attribute(token: Token<'_>) -> bool {
+    // Most names are none: only then they are looked up.
+    if !matches!(
+        bare(token),
+        [
+            b'b' | b'd'
+                | b'f'
+                | b'l'
+                | b'p'
+                | b's'
+                | b't'
+                | b'w'
+                | b'B'
+                | b'D'
+                | b'F'
+                | b'L'
+                | b'P'
+                | b'S'
+                | b'T'
+                | b'W',
+            _,
+            _,
+            ..
+        ]
+    ) {
+        return false;
+    }
+    let name = Folded::new(token);
+    name.is_in(ATTRIBUTES)
+        || ATTRIBUTE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
 /// What the token before means for the next one.

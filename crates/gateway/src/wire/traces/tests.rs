@@ -34,6 +34,9 @@ fn lists_are_sorted_and_name_nothing_twice() {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         assert!(list.iter().all(|name| name.len() <= NAME && name.bytes().all(is_name)));
     }
+    let letters = b"bdflpstw";
+    let looked_up = |name: &&str| name.len() >= 3 && letters.contains(&name.as_bytes()[0]);
+    assert!(ATTRIBUTES.iter().chain(ATTRIBUTE_PREFIXES).all(looked_up));
     let forbidden = |name: &&&str| {
         ATTRIBUTES.contains(name) || ATTRIBUTE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     };
