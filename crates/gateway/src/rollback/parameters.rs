@@ -109,15 +109,8 @@ mod tests {
                 parameters.server_is_ready();
             }
             parameters.hear(&report("TimeZone", "UTC"));
-            let values = |name| {
-                if name == "DateStyle" {
-                    "SQL"
-                } else if name == "a" {
-                    "1"
-                } else {
-                    "2"
-                }
-            };
+            let values = [("DateStyle", "SQL"), ("a", "1"), ("in", "2")];
+            let value = |name: &str| values.iter().find(|(known, _)| *known == name).unwrap().1;
             let expected: Vec<u8> = names.iter().flat_map(|name| report(name, value(name))).collect();
             assert_eq!(parameters.take().escape_ascii().to_string(), expected.escape_ascii().to_string());
             assert!(parameters.take().is_empty());
