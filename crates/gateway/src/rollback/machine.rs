@@ -129,6 +129,8 @@ pub(crate) struct Machine {
     /// What came for a statement of ours.
     pub(super) row: Vec<Option<String>>,
     pub(super) error: Option<Vec<u8>>,
+    /// What the server has said behind that error, and the client is to hear.
+    late: Vec<u8>,
     /// Messages of the client's were passed on, and no Sync after them.
     open: bool,
     /// A statement was executed since the client's last Sync.
@@ -313,8 +315,9 @@ impl Machine {
                     b"standard_conforming_strings\0off\0" => self.backslashes = true,
                     _ => {}
                 }
-                // Where it is said at once, it comes before the tag of what has caused it.
-                self.to_client.extend(self.parameters.hear(bytes).into_iter().flatten());
+                // Where it is said at once, it comes before the tag of what has caused it, and after an error.
+                let to = if self.error.is_some() { &mut self.late } else { &mut self.to_client };
+                to.extend(self.parameters.hear(bytes).into_iter().flatten());
             }
             b'D' => self.row = values(body),
             b'E' if ours => self.error = Some(bytes.to_vec()),
@@ -366,7 +369,8 @@ impl Machine {
         }
         if let Some(Awaited::Ours(ours)) = awaited {
             let error = self.error.take();
-            return self.answered(ours, error);
+            self.answered(ours, error);
+            return self.to_client.append(&mut self.late);
         }
         (self.copying, self.ahead) = (false, false);
         if std::mem::take(&mut self.failed) {

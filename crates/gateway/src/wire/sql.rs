@@ -36,7 +36,7 @@ impl Token<'_> {
     }
 
     pub(crate) fn is_sign(&self, sign: u8) -> bool {
-        self.kind == TokenKind::Sign && self.text == [sign]
+        self.kind == TokenKind::Sign && self.text[0] == sign
     }
 }
 

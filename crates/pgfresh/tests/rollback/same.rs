@@ -1,8 +1,8 @@
 //! The proof: what a client says gets the same answers in rollback isolation as on a database of its own.
 //!
 //! Both sides are asked step by step, in the simple and in the extended protocol, several statements in a string and
-//! several in a group; compared are all messages: rows, tags, errors, notices and the transaction's status. What cannot
-//! be the same is not generated; it is in the table of docs/isolation.md.
+//! several in a group; compared are all messages in their order: rows, tags, errors, notices, reports of settings and the
+//! transaction's status. What cannot be the same is not generated; it is in the table of docs/isolation.md.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -62,12 +62,12 @@ impl Step {
     fn ask(&self, client: &mut Client) -> Vec<String> {
         client.say(&self.bytes());
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
-        answers.filter(|message| message.0 != b'S').map(|message| told(&message)).collect()
+        answers.map(|message| told(&message)).collect()
     }
 }
 
 /// A message as it counts: of an error or a notice what it is, says and points at; of columns no oid of their table.
-fn told((tag, body): &Message) -> String {
+pub(crate) fn told((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);
     }
