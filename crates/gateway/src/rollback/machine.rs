@@ -129,8 +129,6 @@ pub(crate) struct Machine {
     /// What came for a statement of ours.
     pub(super) row: Vec<Option<String>>,
     pub(super) error: Option<Vec<u8>>,
-    /// What the server has said behind that error, and the client is to hear.
-    late: Vec<u8>,
     /// Messages of the client's were passed on, and no Sync after them.
     open: bool,
     /// A statement was executed since the client's last Sync.
@@ -315,9 +313,9 @@ impl Machine {
                     b"standard_conforming_strings\0off\0" => self.backslashes = true,
                     _ => {}
                 }
-                // Where it is said at once, it comes before the tag of what has caused it, and after an error.
-                let to = if self.error.is_some() { &mut self.late } else { &mut self.to_client };
-                to.extend(self.parameters.hear(bytes).into_iter().flatten());
+                if let Some(report) = self.parameters.hear(bytes, ours) {
+                    self.say(report);
+                }
             }
             b'D' => self.row = values(body),
             b'E' if ours => self.error = Some(bytes.to_vec()),
@@ -361,16 +359,21 @@ impl Machine {
     }
 
     fn done(&mut self, status: u8) {
-        self.parameters.server_is_ready();
         let awaited = self.awaited.pop_front();
+        let restored = if awaited == Some(Awaited::Ours(Ours::Release)) { &self.locals[..] } else { &[] };
+        // Where they are said at once, they come before the tag of what has caused them, and after an error.
+        let mut reports = self.parameters.server_is_ready(restored);
         self.status = status;
         if self.thread.begun && status == b'I' {
             self.broken = Some(lost());
         }
         if let Some(Awaited::Ours(ours)) = awaited {
             let error = self.error.take();
+            if error.is_none() {
+                self.to_client.append(&mut reports);
+            }
             self.answered(ours, error);
-            return self.to_client.append(&mut self.late);
+            return self.to_client.append(&mut reports);
         }
         (self.copying, self.ahead) = (false, false);
         if std::mem::take(&mut self.failed) {

@@ -57,7 +57,7 @@ RESET timezone
 RESET ALL
 SELECT set_config('timezone', 'Etc/GMT-{n}', false)
 SET SESSION AUTHORIZATION DEFAULT
-DO $$ BEGIN SET LOCAL timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
+DO $$ BEGIN SET timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
 SET LOCAL app.name = 'n{n}'
 SELECT set_config('app.name', 'c{n}', true)
 SELECT coalesce(current_setting('app.name', true), '')
