@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_UNDO, UNDO, after_zero, explained, field,
-    injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
+    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, after_zero,
+    explained, field, injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
@@ -70,6 +70,8 @@ pub(super) enum Ours {
     Access,
     /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
     Syntax { saved: bool },
+    /// Fails, so that all that the client has done in its transaction is undone now.
+    Abort,
 }
 
 /// What is to be done once nothing is awaited.
@@ -389,11 +391,14 @@ impl Machine {
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message)));
             }
             // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
-            (Ours::Syntax { .. }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
+            (Ours::Syntax { saved }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
                 self.say(&error);
                 self.fail();
+                if saved && self.tx {
+                    self.first([Task::Inject(SYNTAX_ABORT.map(str::to_owned).to_vec(), Ours::Abort)]);
+                }
             }
-            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false }, _) => {}
+            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false } | Ours::Abort, _) => {}
             (Ours::Syntax { saved: true }, _) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
                 self.first([Task::Inject(undo, Ours::Must)]);

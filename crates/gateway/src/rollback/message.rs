@@ -12,6 +12,8 @@ pub(super) const BEGIN: [&str; 2] =
 /// Where the check of a string's syntax begins, and how it is undone.
 const SYNTAX: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
+/// The same, and an error outside of it.
+pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
 /// Stands for BEGIN until it is executed.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
 /// DISCARD ALL, which no transaction allows, in its parts, which all do. Source: `DiscardAll`.

@@ -62,8 +62,23 @@ impl Step {
     fn ask(&self, client: &mut Client) -> Vec<String> {
         client.say(&self.bytes());
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
-        answers.map(|message| told(&message)).collect()
+        let answers: Vec<_> = answers.collect();
+        let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));
+        news.map(told).collect()
     }
+}
+
+/// Whether a report of a setting is one of another value: PostgreSQL 13 repeats what is known, more often after a setting
+/// was set back.
+fn is_news(client: &mut Client, report: &[u8]) -> bool {
+    let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
+    let known = client.reported.iter_mut().find(|known| name(known) == name(report));
+    let news = known.as_ref().is_none_or(|known| **known != report);
+    match known {
+        Some(known) => report.clone_into(known),
+        None => client.reported.push(report.to_vec()),
+    }
+    news
 }
 
 /// A message as it counts: of an error or a notice what it is, says and points at; of columns no oid of their table.

@@ -56,7 +56,6 @@ SET LOCAL intervalstyle = 'iso_8601'
 RESET timezone
 RESET ALL
 SELECT set_config('timezone', 'Etc/GMT-{n}', false)
-SET SESSION AUTHORIZATION DEFAULT
 DO $$ BEGIN SET timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
 SET LOCAL app.name = 'n{n}'
 SELECT set_config('app.name', 'c{n}', true)
