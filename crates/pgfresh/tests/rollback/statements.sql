@@ -55,7 +55,6 @@ SET datestyle = 'SQL, DMY'
 SET LOCAL intervalstyle = 'iso_8601'
 RESET timezone
 RESET ALL
-SELECT set_config('timezone', 'Etc/GMT-{n}', false)
 DO $$ BEGIN SET timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
 SET LOCAL app.name = 'n{n}'
 SELECT set_config('app.name', 'c{n}', true)
