@@ -47,7 +47,7 @@ fn lists_are_sorted_and_name_nothing_twice() {
 fn a_message_is_judged_only_if_it_is_whole() {
     let query = b"SELECT 1\0";
     let parse = b"name\0SELECT $1\0\0\0";
-    let large = [b"SELECT '", &[b'x'; LONGEST][..], b"'\0"].concat();
+    let large = [b"SELECT '", &vec![b'x'; LONGEST][..], b"'\0"].concat();
     let just = [b"SELECT '", &vec![b'x'; LONGEST - 10][..], b"'\0"].concat();
     for (tag, body, length, clean) in [
         (b'Q', &query[..], query.len(), true),
