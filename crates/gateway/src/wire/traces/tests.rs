@@ -217,11 +217,15 @@ fn a_verdict_takes_less_than_a_microsecond() {
     let join = "SELECT u.id, u.name, count(*) AS n FROM users u LEFT JOIN posts p ON p.user_id = u.id WHERE u.email = $1 AND p.deleted_at IS NULL GROUP BY u.id, u.name ORDER BY n DESC LIMIT 10";
     for sql in ["BEGIN", "SELECT 1", "SELECT id, word FROM item WHERE id = $1", insert, join] {
         assert!(leaves_nothing(sql.as_bytes()));
-        let (begun, runs) = (Instant::now(), 200_000);
-        for _ in 0..runs {
-            black_box(leaves_nothing(black_box(sql.as_bytes())));
-        }
-        let nanoseconds = begun.elapsed().as_nanos() / runs;
+        // The least of many: others use the machine, too.
+        let batch = |_| {
+            let begun = Instant::now();
+            for _ in 0..1000 {
+                black_box(leaves_nothing(black_box(sql.as_bytes())));
+            }
+            begun.elapsed().as_nanos() / 1000
+        };
+        let nanoseconds = (0..300).map(batch).min().unwrap_or_default();
         println!("{nanoseconds} ns for {} bytes: {sql}", sql.len());
     }
 }
