@@ -28,7 +28,7 @@ thread_local! {
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client said Terminate, to a server that is idle and has not heard of it.
+    /// The client said Terminate, to a server that is idle, has not heard of it, and may serve another client.
     Idle,
     /// The client ended, and then so did the server.
     Client,
@@ -109,12 +109,18 @@ impl Forward {
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
             Stop::Server => End::Server,
-            Stop::Client if self.conversation.is_terminated() && self.conversation.is_idle() => End::Idle,
+            Stop::Client if self.may_go_on() => End::Idle,
             Stop::Client => {
                 self.drain().await;
                 End::Client
             }
         }
+    }
+
+    /// Whether the server may serve another client: this one has said Terminate, owes nothing and has left nothing.
+    fn may_go_on(&self) -> bool {
+        let Self { conversation, .. } = self;
+        conversation.is_terminated() && conversation.is_idle() && conversation.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {

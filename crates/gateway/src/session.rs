@@ -271,9 +271,9 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let Connected { backend: Backend { stream, greeting }, tenancy } = connected;
             let mut words = told(greeting.clone());
             let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
+            let conversation = Conversation::of_session(replication, &greeting);
             let session = Session { door, greeting, key, tenancy, maintainer };
-            let (conversation, databases) =
-                (Conversation::new(replication), session.door.leases.databases.clone());
+            let databases = session.door.leases.databases.clone();
             let tap = session.door.taps.tap(&database, session.key.as_ref(), since).filter(|_| !replication);
             let workers = Arc::clone(&session.door.workers);
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {

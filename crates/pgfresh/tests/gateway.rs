@@ -3,6 +3,8 @@
 #[path = "gateway/client.rs"]
 mod client;
 mod common;
+#[path = "gateway/traces.rs"]
+mod traces;
 
 use std::fs;
 use std::io::{Read, Write};

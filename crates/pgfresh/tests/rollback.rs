@@ -3,6 +3,8 @@
 #[path = "gateway/client.rs"]
 mod client;
 mod common;
+#[path = "rollback/hidden.rs"]
+mod hidden;
 #[path = "rollback/limits.rs"]
 mod limits;
 #[path = "rollback/same.rs"]

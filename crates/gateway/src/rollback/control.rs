@@ -201,7 +201,8 @@ impl Machine {
     }
 }
 
-/// Whether a change of `name` for the session makes a value of `local` for the transaction forgotten.
+/// Whether a change of `name` for the session makes a value of `local` for the transaction forgotten. RESET ALL leaves out
+/// who the user is. Source: `GUC_NO_RESET_ALL`.
 fn is_covered(local: &str, name: &str) -> bool {
-    name == "all" || name == local
+    name == local || name == "all" && !matches!(local, "role" | "session_authorization")
 }

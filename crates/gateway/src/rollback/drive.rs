@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::machine::{Fate, Machine, Thread, Turn};
+use super::machine::{Fate, Machine, Turn};
 use super::message::{after_zero, until_zero};
+use super::transaction::LeaseTransaction;
 use crate::stream::Stream;
 use crate::tap::Tap;
 use crate::wire::{Refusal, TERMINATE};
@@ -148,7 +149,10 @@ impl Drive {
 
     /// Has the server end what a client that has gone was about. Returns the transaction, if it can be gone on with, and
     /// whether one of the client's is still open in it.
-    pub(super) async fn wind_down(&mut self, interrupt: impl Future<Output = ()>) -> Option<(Thread, bool)> {
+    pub(super) async fn wind_down(
+        &mut self,
+        interrupt: impl Future<Output = ()>,
+    ) -> Option<(LeaseTransaction, bool)> {
         if self.up.rest.0 > 0 || self.machine.broken.is_some() {
             return None;
         }

@@ -9,29 +9,14 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_UNDO, UNDO, after_zero, explained, field,
-    injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
+    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, after_zero,
+    explained, field, injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
 };
 use super::names::Names;
-use super::settle::Constraints;
+use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
-use crate::wire::Refusal;
-
-/// The one transaction of a lease, as one session leaves it to the next.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Thread {
-    /// Whether it has begun.
-    pub(crate) begun: bool,
-    /// What is known of the constraints in it.
-    pub(super) constraints: Constraints,
-}
-
-impl Thread {
-    /// What of it holds for the next lease, when it was rolled back.
-    pub(super) fn of_next_lease(self) -> Self {
-        Self { begun: false, constraints: self.constraints.of_template() }
-    }
-}
+use super::transaction::LeaseTransaction;
+use crate::wire::{Refusal, SessionTraces};
 
 /// What is to become of a message of which the head is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +70,8 @@ pub(super) enum Ours {
     Access,
     /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
     Syntax { saved: bool },
+    /// Fails, so that all that the client has done in its transaction is undone now.
+    Abort,
 }
 
 /// What is to be done once nothing is awaited.
@@ -130,7 +117,9 @@ pub(super) enum Native {
 pub(crate) struct Machine {
     pub(super) to_server: Vec<u8>,
     pub(super) to_client: Vec<u8>,
-    pub(super) thread: Thread,
+    pub(super) thread: LeaseTransaction,
+    traces: SessionTraces,
+    parameters: Parameters,
     /// The client is in a transaction of its own.
     pub(super) tx: bool,
     /// [`SAVE`] has been executed.
@@ -163,6 +152,8 @@ pub(crate) struct Machine {
     pub(super) names: Names,
     /// Settings changed for the client's transaction, and their values before it.
     pub(super) locals: Vec<(String, String)>,
+    /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
+    pub(super) holds: bool,
     /// The client's transaction is to be read only.
     pub(super) read_only: bool,
     /// A backslash means something in a plain literal.
@@ -175,11 +166,13 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Goes on in a transaction, with a server that has said `greeting`.
-    pub(crate) fn new(thread: Thread, greeting: &[u8]) -> Self {
+    pub(crate) fn new(thread: LeaseTransaction, greeting: &[u8]) -> Self {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-        Self { thread, backslashes, major: digits.parse().unwrap_or(0), status: b'T', ..Self::default() }
+        let major = digits.parse().unwrap_or(0);
+        let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
+        Self { thread, traces, parameters, backslashes, major, status: b'T', ..Self::default() }
     }
 
     /// What to do with the client's next message.
@@ -215,6 +208,8 @@ impl Machine {
 
     /// A whole message of the client's.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
+        self.traces.client_says(tag, body, body.len());
+        self.thread.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),
             b'S' => {
@@ -320,9 +315,9 @@ impl Machine {
                     b"standard_conforming_strings\0off\0" => self.backslashes = true,
                     _ => {}
                 }
-                // It comes after the tag of the statement that it is about.
-                let to = if self.held.is_empty() { &mut self.to_client } else { &mut self.held };
-                to.extend_from_slice(bytes);
+                if let Some(report) = self.parameters.hear(bytes, ours) {
+                    self.say(report);
+                }
             }
             b'D' => self.row = values(body),
             b'E' if ours => self.error = Some(bytes.to_vec()),
@@ -334,7 +329,7 @@ impl Machine {
             b'E' => {
                 (self.failed, self.copying) = (true, false);
                 self.flush_held();
-                let explained = explained(bytes, self.offset, !self.tx);
+                let explained = explained(bytes, self.offset, !self.tx, self.holds);
                 self.to_client.extend_from_slice(&explained);
                 self.close_group();
             }
@@ -367,13 +362,20 @@ impl Machine {
 
     fn done(&mut self, status: u8) {
         let awaited = self.awaited.pop_front();
+        let restored = if awaited == Some(Awaited::Ours(Ours::Release)) { &self.locals[..] } else { &[] };
+        // Where they are said at once, they come before the tag of what has caused them, and after an error.
+        let mut reports = self.parameters.server_is_ready(restored);
         self.status = status;
         if self.thread.begun && status == b'I' {
             self.broken = Some(lost());
         }
         if let Some(Awaited::Ours(ours)) = awaited {
             let error = self.error.take();
-            return self.answered(ours, error);
+            if error.is_none() {
+                self.to_client.append(&mut reports);
+            }
+            self.answered(ours, error);
+            return self.to_client.append(&mut reports);
         }
         (self.copying, self.ahead) = (false, false);
         if std::mem::take(&mut self.failed) {
@@ -389,11 +391,14 @@ impl Machine {
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message)));
             }
             // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
-            (Ours::Syntax { .. }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
+            (Ours::Syntax { saved }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
                 self.say(&error);
                 self.fail();
+                if saved && self.tx {
+                    self.first([Task::Inject(SYNTAX_ABORT.map(str::to_owned).to_vec(), Ours::Abort)]);
+                }
             }
-            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false }, _) => {}
+            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false } | Ours::Abort, _) => {}
             (Ours::Syntax { saved: true }, _) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
                 self.first([Task::Inject(undo, Ours::Must)]);
@@ -471,6 +476,8 @@ impl Machine {
             Task::End | Task::Ready => {
                 let status = if self.tx { self.status } else { b'I' };
                 (self.owed, self.piped) = (false, false);
+                let reports = self.parameters.take();
+                self.say(&reports);
                 self.say(&ready(status));
             }
         }
@@ -570,12 +577,6 @@ impl Machine {
     pub(super) fn is_quiet(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
-}
-
-/// What comes behind `name` in a greeting; nothing if that is not in it.
-fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
-    let at = greeting.windows(name.len()).position(|window| window == name);
-    at.map_or(b"", |at| until_zero(&greeting[at + name.len()..]))
 }
 
 fn lost() -> Refusal {

@@ -12,6 +12,8 @@ pub(super) const BEGIN: [&str; 2] =
 /// Where the check of a string's syntax begins, and how it is undone.
 const SYNTAX: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
+/// The same, and an error outside of it.
+pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
 /// Stands for BEGIN until it is executed.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
 /// DISCARD ALL, which no transaction allows, in its parts, which all do. Source: `DiscardAll`.
@@ -32,6 +34,9 @@ pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 pub(super) const INSTEAD: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
+/// What to do where a cursor is in the way that a plain server would have copied at the end of its transaction.
+const HELD: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
+
 /// A message with a tag.
 pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
@@ -42,16 +47,17 @@ pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Statements of ours, up to one Sync: each with Close, Parse, Bind, Execute, Close. What is closed first is left from one
-/// that failed. No simple Query is used, since that would end the client's unnamed statement.
+/// Statements of ours, up to one Sync: each with Parse, Bind, Execute, Close, so that none is left for the client to see.
+/// What is closed first is left from one that failed. No simple Query is used, since that would end the client's unnamed
+/// statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
-    let mut bytes = message(b'C', b"P_pgfresh\0");
+    let close = [message(b'C', b"P_pgfresh\0"), message(b'C', b"S_pgfresh\0")].concat();
+    let mut bytes = close.clone();
     for sql in statements {
-        bytes.extend(message(b'C', b"S_pgfresh\0"));
         bytes.extend(message(b'P', &[b"_pgfresh\0", sql.as_ref().as_bytes(), b"\0\0\0"].concat()));
         bytes.extend(message(b'B', b"_pgfresh\0_pgfresh\0\0\0\0\0\0\0"));
         bytes.extend(message(b'E', b"_pgfresh\0\0\0\0\0"));
-        bytes.extend(message(b'C', b"P_pgfresh\0"));
+        bytes.extend_from_slice(&close);
     }
     bytes.extend_from_slice(SYNC);
     bytes
@@ -92,25 +98,30 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 }
 
 /// An ErrorResponse as the client shall see it: with its position in the whole string of which the server saw the rest
-/// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`).
-pub(super) fn explained(error: &[u8], offset: usize, ours: bool) -> Cow<'_, [u8]> {
+/// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`), or a cursor WITH HOLD
+/// that goes on in it (`holds`).
+pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields =
         || error.get(5..).unwrap_or_default().split(|byte| *byte == 0).filter(|field| !field.is_empty());
     let reasons = [&b"C25001"[..], b"C2D000", b"C55P04"];
-    let hint = ours && fields().any(|field| reasons.contains(&field));
-    if offset == 0 && !hint {
+    let hint = match () {
+        () if ours && fields().any(|field| reasons.contains(&field)) => Some(INSTEAD),
+        () if holds && fields().any(|field| field == b"C55006") => Some(HELD),
+        () => None,
+    };
+    if offset == 0 && hint.is_none() {
         return error.into();
     }
     let mut body: Vec<u8> = Vec::with_capacity(error.len() + INSTEAD.len());
-    for field in fields().filter(|field| !(hint && field[0] == b'H')) {
+    for field in fields().filter(|field| hint.is_none() || field[0] != b'H') {
         match std::str::from_utf8(&field[1..]).ok().and_then(|text| text.parse::<usize>().ok()) {
             Some(place) if field[0] == b'P' => body.extend(format!("P{}", place + offset).bytes()),
             _ => body.extend_from_slice(field),
         }
         body.push(0);
     }
-    if hint {
-        body.extend([b"H", INSTEAD.as_bytes(), b"\0"].concat());
+    if let Some(hint) = hint {
+        body.extend([b"H", hint.as_bytes(), b"\0"].concat());
     }
     body.push(0);
     message(b'E', &body).into()
@@ -121,7 +132,8 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool) -> Cow<'_, [u8]
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX));
     bytes.truncate(bytes.len() - SYNC.len());
-    bytes.extend(message(b'P', &[b"_pgfresh_s\0", sql, b"\0\0\0"].concat()));
+    bytes.extend(message(b'P', &[b"_pgfresh\0", sql, b"\0\0\0"].concat()));
+    bytes.extend(message(b'C', b"S_pgfresh\0"));
     bytes.extend_from_slice(SYNC);
     bytes
 }

@@ -17,6 +17,7 @@ mod gate;
 mod machine;
 mod message;
 mod names;
+mod parameters;
 mod pool;
 mod serve;
 mod settle;
@@ -24,6 +25,7 @@ mod stage;
 mod statement;
 #[cfg(test)]
 mod trace;
+mod transaction;
 
 pub(crate) use gate::Gate;
 pub(crate) use machine::Machine;

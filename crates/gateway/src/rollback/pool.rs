@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use lease::{Connected, LeaseError, Databases, LeaseStatus, Request, Status};
 
-use super::machine::Thread;
 use super::stage::{Opened, Stage};
+use super::transaction::LeaseTransaction;
 use crate::wire::Refusal;
 
 /// How long a session waits for the one before it: its client may be gone already, and we have not heard of it yet.
@@ -348,7 +348,7 @@ impl Slot {
 
 impl Lease {
     /// The session and its greeting, for a client, and the transaction that it goes on in.
-    pub(crate) fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, Thread)> {
+    pub(crate) fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let stage = self.stage.as_mut()?;
         let stream = stage.lend().ok()?;
         Some((stream, stage.greeting.clone(), stage.thread.clone()))
@@ -364,7 +364,7 @@ impl Lease {
     pub(crate) fn leave(
         mut self,
         stream: UnixStream,
-        thread: Thread,
+        thread: LeaseTransaction,
         saved: bool,
         keep: bool,
     ) -> Option<Lingering> {

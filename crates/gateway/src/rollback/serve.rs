@@ -7,8 +7,9 @@ use tokio::time::sleep;
 
 use super::drive::{Drive, End};
 use super::gate::Gate;
-use super::machine::{Machine, Thread};
+use super::machine::Machine;
 use super::pool::{Lease, Lingering};
+use super::transaction::LeaseTransaction;
 use crate::cancel::Key;
 use crate::session::{Closing, Door, Maintainers, closed, say_and_close};
 use crate::stream::{Socket, Stream};
@@ -70,7 +71,7 @@ async fn give_back(
     door: Arc<Door>,
     lease: Lease,
     server: Stream,
-    thread: Thread,
+    thread: LeaseTransaction,
     saved: bool,
     mut closing: Closing,
 ) {

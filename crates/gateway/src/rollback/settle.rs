@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use super::machine::{Machine, Ours, Task};
 use super::message::{RELEASE, literal};
 
-/// Rows of `pg_constraint` (2606) that this transaction has changed, and open cursors that do not outlive it. Counters
-/// of the own transaction are in the backend's own memory. Portals of ours and of the protocol have no name that counts.
+/// Rows of `pg_constraint` (2606) that this transaction has changed, open cursors that do not outlive it, and whether there
+/// are others. Counters of the own transaction are in the backend's own memory. Portals of ours and of the protocol have no
+/// name that counts.
 const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
     + pg_catalog.pg_stat_get_xact_tuples_updated(2606) + pg_catalog.pg_stat_get_xact_tuples_deleted(2606), \
-    (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(name), ' ' ORDER BY name) \
-     FROM pg_catalog.pg_cursors WHERE NOT is_holdable AND name NOT IN ('', '_pgfresh'))";
+    pg_catalog.string_agg(pg_catalog.quote_ident(name), ' ' ORDER BY name) \
+    FILTER (WHERE NOT is_holdable AND name NOT IN ('', '_pgfresh')), pg_catalog.bool_or(is_holdable) \
+    FROM pg_catalog.pg_cursors";
 
 /// The names of all constraints that are deferrable, and of those that are deferred unless told otherwise. A name that
 /// also stands for one that cannot be deferred stands for none of the latter.
@@ -52,6 +54,7 @@ impl Machine {
     pub(super) fn looked(&mut self, row: &[Option<String>]) {
         let mut row = row.iter().cloned();
         let (changes, cursors) = (row.next().flatten(), row.next().flatten());
+        self.holds = row.next().flatten().as_deref() == Some("t");
         let known = changes.is_some() && changes == self.thread.constraints.seen;
         if !known {
             self.thread.constraints.seen = changes;

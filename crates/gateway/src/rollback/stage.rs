@@ -7,8 +7,8 @@ use std::time::Duration;
 use lease::{Backend, Connected, LeaseError, Databases, Kind, Request, Sequences, Tenancy};
 use server::{Session, SessionError};
 
-use super::machine::Thread;
 use super::message::{BEGIN, DISCARD_ALL, RELEASE, UNDO};
+use super::transaction::LeaseTransaction;
 
 /// How long a statement of ours may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -25,7 +25,7 @@ pub(super) struct Stage {
     pub(super) greeting: Vec<u8>,
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
-    pub(super) thread: Thread,
+    pub(super) thread: LeaseTransaction,
     tenancy: Tenancy,
     sequences: Sequences,
     /// May set sequences back, where the client's own user may not.
@@ -61,7 +61,7 @@ impl Stage {
             kind: request.kind.clone(),
             greeting,
             stream: Some(session.release().map_err(sql)?),
-            thread: Thread::default(),
+            thread: LeaseTransaction::default(),
             tenancy,
             sequences,
             janitor,
@@ -101,7 +101,7 @@ impl Stage {
     }
 
     /// Takes the session back, which is idle, and its transaction.
-    pub(super) fn take_back(&mut self, stream: UnixStream, thread: Thread) {
+    pub(super) fn take_back(&mut self, stream: UnixStream, thread: LeaseTransaction) {
         (self.stream, self.thread) = (Some(stream), thread);
     }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::wire::SqlLexer;
+
 /// How many words of a statement are looked at. The longest that matters is BEGIN with a list of modes.
 const WORDS: usize = 24;
 
@@ -68,12 +70,12 @@ pub(super) struct Statement {
 
 /// The statements in `sql`, less empty ones. `plain`: whether a backslash means nothing in a plain literal.
 pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
-    let mut scan = Scan { sql, at: 0, plain };
+    let mut lexer = SqlLexer::new(sql, plain);
     let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
     let (mut parentheses, mut blocks, mut last): (u32, u32, &[u8]) = (0, 0, b"");
     loop {
-        let begin = scan.at;
-        let token = scan.token();
+        let begin = lexer.position();
+        let token = lexer.token().map(|token| token.text);
         let is = |word: &str| token.is_some_and(|token| token.eq_ignore_ascii_case(word.as_bytes()));
         match token {
             Some(b"(") => parentheses += 1,
@@ -99,109 +101,12 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
                     found.push(Statement { place: start..begin, kind: kind(&words) });
                 }
                 words.clear();
-                (start, parentheses, blocks, last) = (scan.at, 0, 0, b"");
+                (start, parentheses, blocks, last) = (lexer.position(), 0, 0, b"");
             }
         }
         if token.is_none() {
             return found;
         }
-    }
-}
-
-struct Scan<'a> {
-    sql: &'a [u8],
-    at: usize,
-    plain: bool,
-}
-
-impl<'a> Scan<'a> {
-    fn peek(&self, ahead: usize) -> u8 {
-        self.sql.get(self.at + ahead).copied().unwrap_or(0)
-    }
-
-    /// The next word, name, literal or sign; white space and comments are skipped.
-    fn token(&mut self) -> Option<&'a [u8]> {
-        self.skip_blank();
-        let start = self.at;
-        let first = *self.sql.get(start)?;
-        self.at += 1;
-        match first {
-            b'\'' => self.until(b'\'', !self.plain),
-            b'"' => self.until(b'"', false),
-            b'$' => self.dollar_quote(),
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
-                while matches!(self.peek(0), b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..) {
-                    self.at += 1;
-                }
-                // E'…' has backslashes; B, X, N and U& have none.
-                if self.at == start + 1 && b"eE".contains(&first) && self.peek(0) == b'\'' {
-                    self.at += 1;
-                    self.until(b'\'', true);
-                }
-            }
-            _ => {}
-        }
-        Some(&self.sql[start..self.at])
-    }
-
-    fn skip_blank(&mut self) {
-        loop {
-            match (self.peek(0), self.peek(1)) {
-                (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
-                (b'-', b'-') => {
-                    while self.at < self.sql.len() && !b"\n\r".contains(&self.peek(0)) {
-                        self.at += 1;
-                    }
-                }
-                (b'/', b'*') => self.skip_comment(),
-                _ => return,
-            }
-        }
-    }
-
-    /// Comments nest.
-    fn skip_comment(&mut self) {
-        let mut depth = 0_u32;
-        while self.at < self.sql.len() {
-            match (self.peek(0), self.peek(1)) {
-                (b'/', b'*') => (depth, self.at) = (depth + 1, self.at + 2),
-                (b'*', b'/') => (depth, self.at) = (depth - 1, self.at + 2),
-                _ => self.at += 1,
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Goes behind the closing quote; a doubled one is none.
-    fn until(&mut self, quote: u8, backslashes: bool) {
-        while self.at < self.sql.len() {
-            let byte = self.peek(0);
-            self.at += 1;
-            if byte == b'\\' && backslashes {
-                self.at = (self.at + 1).min(self.sql.len());
-            } else if byte == quote {
-                if self.peek(0) != quote {
-                    return;
-                }
-                self.at += 1;
-            }
-        }
-    }
-
-    /// Goes behind `$tag$…$tag$`, if the sign that was read begins one.
-    fn dollar_quote(&mut self) {
-        let rest = &self.sql[self.at..];
-        let is_of_tag = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_' || **byte >= 0x80;
-        let tag = rest.iter().take_while(is_of_tag).count();
-        if rest.get(tag) != Some(&b'$') || rest[0].is_ascii_digit() {
-            return;
-        }
-        let delimiter = &self.sql[self.at - 1..=self.at + tag];
-        let body = self.at + tag + 1;
-        let end = self.sql[body..].windows(delimiter.len()).position(|window| window == delimiter);
-        self.at = end.map_or(self.sql.len(), |end| body + end + delimiter.len());
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::machine::{Fate, Machine, Thread};
+use super::machine::{Fate, Machine};
 use super::message::{message, ready, until_zero};
+use super::transaction::LeaseTransaction;
 
 /// A greeting of the least that the machine reads.
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
@@ -22,7 +23,7 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
-        let machine = Machine::new(Thread::default(), GREETING);
+        let machine = Machine::new(LeaseTransaction::default(), GREETING);
         Self { machine, status: b'I', deferrable: None, cursors: None, trace: Vec::new() }
     }
 

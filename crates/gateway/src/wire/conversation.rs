@@ -1,5 +1,7 @@
 //! What is known of a session from the headers of its messages: where one begins, and whether anything is owed.
 
+use super::traces::SessionTraces;
+
 /// The longest header that is looked at: tag, length, and the one byte of a ReadyForQuery.
 const HEADER: usize = 6;
 
@@ -18,9 +20,9 @@ struct Hop {
 }
 
 impl Hop {
-    /// Tells `see` of each header that completes in `bytes`: its tag, its status if it is a ReadyForQuery, and what
-    /// follows it. Returns how many bytes come before a Terminate: all, if there is none.
-    fn over(&mut self, bytes: &[u8], mut see: impl FnMut(u8, u8, &[u8])) -> usize {
+    /// Tells `see` of each header that completes in `bytes`: its tag, its status if it is a ReadyForQuery, how many bytes
+    /// are left of its message, and what follows it. Returns how many bytes come before a Terminate: all, if there is none.
+    fn over(&mut self, bytes: &[u8], mut see: impl FnMut(u8, u8, usize, &[u8])) -> usize {
         let mut at = 0;
         while !self.lost && !self.ended {
             let skipped = (self.left as usize).min(bytes.len() - at);
@@ -47,7 +49,7 @@ impl Hop {
             let [tag, length @ .., status] = self.header;
             let rest = u32::from_be_bytes(length).checked_sub(4 + of_body);
             (self.seen, self.left, self.lost) = (0, rest.unwrap_or_default(), rest.is_none());
-            see(tag, status, &bytes[at..]);
+            see(tag, status, self.left as usize, &bytes[at..]);
         }
         if self.ended { 0 } else { bytes.len() }
     }
@@ -74,6 +76,7 @@ pub(crate) struct Conversation {
     last: u8,
     /// The client has sent a statement about a whole database.
     clears: bool,
+    traces: SessionTraces,
 }
 
 impl Conversation {
@@ -88,13 +91,20 @@ impl Conversation {
             status: if replication { 0 } else { b'I' },
             last: 0,
             clears: false,
+            traces: SessionTraces::default(),
         }
+    }
+
+    /// The conversation of a session of a client's, whose server has said `greeting`.
+    pub(crate) fn of_session(replication: bool, greeting: &[u8]) -> Self {
+        Self { traces: SessionTraces::of_session(greeting), ..Self::new(replication) }
     }
 
     /// Takes note of what the client says. Returns how many bytes are to be passed on: all, or those before a Terminate.
     pub(crate) fn client_says(&mut self, bytes: &[u8]) -> usize {
-        let Self { client, owed, unsynchronized, clears, .. } = self;
-        client.over(bytes, |tag, _, body| {
+        let Self { client, owed, unsynchronized, clears, traces, .. } = self;
+        client.over(bytes, |tag, _, length, body| {
+            traces.client_says(tag, body, length);
             *clears |= statement(tag, body).is_some_and(is_about_a_database);
             match tag {
                 b'Q' | b'S' | b'F' => {
@@ -111,7 +121,7 @@ impl Conversation {
     /// Takes note of what the server says.
     pub(crate) fn server_says(&mut self, bytes: &[u8]) {
         let Self { server, owed, status, last, .. } = self;
-        server.over(bytes, |tag, said, _| {
+        server.over(bytes, |tag, said, _, _| {
             *last = tag;
             if tag == b'Z' && *status != 0 {
                 *owed = owed.saturating_sub(1);
@@ -135,6 +145,11 @@ impl Conversation {
     pub(crate) fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
+    }
+
+    /// Whether the backend cannot be told from a new one after DISCARD ALL. See [`SessionTraces`].
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.traces.leaves_nothing()
     }
 
     /// Whether a message of ours may follow what the server has said.

@@ -15,6 +15,8 @@ mod opening;
 mod options;
 mod refusal;
 mod scram;
+mod sql;
+mod traces;
 
 pub(crate) use conversation::Conversation;
 pub(crate) use follow::{Done, Fault, Follow, Told};
@@ -25,6 +27,8 @@ pub(crate) use negotiation::{negotiation, without_negotiation};
 pub(crate) use opening::{Opening, Startup, opening};
 pub(crate) use refusal::Refusal;
 pub(crate) use scram::{Verifier, sasl_request, sasl_response};
+pub(crate) use sql::SqlLexer;
+pub(crate) use traces::SessionTraces;
 
 #[cfg(test)]
 #[path = "../../fuzz/exercise.rs"]

@@ -13,6 +13,9 @@ pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     /// Process id and secret.
     pub(crate) key: Vec<u8>,
+    /// The settings that the server has reported at first.
+    #[allow(dead_code, reason = "not all tests read them")]
+    pub(crate) reported: Vec<Vec<u8>>,
 }
 
 /// What an error says: its SQLSTATE and its message.
@@ -56,7 +59,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, key: Vec::new() }
+        Self { stream, key: Vec::new(), reported: Vec::new() }
     }
 
     /// A session that is ready for queries, or the error that ended it.
@@ -77,6 +80,7 @@ impl Client {
         for message in self.until_ready() {
             match message.0 {
                 b'K' => self.key = message.1,
+                b'S' => self.reported.push(message.1),
                 b'E' => return Err(failure(&message)),
                 _ => {}
             }

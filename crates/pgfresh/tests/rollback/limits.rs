@@ -43,6 +43,32 @@ fn what_no_transaction_allows_is_refused_with_a_hint() {
 }
 
 #[test]
+fn a_cursor_that_outlives_its_transaction_keeps_its_table_in_use() {
+    for major in super::MAJORS {
+        let serve = Serve::start(major);
+        let mut session = serve.rollback("held");
+        let declare = "DECLARE held CURSOR WITH HOLD FOR SELECT n FROM seed ORDER BY n";
+        session.ask("BEGIN");
+        session.ask(declare);
+        // A plain server refuses this, too.
+        assert_eq!(hint(&session.ask("TRUNCATE seed")), "");
+        session.ask("ROLLBACK");
+        session.ask("BEGIN");
+        session.ask(declare);
+        session.ask("COMMIT");
+        for sql in ["TRUNCATE seed", "DROP TABLE seed", "ALTER TABLE seed ADD COLUMN extra int"] {
+            let answer = session.ask(sql);
+            let error = answer.iter().find(|message| message.0 == b'E').expect(sql);
+            assert_eq!(failure(error).sqlstate, "55006", "{sql} on PostgreSQL {major}");
+            assert!(hint(&answer).contains("isolation \"clone\""), "{sql}: {}", hint(&answer));
+        }
+        assert_eq!(session.value("FETCH held").unwrap(), "1");
+        session.value("CLOSE held").unwrap();
+        session.value("TRUNCATE seed").unwrap();
+    }
+}
+
+#[test]
 fn an_isolation_level_is_ignored_with_a_warning() {
     let serve = Serve::start(15);
     let mut session = serve.rollback("level");

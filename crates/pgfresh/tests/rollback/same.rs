@@ -1,8 +1,8 @@
 //! The proof: what a client says gets the same answers in rollback isolation as on a database of its own.
 //!
 //! Both sides are asked step by step, in the simple and in the extended protocol, several statements in a string and
-//! several in a group; compared are all messages: rows, tags, errors, notices and the transaction's status. What cannot
-//! be the same is not generated; it is in the table of docs/isolation.md.
+//! several in a group; compared are all messages in their order: rows, tags, errors, notices, reports of settings and the
+//! transaction's status. What cannot be the same is not generated; it is in the table of docs/isolation.md.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -62,12 +62,30 @@ impl Step {
     fn ask(&self, client: &mut Client) -> Vec<String> {
         client.say(&self.bytes());
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
-        answers.filter(|message| message.0 != b'S').map(|message| told(&message)).collect()
+        let answers: Vec<_> = answers.collect();
+        let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));
+        let mut said: Vec<_> = news.map(told).collect();
+        // Which of several settings comes first depends on all that was set before, from PostgreSQL 16 on.
+        said.chunk_by_mut(|one, next| one.starts_with("S ") && next.starts_with("S ")).for_each(<[_]>::sort);
+        said
     }
 }
 
+/// Whether a report of a setting is one of another value: PostgreSQL 13 repeats what is known, more often after a setting
+/// was set back.
+fn is_news(client: &mut Client, report: &[u8]) -> bool {
+    let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
+    let known = client.reported.iter_mut().find(|known| name(known) == name(report));
+    let news = known.as_ref().is_none_or(|known| **known != report);
+    match known {
+        Some(known) => report.clone_into(known),
+        None => client.reported.push(report.to_vec()),
+    }
+    news
+}
+
 /// A message as it counts: of an error or a notice what it is, says and points at; of columns no oid of their table.
-fn told((tag, body): &Message) -> String {
+pub(crate) fn told((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);
     }
@@ -129,7 +147,16 @@ fn cases() -> u32 {
     std::env::var("PGFRESH_ROLLBACK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
+/// Whether it is in the table of docs/isolation.md: a constraint that is made after SET CONSTRAINTS ALL.
+fn is_limited(steps: &[Step]) -> bool {
+    let said = format!("{steps:?}");
+    said.contains("SET CONSTRAINTS ALL") && said.contains("INITIALLY DEFERRED")
+}
+
 fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> {
+    if is_limited(steps) {
+        return Err(TestCaseError::reject("a limit"));
+    }
     let mut plain = serve.session(&format!("plain_{case}"), "-c pgfresh.linger=0").unwrap();
     let mut rollback = serve.rollback("rollback");
     for (at, step) in steps.iter().enumerate() {

@@ -47,6 +47,15 @@ SET LOCAL work_mem = '{n}0MB'
 SET SESSION work_mem TO '{n}11kB'
 RESET work_mem
 SHOW work_mem
+SET timezone = 'Etc/GMT-{n}'
+SET timezone = 'Etc/GMT-{n}'
+SET LOCAL timezone = 'Etc/GMT+{n}'
+SET application_name = 'test {n}'
+SET datestyle = 'SQL, DMY'
+SET LOCAL intervalstyle = 'iso_8601'
+RESET timezone
+RESET ALL
+DO $$ BEGIN SET timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
 SET LOCAL app.name = 'n{n}'
 SELECT set_config('app.name', 'c{n}', true)
 SELECT coalesce(current_setting('app.name', true), '')

@@ -1,0 +1,169 @@
+//! The settings that a server reports (ParameterStatus), in the order in which a plain server would.
+//!
+//! From version 14 on it reports them right before it is ready: those of which the value has changed since the last report,
+//! in 14 and 15 by name, later beginning with what was changed last. Before 14 it reports each change at once.
+//! Source: `ReportChangedGUCOptions`.
+
+use super::message::{after_zero, message, until_zero};
+
+/// What comes behind `name` in a greeting; nothing if that is not in it.
+pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
+    let at = greeting.windows(name.len()).position(|window| window == name);
+    at.map_or(b"", |at| until_zero(&greeting[at + name.len()..]))
+}
+
+/// A setting's name and its value.
+type Parameter = (Vec<u8>, Vec<u8>);
+
+/// What the client knows of the settings, and what it does not know yet.
+#[derive(Debug, Default)]
+pub(super) struct Parameters {
+    /// The server's version.
+    major: u32,
+    reported: Vec<Parameter>,
+    /// In the order in which they are to be reported.
+    changed: Vec<Parameter>,
+    /// What the server has reported since it was last ready.
+    batch: Vec<Parameter>,
+}
+
+impl Parameters {
+    /// What a `greeting` says: complete messages all.
+    pub(super) fn new(greeting: &[u8], major: u32) -> Self {
+        let (mut reported, mut rest) = (Vec::new(), greeting);
+        while let Some((header, _)) = rest.split_first_chunk::<5>() {
+            let [tag, length @ ..] = *header;
+            let end = 1 + (u32::from_be_bytes(length) as usize).max(4);
+            let Some((found, after)) = rest.split_at_checked(end) else { break };
+            if tag == b'S' {
+                reported.push(read(&found[5..]));
+            }
+            rest = after;
+        }
+        Self { major, reported, ..Self::default() }
+    }
+
+    /// Takes note of a report, unless the client is to hear it at once: then it is returned. `ours`: a statement of ours has
+    /// caused it.
+    pub(super) fn hear<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
+        if self.major < 14 && !ours {
+            return Some(report);
+        }
+        self.batch.push(read(&report[5..]));
+        None
+    }
+
+    /// The server is ready: what it has reported is in the order of that time, unless we have set back these settings for
+    /// it, which a server does in an order of its own. Returns what the client is to hear at once.
+    pub(super) fn server_is_ready(&mut self, restored: &[(String, String)]) -> Vec<u8> {
+        if !restored.is_empty() {
+            self.order(restored);
+        }
+        if self.major < 14 {
+            return self.batch.drain(..).flat_map(|parameter| report(&parameter)).collect();
+        }
+        for (name, value) in self.batch.drain(..).rev() {
+            match self.changed.iter_mut().find(|(known, _)| *known == name) {
+                Some(known) => known.1 = value,
+                None => self.changed.insert(0, (name, value)),
+            }
+        }
+        Vec::new()
+    }
+
+    /// At the end of a transaction servers before 16 set back by name, others what was set last first, and report that last.
+    fn order(&mut self, restored: &[(String, String)]) {
+        if self.major < 16 {
+            return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
+        }
+        self.batch.sort_by_key(|(name, _)| {
+            let causes = |(local, _): &(String, String)| {
+                name.eq_ignore_ascii_case(local.as_bytes()) || name == b"is_superuser" && local == "role"
+            };
+            restored.iter().position(causes)
+        });
+    }
+
+    /// The reports that the client is to get before it hears that the server is ready.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.server_is_ready(&[]);
+        if self.major < 16 {
+            self.changed.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
+        }
+        let mut reports = Vec::new();
+        for parameter in self.changed.drain(..) {
+            let known = self.reported.iter_mut().find(|(name, _)| *name == parameter.0);
+            if known.as_ref().is_some_and(|(_, value)| *value == parameter.1) {
+                continue;
+            }
+            reports.extend(report(&parameter));
+            match known {
+                Some(known) => *known = parameter,
+                None => self.reported.push(parameter),
+            }
+        }
+        reports
+    }
+}
+
+fn report((name, value): &Parameter) -> Vec<u8> {
+    message(b'S', &[&name[..], b"\0", value, b"\0"].concat())
+}
+
+fn read(body: &[u8]) -> Parameter {
+    (until_zero(body).to_vec(), until_zero(after_zero(body)).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(name: &str, value: &str) -> Vec<u8> {
+        message(b'S', format!("{name}\0{value}\0").as_bytes())
+    }
+
+    #[test]
+    fn what_has_changed_is_reported_once_and_in_the_order_of_the_version() {
+        let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), message(b'Z', b"I")].concat();
+        for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
+            let mut parameters = Parameters::new(&greeting, major);
+            // Of one string, which the server got in parts; the last name of a batch is that which was changed first.
+            let batches =
+                [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
+            for batch in batches {
+                for (name, value) in batch {
+                    assert_eq!(parameters.hear(&said(name, value), false), None);
+                }
+                parameters.server_is_ready(&[]);
+            }
+            parameters.hear(&said("TimeZone", "UTC"), true);
+            let values = [("DateStyle", "SQL"), ("a", "1"), ("in", "2")];
+            let value = |name: &str| values.iter().find(|(known, _)| *known == name).unwrap().1;
+            let expected: Vec<u8> = names.iter().flat_map(|name| said(name, value(name))).collect();
+            assert_eq!(parameters.take().escape_ascii().to_string(), expected.escape_ascii().to_string());
+            assert!(parameters.take().is_empty());
+        }
+        let mut old = Parameters::new(&greeting, 13);
+        let at_once = said("TimeZone", "CET");
+        assert_eq!(old.hear(&at_once, false), Some(&at_once[..]));
+        assert!(old.take().is_empty());
+    }
+
+    #[test]
+    fn what_is_set_back_is_reported_in_the_order_of_the_version() {
+        let locals = ["timezone", "role", "datestyle"].map(|name| (name.to_owned(), String::new()));
+        for (major, names) in [
+            (13, ["DateStyle", "is_superuser", "TimeZone"]),
+            (15, ["DateStyle", "is_superuser", "TimeZone"]),
+            (18, ["TimeZone", "is_superuser", "DateStyle"]),
+        ] {
+            let mut parameters = Parameters::new(&[], major);
+            for name in ["is_superuser", "TimeZone", "DateStyle"] {
+                assert_eq!(parameters.hear(&said(name, "x"), true), None);
+            }
+            let reports = [parameters.server_is_ready(&locals), parameters.take()].concat();
+            let expected: Vec<u8> = names.iter().flat_map(|name| said(name, "x")).collect();
+            assert_eq!(reports.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{major}");
+        }
+    }
+}

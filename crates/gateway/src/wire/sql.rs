@@ -1,0 +1,226 @@
+//! Cuts SQL into tokens as the server does. Nothing is understood, and nothing is copied.
+//!
+//! Source: `scan.l` of PostgreSQL 13 to 18.
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    /// A key word or a name without quotes.
+    Word,
+    /// A name in double quotes, with them.
+    QuotedName,
+    /// A literal in quotes or between dollars, with these; an E before it too.
+    Text,
+    /// Digits.
+    Number,
+    /// Any other byte.
+    Sign,
+}
+
+/// A token and its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: TokenKind,
+    pub(crate) text: &'a [u8],
+}
+
+impl Token<'_> {
+    /// Whether it is that word, given in small letters.
+    pub(crate) fn is_word(&self, word: &[u8]) -> bool {
+        self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
+    }
+
+    /// Whether it is a name or a key word.
+    pub(crate) fn is_name(&self) -> bool {
+        matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
+    }
+
+    pub(crate) fn is_sign(&self, sign: u8) -> bool {
+        self.kind == TokenKind::Sign && self.text[0] == sign
+    }
+}
+
+/// Reads tokens from the beginning of a string to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct SqlLexer<'a> {
+    sql: &'a [u8],
+    at: usize,
+    standard_strings: bool,
+}
+
+impl<'a> SqlLexer<'a> {
+    /// `standard_strings`: whether a backslash means nothing in a plain literal (`standard_conforming_strings`).
+    pub(crate) fn new(sql: &'a [u8], standard_strings: bool) -> Self {
+        Self { sql, at: 0, standard_strings }
+    }
+
+    /// How many bytes have been read.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next token; white space and comments are skipped.
+    pub(crate) fn token(&mut self) -> Option<Token<'a>> {
+        self.skip_blank(true);
+        let start = self.at;
+        let first = *self.sql.get(start)?;
+        self.at += 1;
+        let kind = match first {
+            b'\'' => self.literal(!self.standard_strings),
+            b'"' => {
+                self.until(b'"', false);
+                TokenKind::QuotedName
+            }
+            b'$' => self.dollar_quote(),
+            b'0'..=b'9' => {
+                self.skip_while(|byte| byte.is_ascii_digit());
+                TokenKind::Number
+            }
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
+                self.skip_while(
+                    |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..),
+                );
+                // E'…' has backslashes; B, X, N and U& have none.
+                if self.at == start + 1 && first.eq_ignore_ascii_case(&b'e') && self.peek(0) == b'\'' {
+                    self.at += 1;
+                    self.literal(true)
+                } else {
+                    TokenKind::Word
+                }
+            }
+            _ => TokenKind::Sign,
+        };
+        Some(Token { kind, text: &self.sql[start..self.at] })
+    }
+
+    fn peek(&self, ahead: usize) -> u8 {
+        self.sql.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn skip_while(&mut self, is_part: impl Fn(u8) -> bool) {
+        let rest = &self.sql[self.at..];
+        self.at += rest.iter().position(|byte| !is_part(*byte)).unwrap_or(rest.len());
+    }
+
+    /// Skips white space and comments, those between `/*` and `*/` only if `blocks`. Returns whether a line has ended.
+    fn skip_blank(&mut self, blocks: bool) -> bool {
+        let mut ended = false;
+        loop {
+            match (self.peek(0), self.peek(1)) {
+                (byte @ (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c), _) => {
+                    ended |= matches!(byte, b'\n' | b'\r');
+                    self.at += 1;
+                }
+                (b'-', b'-') => self.skip_while(|byte| !b"\n\r".contains(&byte)),
+                (b'/', b'*') if blocks => self.skip_comment(),
+                _ => return ended,
+            }
+        }
+    }
+
+    /// Comments nest.
+    fn skip_comment(&mut self) {
+        let mut depth = 0_u32;
+        while self.at < self.sql.len() {
+            match (self.peek(0), self.peek(1)) {
+                (b'/', b'*') => (depth, self.at) = (depth + 1, self.at + 2),
+                (b'*', b'/') => (depth, self.at) = (depth - 1, self.at + 2),
+                _ => self.at += 1,
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Goes behind a literal of which the first quote was read. It may go on behind the end of a line, with the same
+    /// meaning of backslashes.
+    fn literal(&mut self, backslashes: bool) -> TokenKind {
+        loop {
+            self.until(b'\'', backslashes);
+            let end = self.at;
+            if !(self.skip_blank(false) && self.peek(0) == b'\'') {
+                self.at = end;
+                return TokenKind::Text;
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Goes behind the closing quote; a doubled one is none.
+    fn until(&mut self, quote: u8, backslashes: bool) {
+        while self.at < self.sql.len() {
+            let byte = self.peek(0);
+            self.at += 1;
+            if byte == b'\\' && backslashes {
+                self.at = (self.at + 1).min(self.sql.len());
+            } else if byte == quote {
+                if self.peek(0) != quote {
+                    return;
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Goes behind `$tag$…$tag$`, if the sign that was read begins one.
+    fn dollar_quote(&mut self) -> TokenKind {
+        let rest = &self.sql[self.at..];
+        let is_of_tag = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_' || **byte >= 0x80;
+        let tag = rest.iter().take_while(is_of_tag).count();
+        if rest.get(tag) != Some(&b'$') || rest[0].is_ascii_digit() {
+            return TokenKind::Sign;
+        }
+        let delimiter = &self.sql[self.at - 1..=self.at + tag];
+        let body = self.at + tag + 1;
+        let end = self.sql[body..].windows(delimiter.len()).position(|window| window == delimiter);
+        self.at = end.map_or(self.sql.len(), |end| body + end + delimiter.len());
+        TokenKind::Text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts(sql: &str, standard_strings: bool) -> Vec<&str> {
+        let mut lexer = SqlLexer::new(sql.as_bytes(), standard_strings);
+        let tokens = std::iter::from_fn(|| lexer.token());
+        tokens.map(|token| std::str::from_utf8(token.text).unwrap()).collect()
+    }
+
+    #[test]
+    fn tokens_end_where_the_server_ends_them() {
+        for (sql, tokens) in [
+            ("a/*b/*c*/d*/e--f\ng", &["a", "e", "g"][..]),
+            ("'a''b' \"c\"\"d\" E'e\\'f' U&\"g\"", &["'a''b'", "\"c\"\"d\"", "E'e\\'f'", "U", "&", "\"g\""]),
+            ("$$a'b$$ $x$ $$ $x$ $1 a$b$c", &["$$a'b$$", "$x$ $$ $x$", "$", "1", "a$b$c"]),
+            ("12.5e3::int8", &["12", ".", "5", "e3", ":", ":", "int8"]),
+            // A literal goes on behind a line's end, an E'…' with its backslashes.
+            ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
+            ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),
+            ("'a'\n'b'", &["'a'\n'b'"]),
+            ("E'a'/*\n*/'\\' d", &["E'a'", "'\\'", "d"]),
+        ] {
+            assert_eq!(texts(sql, true), tokens, "{sql}");
+        }
+        assert_eq!(texts("'a\\'' b", false), ["'a\\''", "b"]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_read_once(sql in prop::collection::vec(prop_oneof![
+            prop::sample::select(&b"'\"$\\/*-eE\n a1."[..]), any::<u8>(),
+        ], 0..60)) {
+            let mut lexer = SqlLexer::new(&sql, true);
+            let mut end = 0;
+            while let Some(token) = lexer.token() {
+                prop_assert!(!token.text.is_empty() && lexer.position() > end);
+                end = lexer.position();
+            }
+            prop_assert_eq!(lexer.position(), sql.len());
+        }
+    }
+}

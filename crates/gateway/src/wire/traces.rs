@@ -1,0 +1,488 @@
+//! What a session leaves in its backend that DISCARD ALL does not undo, judged by what the client has sent.
+//!
+//! The judgement is a list of what is allowed: each statement begins with a known word, and each function that it calls is
+//! a built-in one that is known to leave nothing. Everything else leaves traces, and so does what could not be read: in
+//! doubt the backend is closed. Functions, types and views of the template are not known here.
+//!
+//! | left behind by | seen as |
+//! |---|---|
+//! | libraries: LOAD, functions in C or PL, dictionaries of text search, JIT settings | a word or function that is not allowed |
+//! | `setseed()`, `SET seed`, settings with a dot, replication origins, `set_config()` | the same |
+//! | SQL in a string: DO, `query_to_xml()`, `ts_stat()` | the same |
+//! | `(0.5).setseed`, UPDATE of `pg_settings` | attributes, and catalogs in a statement that writes |
+//! | the schema of temporary tables | CREATE, SELECT INTO |
+
+mod names;
+#[cfg(test)]
+mod tests;
+
+use super::sql::{SqlLexer, Token, TokenKind};
+use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
+
+/// The longest message that is looked at, in bytes.
+const LONGEST: usize = 64 << 10;
+/// The longest name there is, in bytes. Source: `NAMEDATALEN`.
+const NAME: usize = 63;
+
+/// Whether one session has left anything, for good.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionTraces {
+    left: bool,
+}
+
+impl SessionTraces {
+    /// Begins with what the server has said at the start of the session: text is only understood if it is ASCII-safe, and
+    /// if a backslash means nothing in a plain literal.
+    pub(crate) fn of_session(greeting: &[u8]) -> Self {
+        let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
+        let encoding = has(b"client_encoding\0UTF8\0") || has(b"client_encoding\0SQL_ASCII\0");
+        Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
+    }
+
+    /// Takes note of a message: its tag, and the body as far as it is there, of `length` bytes.
+    pub(crate) fn client_says(&mut self, tag: u8, body: &[u8], length: usize) {
+        if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
+            return;
+        }
+        let text = match tag {
+            _ if length > LONGEST => None,
+            b'Q' => body.get(..length).and_then(before_zero),
+            b'P' => body.get(..length).and_then(|body| {
+                let name = before_zero(body)?;
+                before_zero(&body[name.len() + 1..])
+            }),
+            _ => None,
+        };
+        self.left = !text.is_some_and(leaves_nothing);
+    }
+
+    /// Whether a backend cannot be told from a new one after DISCARD ALL.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        !self.left
+    }
+}
+
+fn before_zero(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.iter().position(|byte| *byte == 0).map(|end| &bytes[..end])
+}
+
+/// Whether a string of statements leaves nothing.
+fn leaves_nothing(sql: &[u8]) -> bool {
+    let mut statements = Statements::new(sql);
+    while statements.next.is_some() {
+        if statements.statement().is_none() {
+            return false;
+        }
+    }
+    !(statements.writes && statements.names_catalog)
+}
+
+/// A name in small letters, unless it was quoted.
+struct Folded {
+    bytes: [u8; NAME],
+    length: usize,
+    quoted: bool,
+}
+
+impl Folded {
+    /// A name that is too long is nothing, like one with a quote in it: no built-in one is such.
+    fn new(token: Token<'_>) -> Self {
+        let quoted = token.kind == TokenKind::QuotedName;
+        let text = token.text;
+        let text = if quoted { text.get(1..text.len() - 1).unwrap_or_default() } else { text };
+        let mut bytes = [0; NAME];
+        let length = if text.len() > NAME { 0 } else { text.len() };
+        bytes[..length].copy_from_slice(&text[..length]);
+        if !quoted {
+            bytes[..length].make_ascii_lowercase();
+        }
+        Self { bytes, length, quoted }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// The name as a key word; nothing if it was quoted.
+    fn word(&self) -> &[u8] {
+        if self.quoted { b"" } else { self.as_bytes() }
+    }
+
+    fn is_in(&self, names: &[&str]) -> bool {
+        names.binary_search_by(|name| name.as_bytes().cmp(self.as_bytes())).is_ok()
+    }
+}
+
+/// Reads statements; what returns an [`Option`] returns `None` as soon as something leaves traces.
+struct Statements<'a> {
+    lexer: SqlLexer<'a>,
+    next: Option<Token<'a>>,
+    /// A word was seen that changes data.
+    writes: bool,
+    /// Something that may be a catalog was named: to change `pg_settings` is to change settings.
+    names_catalog: bool,
+}
+
+impl<'a> Statements<'a> {
+    fn new(sql: &'a [u8]) -> Self {
+        let mut lexer = SqlLexer::new(sql, true);
+        let next = lexer.token();
+        Self { lexer, next, writes: false, names_catalog: false }
+    }
+
+    fn take(&mut self) -> Option<Token<'a>> {
+        std::mem::replace(&mut self.next, self.lexer.token())
+    }
+
+    /// Takes the next token if it is that sign.
+    fn takes(&mut self, sign: u8) -> bool {
+        let is = self.next_is(sign);
+        if is {
+            self.take();
+        }
+        is
+    }
+
+    fn next_is(&self, sign: u8) -> bool {
+        self.next.is_some_and(|token| token.is_sign(sign))
+    }
+
+    /// The next token, if it is a name or a word.
+    fn name(&self) -> Option<Folded> {
+        self.next.filter(Token::is_name).map(Folded::new)
+    }
+
+    /// Takes the next word; nothing if it is none.
+    fn word(&mut self) -> Option<Folded> {
+        let word = self.name().filter(|name| !name.quoted)?;
+        self.take();
+        Some(word)
+    }
+
+    /// One statement and the semicolon behind it.
+    fn statement(&mut self) -> Option<()> {
+        if self.takes(b';') {
+            return Some(());
+        }
+        let mut queries_only = false;
+        while self.takes(b'(') {
+            queries_only = true;
+        }
+        let first = self.name().filter(|name| !name.quoted)?;
+        match first.word() {
+            b"select" | b"with" | b"values" | b"table" => self.body(),
+            _ if queries_only => None,
+            b"insert" | b"update" | b"delete" | b"merge" | b"truncate" | b"begin" | b"start" | b"end"
+            | b"abort" | b"savepoint" | b"release" | b"declare" | b"fetch" | b"move" | b"close" | b"lock"
+            | b"show" | b"execute" | b"deallocate" | b"discard" | b"listen" | b"unlisten" | b"notify" => {
+                self.body()
+            }
+            b"commit" | b"rollback" => {
+                self.take();
+                if self.name().is_some_and(|name| name.word() == b"prepared") { None } else { self.body() }
+            }
+            b"prepare" => {
+                self.take();
+                if self.name()?.word() == b"transaction" {
+                    None
+                } else {
+                    self.declared().and_then(|()| self.body())
+                }
+            }
+            b"copy" => {
+                self.take();
+                self.writes = true;
+                if self.next_is(b'(') { self.copy() } else { self.declared().and_then(|()| self.copy()) }
+            }
+            b"set" | b"reset" => {
+                self.take();
+                self.setting()
+            }
+            b"explain" => {
+                self.take();
+                self.explain()
+            }
+            _ => None,
+        }
+    }
+
+    /// EXPLAIN, from behind that word: options, and the statement.
+    fn explain(&mut self) -> Option<()> {
+        if self.takes(b'(') {
+            self.until_closed()?;
+            // It was a query in parentheses.
+            if self.next.is_none() || self.takes(b';') {
+                return Some(());
+            }
+        }
+        while self.name().is_some_and(|name| matches!(name.word(), b"analyze" | b"analyse" | b"verbose")) {
+            self.take();
+        }
+        self.statement()
+    }
+
+    /// What is in a parenthesis, from behind its sign, and the sign of its end.
+    fn until_closed(&mut self) -> Option<()> {
+        let mut open = 1_u32;
+        let mut last = Last::default();
+        while open > 0 {
+            if self.next.is_none() || self.next_is(b';') {
+                return None;
+            }
+            if self.next_is(b'(') {
+                open += 1;
+            } else if self.next_is(b')') {
+                open -= 1;
+            }
+            self.part(&mut last)?;
+        }
+        Some(())
+    }
+
+    /// COPY from behind its table: no program, and no encoding, which would load a library.
+    fn copy(&mut self) -> Option<()> {
+        let mut last = Last::default();
+        while self.next.is_some() && !self.takes(b';') {
+            if self.name().is_some_and(|name| matches!(name.as_bytes(), b"program" | b"encoding")) {
+                return None;
+            }
+            self.part(&mut last)?;
+        }
+        Some(())
+    }
+
+    /// SET or RESET, from behind that word.
+    fn setting(&mut self) -> Option<()> {
+        let mut name = self.word()?;
+        if matches!(name.word(), b"session" | b"local") {
+            name = self.word()?;
+        }
+        if self.next_is(b'.') {
+            return None;
+        }
+        match name.word() {
+            b"time" | b"transaction" | b"constraints" | b"role" | b"authorization" | b"characteristics"
+            | b"schema" | b"xml" | b"all" => {}
+            b"names" | b"client_encoding" => {
+                let value = self.value();
+                [&b""[..], b"utf8", b"utf-8", b"unicode", b"default"]
+                    .contains(&value.as_bytes())
+                    .then_some(())?;
+            }
+            b"standard_conforming_strings" => {
+                [&b""[..], b"on", b"true", b"default"].contains(&self.value().as_bytes()).then_some(())?;
+            }
+            _ if name.is_in(SETTINGS) => {}
+            _ => return None,
+        }
+        while self.next.is_some() && !self.takes(b';') {
+            self.take();
+        }
+        Some(())
+    }
+
+    /// The value that a setting is given, in small letters and without quotes; nothing if there is none.
+    fn value(&mut self) -> Folded {
+        if self.name().is_some_and(|name| name.word() == b"to") || self.next_is(b'=') {
+            self.take();
+        }
+        let token = self.next.filter(|token| !token.is_sign(b';'));
+        let text = token.map_or(&b""[..], |token| token.text);
+        let plain = text.strip_prefix(b"'").and_then(|text| text.strip_suffix(b"'")).unwrap_or(text);
+        Folded::new(Token { kind: TokenKind::Word, text: plain })
+    }
+
+    /// The rest of a statement, from any place in it.
+    fn body(&mut self) -> Option<()> {
+        let mut last = Last::default();
+        while self.next.is_some() && !self.takes(b';') {
+            self.part(&mut last)?;
+        }
+        Some(())
+    }
+
+    /// A name that is followed by a parenthesis without being called.
+    fn declared(&mut self) -> Option<()> {
+        self.part(&mut Last { declares: true, ..Last::default() })
+    }
+
+    /// The next token, or a name with all its parts.
+    fn part(&mut self, last: &mut Last) -> Option<()> {
+        let Last { declares, colon, writes } = std::mem::take(last);
+        let token = self.take()?;
+        if !token.is_name() {
+            if token.is_sign(b'.') {
+                return self.attributes(None, declares);
+            }
+            last.colon = token.is_sign(b':');
+            last.declares = colon && last.colon;
+            return Some(());
+        }
+        let meaning = Meaning::of(token);
+        if meaning == Meaning::Unicode && self.next_is(b'&') {
+            return None;
+        }
+        if self.takes(b'.') {
+            return self.attributes(Some(token), declares);
+        }
+        match meaning {
+            Meaning::Into if !writes => return None,
+            Meaning::Into | Meaning::Declares => last.declares = true,
+            Meaning::Inserts => (self.writes, last.writes) = (true, true),
+            Meaning::Changes => self.writes = true,
+            Meaning::Unicode | Meaning::Nothing => {}
+        }
+        if !self.next_is(b'(') {
+            self.names_catalog |= is_catalog(token);
+        } else if !declares {
+            let name = Folded::new(token);
+            if name.quoted || !name.is_in(KEYWORDS) {
+                self.call(&name)?;
+            }
+        }
+        Some(())
+    }
+
+    /// What comes behind the point after `first`, or after a value: more parts of a name, or attributes of the value,
+    /// which may be functions.
+    fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
+        let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
+        self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
+        let mut parts = 1;
+        while let Some(token) = self.next.filter(Token::is_name) {
+            self.take();
+            if Meaning::of(token) == Meaning::Unicode && self.next_is(b'&') {
+                return None;
+            }
+            let calls = self.next_is(b'(') && !declares;
+            if calls {
+                return if in_catalog && parts == 1 { self.call(&Folded::new(token)) } else { None };
+            }
+            if is_attribute(token) {
+                return None;
+            }
+            self.names_catalog |= is_catalog(token);
+            parts += 1;
+            if !self.takes(b'.') {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// A call of a built-in function, of which the parenthesis comes next.
+    fn call(&self, name: &Folded) -> Option<()> {
+        if name.is_in(FUNCTIONS) {
+            return Some(());
+        }
+        let mut ahead = self.lexer.clone();
+        let argument = ahead.token()?.text.strip_prefix(b"'")?.strip_suffix(b"'")?;
+        let ends = |token: Token<'_>| token.is_sign(b',') || token.is_sign(b')');
+        let harmless = match name.as_bytes() {
+            // One with a dot may belong to a library.
+            b"current_setting" => !argument.contains(&b'.') && ends(ahead.token()?),
+            // The dictionaries of other configurations are in libraries.
+            _ if name.is_in(TEXT_SEARCH) => {
+                let mut next = ahead.token()?;
+                if next.is_sign(b':') && ahead.token()?.is_sign(b':') && ahead.token()?.text == b"regconfig" {
+                    next = ahead.token()?;
+                }
+                matches!(argument, b"simple" | b"pg_catalog.simple") && next.is_sign(b',')
+            }
+            _ => false,
+        };
+        harmless.then_some(())
+    }
+}
+
+/// What a word means wherever it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Nothing,
+    /// INTO: of INSERT and MERGE, or a new table.
+    Into,
+    /// A name that comes next is not called.
+    Declares,
+    /// INSERT or MERGE.
+    Inserts,
+    /// Another word that changes data.
+    Changes,
+    /// U, which may begin U&"…".
+    Unicode,
+}
+
+impl Meaning {
+    fn of(token: Token<'_>) -> Self {
+        let is = |word: &[u8]| token.is_word(word);
+        match token.text[0] | 0x20 {
+            b'i' if is(b"into") => Self::Into,
+            b'i' if is(b"insert") => Self::Inserts,
+            b'm' if is(b"merge") => Self::Inserts,
+            b'a' if is(b"as") => Self::Declares,
+            b'w' if is(b"with") => Self::Declares,
+            b'r' if is(b"recursive") => Self::Declares,
+            b'o' if is(b"ordinality") => Self::Declares,
+            b'e' if is(b"execute") => Self::Declares,
+            b'u' if is(b"u") => Self::Unicode,
+            b'u' if is(b"update") => Self::Changes,
+            b'd' if is(b"delete") => Self::Changes,
+            b't' if is(b"truncate") => Self::Changes,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A name without its quotes.
+fn bare(token: Token<'_>) -> &[u8] {
+    token.text.strip_prefix(b"\"").unwrap_or(token.text)
+}
+
+/// Whether it may be the name of a catalog, or of a view of one.
+fn is_catalog(token: Token<'_>) -> bool {
+    bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
+}
+
+/// Whether a name that follows a value and a point may call a function that leaves something.
+fn is_attribute(token: Token<'_>) -> bool {
+    // Most names are none: only then they are looked up.
+    if !matches!(
+        bare(token),
+        [
+            b'b' | b'd'
+                | b'f'
+                | b'l'
+                | b'p'
+                | b's'
+                | b't'
+                | b'w'
+                | b'B'
+                | b'D'
+                | b'F'
+                | b'L'
+                | b'P'
+                | b'S'
+                | b'T'
+                | b'W',
+            _,
+            _,
+            ..
+        ]
+    ) {
+        return false;
+    }
+    let name = Folded::new(token);
+    name.is_in(ATTRIBUTES)
+        || ATTRIBUTE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+}
+
+/// What the token before means for the next one.
+#[derive(Default)]
+struct Last {
+    /// A name that comes next is not called, though a parenthesis follows: it is that of a table, a type, an alias or a
+    /// prepared statement.
+    declares: bool,
+    /// It was a colon; after two comes a type.
+    colon: bool,
+    /// INTO may come next, since it names no new table.
+    writes: bool,
+}
