@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gateway::{Access, Failed, Gateway, Isolation, Options};
-use lease::{Databases, Origin, TemplateDatabase};
+use lease::{LeaseOptions, Leases, TemplateDatabase};
 use report::Report;
 use server::{Installation, SOCKET, SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// All of it. What is declared first goes first.
 pub(crate) struct Stage {
     gateway: Gateway,
-    pub(crate) databases: Databases,
+    pub(crate) leases: Leases,
     pub(crate) server: Server,
     maker: Maker,
     place: String,
@@ -57,17 +57,20 @@ impl Stage {
         started.server.session(TEMPLATE)?.query(&tables())?;
         // It waits for the end of the session that has made the tables.
         admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
-        let databases = Databases::open(Origin {
+        let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
+            data: started.server.run().data(),
             major: maker.installation.version().major,
             budget: started.place.budget(),
             templates: vec![TemplateDatabase { name: TEMPLATE.to_owned(), database: TEMPLATE.to_owned() }],
+            isolation: Isolation::Clone,
             linger: LINGER,
             paranoid: false,
+            maker: None,
         })?;
-        let gateway = front(&databases, directory)?;
+        let gateway = front(&leases, directory)?;
         let place = started.place.why();
-        Ok(Self { gateway, databases, server: started.server, maker, place, load, serial: AtomicU64::new(0) })
+        Ok(Self { gateway, leases, server: started.server, maker, place, load, serial: AtomicU64::new(0) })
     }
 
     /// The gateway's port.
@@ -107,24 +110,21 @@ impl Stage {
     /// Ends all of it.
     pub(crate) fn close(self) {
         self.gateway.close();
-        self.databases.close();
+        self.leases.close();
     }
 }
 
 /// Opens a gateway before the server whose socket is in `directory`, on any port that is free.
-pub(crate) fn front(databases: &Databases, directory: PathBuf) -> Result<Gateway, BenchError> {
+pub(crate) fn front(leases: &Leases, directory: PathBuf) -> Result<Gateway, BenchError> {
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
     let options = Options {
         listen: ([127, 0, 0, 1], 0).into(),
         socket: None,
         secret,
         directory,
-        servers: None,
         failed: Failed::Release,
-        isolation: Isolation::Clone,
-        linger: LINGER,
     };
-    Ok(Gateway::open(databases.clone(), options)?)
+    Ok(Gateway::open(leases.clone(), options)?)
 }
 
 /// Tables as an application has them: keys, references, an index on a word, a time.

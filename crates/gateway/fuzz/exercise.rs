@@ -30,10 +30,10 @@ fn read_opening(bytes: &[u8]) {
         Opening::Encryption => assert_eq!(length, 8),
         Opening::Cancel(key) => assert_eq!(key.len() + 8, length),
         Opening::Startup(startup) => {
-            assert!(startup.kind.parameters.len() < length && startup.database.len() < length);
+            assert!(startup.params.parameters.len() < length && startup.database.len() < length);
             // What the server gets is read by it as we have read it, if it is not made too long by a name that was
             // left out.
-            let again = startup.kind.startup_message(&startup.database);
+            let again = startup.params.startup_message(&startup.database);
             match opening(&again) {
                 Ok(Some((Opening::Startup(again), _))) => assert_eq!(again, startup),
                 other => assert!(again.len() > 10_000, "{other:?}"),

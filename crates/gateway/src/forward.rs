@@ -9,7 +9,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use lease::Databases;
+use lease::Leases;
 use tokio::time::timeout;
 
 use crate::stream::Stream;
@@ -42,7 +42,7 @@ pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
-    databases: Databases,
+    leases: Leases,
     /// Somebody wants to know what is run.
     tap: Option<Box<Tap>>,
     /// Read from the client and not written yet.
@@ -97,12 +97,12 @@ impl Forward {
         client: Stream,
         server: Stream,
         conversation: Conversation,
-        databases: Databases,
+        leases: Leases,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self { client, server, conversation, databases, tap, up: Kept::default(), down }
+        Self { client, server, conversation, leases, tap, up: Kept::default(), down }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -133,7 +133,7 @@ impl Forward {
 
     /// Client to server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, databases, tap, up, .. } = self;
+        let Self { client, server, conversation, leases, tap, up, .. } = self;
         loop {
             // A server that takes nothing any more is about to say why.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -149,7 +149,7 @@ impl Forward {
                     tap.client_says(&buffer[..passed]);
                 }
                 if conversation.clears_the_way() {
-                    databases.vacate();
+                    leases.vacate();
                 }
                 Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
             });

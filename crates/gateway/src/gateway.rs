@@ -7,21 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::{Databases, Servers};
+use lease::Leases;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::Access;
 use crate::http::Control;
-use crate::leases::Leases;
 use crate::ledger::Ledger;
 use crate::listener::Listener;
 use crate::presence::Presence;
 use crate::recent::{Kept, Recent};
-use crate::rollback::Pool;
-use crate::session::{Door, Maintainers};
+use crate::session::Door;
 use crate::tap::Taps;
 use crate::workers::{self, Threads};
-use crate::{Access, Isolation};
 
 /// How long sessions may take to hear that it is over.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,14 +36,8 @@ pub struct Options {
     pub secret: String,
     /// The directory of the server's own socket, for clients that want nothing in their way.
     pub directory: PathBuf,
-    /// What leases of whole servers come from; without it there are none.
-    pub servers: Option<Servers>,
     /// What becomes of a database whose holder says that its test failed.
     pub failed: Failed,
-    /// How leases are isolated that do not say.
-    pub isolation: Isolation,
-    /// How long a lease in rollback isolation outlives its last session, if it does not say.
-    pub linger: Duration,
 }
 
 /// What becomes of the databases of failed tests.
@@ -104,14 +96,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all addresses, and then begins to serve `databases`.
+    /// Binds all addresses, and then begins to serve `leases`.
     ///
     /// Raises the process's limit of open files as far as it may: a session takes two.
     ///
     /// # Errors
     /// Nothing is left of the attempt.
-    pub fn open(databases: Databases, options: Options) -> Result<Self, GatewayError> {
-        let Options { listen, socket, secret, directory, servers, failed, isolation, linger } = options;
+    pub fn open(leases: Leases, options: Options) -> Result<Self, GatewayError> {
+        let Options { listen, socket, secret, directory, failed } = options;
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
@@ -126,8 +118,6 @@ impl Gateway {
         let (access, workers) =
             (Arc::new(Access::new(secret, address, socket, directory, verifier)), Arc::new(workers));
         let presence = Presence::new();
-        let rollbacks = Arc::new(Pool::new(databases.clone(), linger));
-        let leases = Leases { databases, rollbacks, servers, isolation };
         let recent = (failed != Failed::Release).then(Recent::default);
         let taps = Arc::new(Taps { recent, ..Taps::default() });
         let control = Arc::new(Control::new(leases.clone(), Arc::clone(&access), failed, Arc::clone(&taps)));
@@ -138,7 +128,6 @@ impl Gateway {
             keys: Arc::default(),
             workers: Arc::clone(&workers),
             presence: presence.clone(),
-            maintainers: Maintainers::default(),
             taps: Arc::clone(&taps),
         });
         let (closing, receiver) = watch::channel(false);

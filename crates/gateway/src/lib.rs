@@ -1,6 +1,6 @@
 //! The front door of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol and HTTP.
 //!
-//! Makes a [`Gateway`], which gives each session a backend of [`lease::Databases`] and forwards bytes between the
+//! Makes a [`Gateway`], which gives each session a backend of [`lease::Leases`] and forwards bytes between the
 //! two from then on, unparsed but for the headers of messages. How a database comes about it does not know.
 //!
 //! In rollback isolation it plays all sessions of a lease in one transaction instead; that is in `rollback`.
@@ -16,7 +16,6 @@ mod cancel;
 mod forward;
 mod gateway;
 mod http;
-mod leases;
 mod ledger;
 mod listener;
 mod presence;

@@ -5,20 +5,22 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lease::{Backend, Connected, Databases, Request, Tenancy};
+use lease::{
+    Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
+    SessionGuard,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::Access;
 use crate::cancel::{Key, Keys};
 use crate::forward::{End, Forward};
 use crate::http::{self, Control};
-use crate::leases::Leases;
 use crate::presence::Presence;
-use crate::rollback::{self, Entered, Gate, Machine, elsewhere};
+use crate::rollback::{self, Gate, Machine};
 use crate::stream::{Socket, Stream};
 use crate::tap::Taps;
 use crate::wire::{
@@ -26,7 +28,6 @@ use crate::wire::{
     negotiation, opening, password, sasl_request, sasl_response, without_negotiation,
 };
 use crate::workers::Workers;
-use crate::{Access, Isolation};
 
 /// How long a client may take to say who it is. Source: `authentication_timeout`.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -46,7 +47,6 @@ pub(crate) struct Door {
     pub(crate) keys: Arc<Keys>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) presence: Presence,
-    pub(crate) maintainers: Maintainers,
     pub(crate) taps: Arc<Taps>,
 }
 
@@ -158,7 +158,7 @@ async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Resu
         return Ok(Wanted::Session(stream, Visitor { startup, negotiated: false, since }));
     }
     // As a server would, before anything else.
-    let negotiation = negotiation(&startup.kind, door.leases.databases.major());
+    let negotiation = negotiation(&startup.params, door.leases.major());
     let negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| Failed::Gone)?;
     let access = &door.access;
@@ -236,59 +236,58 @@ async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
 fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
-    let Visitor { startup: Startup { kind, database, replication, wishes }, negotiated, since } = visitor;
+    let Visitor { startup: Startup { params, database, replication, wishes }, negotiated, since } = visitor;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
-    let maintainer = MAINTENANCE.contains(&database.as_str()).then(|| Maintainer::new(door));
-    let request = Request {
+    let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| door.leases.maintenance_session());
+    let request = ConnectRequest {
         database: &database,
         template: wishes.template.as_deref(),
+        isolation: wishes.isolation,
         linger: wishes.linger,
         reset: wishes.reset,
-        kind: &kind,
+        params: &params,
+        client: socket.link(),
     };
-    let entered = match choose(door, &request, wishes.isolation, replication) {
+    let entered = match enter(door, &request, replication) {
         Ok(entered) => entered,
-        Err(words) => {
+        Err(error) => {
             door.workers.spawn(move || async move {
                 if let Ok(stream) = Stream::new(socket, unread) {
-                    say_and_close(stream, &words).await;
+                    say_and_close(stream, &Refusal::words(error)).await;
                 }
             });
             return;
         }
     };
-    if let Some(recent) = door.taps.recent.as_ref().filter(|_| request.reset) {
-        recent.forget(request.database);
+    if let Some(recent) = door.taps.recent.as_ref().filter(|_| wishes.reset) {
+        recent.forget(&database);
     }
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
-    if !door.maintainers.none() {
-        door.leases.databases.vacate();
-        door.leases.rollbacks.vacate();
+    if door.leases.has_maintenance_sessions() {
+        door.leases.vacate();
     }
-    let door = Arc::clone(door);
+    let workers = Arc::clone(&door.workers);
     match entered {
         Entered::Plain(connected) => {
-            let Connected { backend: Backend { stream, greeting }, tenancy } = connected;
+            let Connected { backend: Backend { stream, greeting }, guard } = connected;
+            let conversation = Conversation::of_session(replication, &greeting);
             let mut words = told(greeting.clone());
             let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
-            let conversation = Conversation::of_session(replication, &greeting);
-            let session = Session { door, greeting, key, tenancy, maintainer };
-            let databases = session.door.leases.databases.clone();
-            let tap = session.door.taps.tap(&database, session.key.as_ref(), since).filter(|_| !replication);
-            let workers = Arc::clone(&session.door.workers);
+            let tap = door.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
+            let leases = door.leases.clone();
+            let session = Session { door: Arc::clone(door), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, conversation, databases, tap, words), closing).await;
+                session.run(Forward::new(client, server, conversation, leases, tap, words), closing).await;
             });
         }
-        Entered::Lease(mut lease) => {
-            let Some((stream, greeting, thread)) = lease.lend() else { return };
+        Entered::Transaction(mut lease) => {
+            let Some((stream, greeting, transaction)) = lease.lend() else { return };
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
-            let machine = Machine::new(thread, &words);
+            let machine = Machine::new(transaction, &words);
             let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
-            let workers = Arc::clone(&door.workers);
             let tap = door.taps.tap(&database, key.as_ref(), since);
-            let session = rollback::Session { door, lease, key, gate, machine, tap };
+            let session = rollback::Session { lease, key, gate, machine, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)
             });
@@ -296,39 +295,15 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
     }
 }
 
-/// Gets a session in the isolation that is wished, or that the lease has, or else the server's; or the reason why not.
-fn choose(
-    door: &Door,
-    request: &Request<'_>,
-    wished: Option<Isolation>,
-    replication: bool,
-) -> Result<Entered, Vec<u8>> {
-    let (name, Leases { databases, rollbacks, .. }) = (request.database, &door.leases);
-    let plain = |connected: Result<Connected, _>| connected.map(Entered::Plain).map_err(Refusal::words);
-    if let Some(servers) = door.leases.server(name) {
-        return plain(servers.connect(name, request.kind));
+/// Gets a session in the isolation that is asked for, or that the lease has, or else the server's.
+fn enter(door: &Door, request: &ConnectRequest<'_>, replication: bool) -> Result<Entered, LeaseError> {
+    let leases = &door.leases;
+    let isolation = request.isolation.or_else(|| leases.isolation(request.database));
+    let rolls_back = isolation.unwrap_or_else(|| leases.default_isolation()) == Isolation::Rollback;
+    if replication && rolls_back && !Leases::is_always_there(request.database) {
+        return Err(LeaseError::Replication(request.database.to_owned()));
     }
-    let leased = rollbacks.has(name);
-    let isolation = wished.unwrap_or(if leased { Isolation::Rollback } else { door.leases.isolation });
-    match isolation {
-        _ if Databases::is_always_there(name) => {}
-        Isolation::Clone if leased => return Err(elsewhere(name, "rollback").to_bytes()),
-        Isolation::Clone => rollbacks.clear(name),
-        Isolation::Rollback if replication => {
-            let refusal = Refusal::new("0A000", "cannot replicate in rollback isolation");
-            return Err(refusal.hint("Use isolation \"clone\".").to_bytes());
-        }
-        Isolation::Rollback => return rollbacks.enter(request),
-        Isolation::Server => {
-            let begun = door.leases.lease_server(Some(name), false).map(|_| ());
-            // Somebody else may have been quicker.
-            return match (door.leases.server(name), begun) {
-                (Some(servers), _) => plain(servers.connect(name, request.kind)),
-                (None, begun) => Err(begun.err().map_or_else(Vec::new, Refusal::words)),
-            };
-        }
-    }
-    plain(databases.connect(request))
+    leases.connect(request)
 }
 
 /// Tells the client what the server said, and has a worker go on.
@@ -351,40 +326,13 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Counts the open sessions with a maintenance database.
-#[derive(Debug, Default)]
-pub(crate) struct Maintainers(AtomicUsize);
-
-impl Maintainers {
-    pub(crate) fn none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-}
-
-/// A session with a maintenance database, for as long as it lasts.
-#[derive(Debug)]
-struct Maintainer(Arc<Door>);
-
-impl Maintainer {
-    fn new(door: &Arc<Door>) -> Self {
-        door.maintainers.0.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(door))
-    }
-}
-
-impl Drop for Maintainer {
-    fn drop(&mut self) {
-        self.0.maintainers.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// What a session holds besides its two connections.
 struct Session {
     door: Arc<Door>,
     greeting: Vec<u8>,
     key: Option<Key>,
-    tenancy: Tenancy,
-    maintainer: Option<Maintainer>,
+    guard: SessionGuard,
+    maintenance: Option<MaintenanceGuard>,
 }
 
 impl Session {
@@ -416,9 +364,9 @@ impl Session {
 
     /// Has the backend forget the session, and gives it to whoever comes next.
     async fn give_back(self, mut server: Stream) {
-        let Self { door, greeting, key, tenancy, maintainer: _maintainer } = self;
+        let Self { door, greeting, key, guard, maintenance: _maintenance } = self;
         // A signal may still be on its way, or somebody needs all backends to go.
-        let wanted = || door.maintainers.none();
+        let wanted = || !door.leases.has_maintenance_sessions();
         if key.is_some_and(Key::withdraw) || !wanted() {
             return;
         }
@@ -429,7 +377,7 @@ impl Session {
             && unread.is_empty()
             && stream.set_nonblocking(false).is_ok()
         {
-            tenancy.give_back(Backend { stream, greeting });
+            guard.give_back(Backend { stream, greeting });
         }
     }
 }

@@ -10,7 +10,11 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+
+use lease::ClientLink;
+use rustix::event::{PollFd, PollFlags, poll};
 
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -66,11 +70,32 @@ impl Socket {
         }
     }
 
+    /// Tells whether the other end has been closed, for as long as it is kept.
+    pub(crate) fn link(&self) -> Option<Arc<dyn ClientLink>> {
+        Some(Arc::new(Link(self.try_clone().ok()?)))
+    }
+
     fn try_clone(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
             Self::Unix(stream) => stream.try_clone().map(Self::Unix),
         }
+    }
+}
+
+/// Looks at a connection from aside.
+#[derive(Debug)]
+struct Link(Socket);
+
+impl ClientLink for Link {
+    fn is_gone(&self) -> bool {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut fds = [match &self.0 {
+            Socket::Tcp(stream) => PollFd::new(stream, PollFlags::RDHUP),
+            Socket::Unix(stream) => PollFd::new(stream, PollFlags::RDHUP),
+        }];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(gone)
     }
 }
 

@@ -1,37 +1,49 @@
-//! Backends: the server's ends of sessions, each made for one kind of session.
+//! Backends: the server's ends of sessions, each started with one set of start-up parameters.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use server::{SOCKET, Session};
+use server::{Rows, SOCKET, Session, SessionError, is_silent};
 
 use crate::LeaseError;
-use crate::sql::Prepared;
+use crate::admin::Prepared;
+use crate::table::ParamsId;
+use crate::wal::Lsn;
 
 /// The most that a server says before a session is ready; its own ParameterStatus messages are a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
 /// How long a new backend may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a statement of ours in it may take.
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Tables that a backend looks at beforehand; each takes it 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// What a client asks for at the start of a session, less the database: sessions of equal kinds are interchangeable
+/// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
 /// until the first message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct StartupParams {
     /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
     pub version: u32,
     /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
     pub parameters: Vec<u8>,
 }
 
-impl Kind {
-    /// The start-up message of a session of this kind with `database`.
+impl StartupParams {
+    /// Names them where they are only compared.
+    pub(crate) fn id(&self) -> ParamsId {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        ParamsId(hasher.finish())
+    }
+
+    /// The start-up message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {
         let length = 4 + 4 + self.parameters.len() + b"database\0".len() + database.len() + 2;
@@ -56,25 +68,35 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// Whether the session's user was a superuser when it started.
+    pub(crate) fn is_superuser(&self) -> bool {
+        const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
+        self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
+    }
+
     /// Connects through the socket in `directory`. The server forks a process that waits to hear what is wanted.
     pub(crate) fn knock(directory: &Path) -> Result<UnixStream, LeaseError> {
         UnixStream::connect(directory.join(SOCKET))
             .map_err(|source| LeaseError::Io { verb: "connect to the server", source })
     }
 
-    /// Starts a session of that kind with `database` through the socket in `directory`.
+    /// Starts a session with `database` through the socket in `directory`.
     ///
     /// # Errors
     /// [`LeaseError::Refused`] carries the server's own words.
-    pub fn connect(directory: &Path, kind: &Kind, database: &str) -> Result<Self, LeaseError> {
-        Self::start(Self::knock(directory)?, kind, database)
+    pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
+        Self::start(Self::knock(directory)?, params, database)
     }
 
     /// The same, over a connection on which nothing has been said yet.
-    pub(crate) fn start(mut stream: UnixStream, kind: &Kind, database: &str) -> Result<Self, LeaseError> {
+    pub(crate) fn start(
+        mut stream: UnixStream,
+        params: &StartupParams,
+        database: &str,
+    ) -> Result<Self, LeaseError> {
         let io = |verb| move |source| LeaseError::Io { verb, source };
-        stream.set_read_timeout(Some(PATIENCE)).map_err(io("bound the wait for the server"))?;
-        stream.write_all(&kind.startup_message(database)).map_err(io("write to the server"))?;
+        stream.set_read_timeout(Some(START_TIMEOUT)).map_err(io("bound the wait for the server"))?;
+        stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;
         stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
         Ok(Self { stream, greeting })
@@ -84,7 +106,7 @@ impl Backend {
     /// forget that it was asked to. `None` if it cannot: then it is fit for nobody.
     pub(crate) fn practised(self, tables: &[&str]) -> Option<Self> {
         let Self { stream, greeting } = self;
-        let mut session = Session::adopt(stream, PATIENCE).ok()?;
+        let mut session = Session::adopt(stream, STATEMENT_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
             // No row is read, so that the table's statistics stay what they are.
@@ -97,27 +119,43 @@ impl Backend {
     }
 }
 
-/// What the server had on record for a database and its roles when a session started: settings, roles, rights. A
-/// session does not hear of what changes there later, so it may be handed to a client only if nothing has.
-pub(crate) type Standing = Arc<str>;
+/// What the server had on record for a database when a session in it started: its rights and settings. A session does not
+/// hear of what changes there later, so it may be handed to a client only if nothing has.
+pub(crate) type CatalogStamp = Arc<str>;
 
-/// A backend that waits for a client of its kind.
+/// A backend that waits for a client.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) kind: Kind,
+pub(crate) struct WaitingBackend {
+    pub(crate) params: StartupParams,
     pub(crate) backend: Backend,
-    pub(crate) standing: Standing,
+    /// Read before it started.
+    pub(crate) stamp: CatalogStamp,
+    /// How far the log was read before it started, where that has not been proven to be of no consequence.
+    pub(crate) since: Option<Lsn>,
 }
 
-/// Takes a backend of that kind for which nothing has changed; an empty standing is not known.
-pub(crate) fn take_waiting(waiting: &mut Vec<Waiting>, kind: &Kind, standing: &str) -> Option<Backend> {
-    let fits = |waits: &Waiting| waits.kind == *kind && *waits.standing == *standing;
-    let at = waiting.iter().position(|waits| !standing.is_empty() && fits(waits))?;
-    Some(waiting.swap_remove(at).backend)
+impl WaitingBackend {
+    /// Whether nobody has ended it: tests terminate "all other sessions".
+    pub(crate) fn is_alive(&self) -> bool {
+        is_silent(&self.backend.stream)
+    }
+
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.backend.is_superuser()
+    }
+
+    /// Has it run statements of ours.
+    pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
+        let Self { params, backend: Backend { stream, greeting }, stamp, since } = self;
+        let mut session = Session::adopt(stream, STATEMENT_TIMEOUT)?;
+        let rows = session.query(sql)?;
+        let backend = Backend { stream: session.release()?, greeting };
+        Ok((Self { params, backend, stamp, since }, rows))
+    }
 }
 
-/// The standing of the database with that oid ($1); no row if there is none.
-macro_rules! standing {
+/// The stamp of the database with that oid ($1); no row if there is none.
+macro_rules! stamp {
     () => {
         "SELECT md5(concat_ws('|', datacl, datconnlimit, datallowconn, \
          (SELECT string_agg(concat_ws(',', setdatabase, setrole, setconfig), ';' ORDER BY setdatabase, setrole) \
@@ -126,9 +164,9 @@ macro_rules! standing {
          FROM pg_database WHERE oid = $1"
     };
 }
-pub(crate) use standing;
+pub(crate) use stamp;
 
-pub(crate) const STANDING: Prepared = Prepared { name: "standing", types: &["oid"], sql: standing!() };
+pub(crate) const STAMP: Prepared = Prepared { name: "stamp", types: &["oid"], sql: stamp!() };
 
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use server::{Session, SessionError};
 
-use crate::sql::literal;
+use crate::admin::literal;
 
 /// Digests by relation: every table, materialised view and sequence, the system's own included.
 ///

@@ -1,160 +1,190 @@
-//! Leases on request: begun without a session, ended before their time, reset, and made templates of.
+//! What can be leased by name: the front of this crate.
 
-use std::sync::MutexGuard;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::backend::Waiting;
-use crate::databases::{ALWAYS, Entry, Furnished, Inner, Place, cut, lock};
-use crate::sql::{identifier, literal};
-use crate::state::{Ready, State};
-use crate::template::{PREFIX, Template, drop_database, rename};
-use crate::{LeaseError, Databases, Kind, Request, TemplateDatabase, keeper};
+use ::template::Maker;
 
-/// How long sessions may take to end that were told to.
-const CLOSING: Duration = Duration::from_secs(10);
+use crate::admin::{AdminPool, literal};
+use crate::core::{Core, lock};
+use crate::evidence::Evidence;
+use crate::leased_server::ServerAction;
+use crate::maintenance;
+use crate::shared::{self, SharedWatch};
+use crate::table::{Answer, DatabaseId, Event, Source, Terms, Want};
+use crate::template::{PREFIX, Template, drop_database};
+use crate::{Isolation, LeaseError};
+
+/// Databases that are always there, made by initdb: nobody leases them.
+pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
+/// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
+const LONGEST_NAME: usize = 63;
 /// Bytes of a name that a kept database's own begins with; behind it there is room for a number.
 const KEPT_OF_NAME: usize = 40;
-/// How long sessions may take to end whose client is gone: it may know so before we do.
-const LEAVING: Duration = Duration::from_millis(500);
+/// Databases there may always be, however small the budget: a server that cannot have these is of no use.
+const LEAST_CAPACITY: usize = 4;
 
-impl Databases {
-    /// Leases a database without a session; a name is made up where none is given. Returns the name. The lease lasts
-    /// until it is released.
+/// The server whose databases are leased, and on which terms.
+#[derive(Debug, Clone)]
+pub struct LeaseOptions {
+    /// Where its socket is.
+    pub directory: PathBuf,
+    /// Its data directory.
+    pub data: PathBuf,
+    /// Its major version.
+    pub major: u32,
+    /// Bytes that databases may take together.
+    pub budget: u64,
+    /// The templates; the first is the default, of which copies are ready before anybody asks.
+    pub templates: Vec<TemplateDatabase>,
+    /// How leases are isolated that do not say.
+    pub isolation: Isolation,
+    /// How long a lease outlives its last session, if it does not say.
+    pub linger: Duration,
+    /// Whether each database that was reset is compared with its template, row by row, before the next has it.
+    pub paranoid: bool,
+    /// What makes servers of their own; without it there are none.
+    pub maker: Option<Maker>,
+}
+
+/// A database that others are copied from.
+#[derive(Debug, Clone)]
+pub struct TemplateDatabase {
+    /// The template's name, as users say it.
+    pub name: String,
+    /// What the database is called in the server at rest; it is renamed when it is taken into service.
+    pub database: String,
+}
+
+/// All leases of one server; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Leases(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: LeaseOptions,
+    pub(crate) admin: AdminPool,
+    pub(crate) evidence: Evidence,
+    pub(crate) templates: Mutex<Vec<Template>>,
+    pub(crate) core: Mutex<Core>,
+    pub(crate) shared: Mutex<SharedWatch>,
+    /// For maintenance workers: there may be work.
+    pub(crate) work: Condvar,
+    /// Open sessions with databases from which others are dropped.
+    pub(crate) maintenance_sessions: AtomicUsize,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A session with a database from which others are made and dropped by SQL. As long as it lasts, no backend waits in a
+/// leased database: it would be in the way.
+#[derive(Debug)]
+pub struct MaintenanceGuard(Arc<Inner>);
+
+impl Drop for MaintenanceGuard {
+    fn drop(&mut self) {
+        self.0.maintenance_sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Leases {
+    /// Takes the templates of a server into service and begins to make copies ready.
+    pub fn open(options: LeaseOptions) -> Result<Self, LeaseError> {
+        let admin = AdminPool::new(options.directory.clone(), options.major);
+        let evidence = Evidence::open(options.data.clone(), &admin)?;
+        let watch = SharedWatch::new(shared::facts(&admin)?);
+        let mut core = Core::new(LEAST_CAPACITY);
+        let mut templates = Vec::new();
+        for template in &options.templates {
+            templates.push(Template::take(template, &admin)?);
+            core.table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
+        }
+        if options.maker.is_some() {
+            core.table.add_source(Source::Server, false);
+        }
+        let inner = Arc::new(Inner {
+            options,
+            admin,
+            evidence,
+            templates: Mutex::new(templates),
+            core: Mutex::new(core),
+            shared: Mutex::new(watch),
+            work: Condvar::new(),
+            maintenance_sessions: AtomicUsize::new(0),
+            workers: Mutex::default(),
+        });
+        inner.measure_capacity();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..cores.clamp(2, 4) {
+            let worker = Arc::clone(&inner);
+            lock(&inner.workers).push(thread::spawn(move || maintenance::work(&worker)));
+        }
+        Ok(Self(inner))
+    }
+
+    /// Begins a lease without a session; a name is made up where none is given. It lasts until it is released. Returns
+    /// its name and its template's.
     ///
     /// # Errors
     /// [`LeaseError::Leased`] if the name is taken, by a lease or by SQL.
-    pub fn lease(&self, name: Option<&str>, template: Option<&str>) -> Result<String, LeaseError> {
+    pub fn lease(
+        &self,
+        isolation: Isolation,
+        name: Option<&str>,
+        template: Option<&str>,
+    ) -> Result<(String, String), LeaseError> {
         let inner = &self.0;
+        let template = inner.template(template)?.name;
         let name = match name {
-            Some(name) if ALWAYS.contains(&name) => {
-                return Err(LeaseError::Name { name: name.to_owned(), why: "it is always there" });
-            }
             Some(name) => cut(name).to_owned(),
-            None => {
-                let mut state = inner.lock();
-                state.serial += 1;
-                format!("fresh_{}", state.serial)
-            }
+            None => inner.made_up(isolation),
         };
-        // A session of the kind that came last waits for the first client.
-        let kind = inner.lock().kinds.last().cloned();
-        let nobody = Kind::default();
-        let request = Request {
-            database: &name,
-            template,
-            linger: None,
-            reset: false,
-            kind: kind.as_ref().unwrap_or(&nobody),
-        };
-        let Entry::New = inner.reserve(&name, &request)? else {
-            inner.leave(&name, None);
-            return Err(LeaseError::Leased(name));
-        };
-        let (oid, Place { warm, standing }) = inner.furnish(&name, template, kind.as_ref())?;
-        if oid.is_none() {
-            return Err(LeaseError::Leased(name));
+        check_name(&name)?;
+        if isolation != Isolation::Clone {
+            inner.expect_free(&name)?;
         }
-        if let Some(lease) = inner.lock().leases.get_mut(&name) {
-            lease.lasting = true;
+        let params = lock(&inner.core).recent_params.last().map(crate::StartupParams::id);
+        let terms =
+            Terms { template: template.clone(), isolation, linger: inner.options.linger, retained: true };
+        match inner.ask(&name, Want::Lease { params, terms }, None)? {
+            Answer::Elsewhere => Err(LeaseError::Leased(name)),
+            _ => Ok((name, template)),
         }
-        inner.leave(&name, kind.zip(warm).map(|(kind, backend)| Waiting { kind, backend, standing }));
-        Ok(name)
     }
 
-    /// Ends a lease: its sessions are closed, its database is no more.
+    /// Ends a lease: closes its sessions, and takes its database away.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
-        let inner = &self.0;
-        let name = cut(name);
-        let (mut state, oid) = inner.begin_change(name)?;
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.ends = None;
-        }
-        drop(inner.empty(state, name, oid, true)?);
-        keeper::end(inner, name)
+        self.0.ask(cut(name), Want::Release, None).map(drop)
+    }
+
+    /// Returns a lease to the state of its template. Its sessions are closed if `close`, else they are an error.
+    pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
+        self.0.ask(cut(name), Want::Reset { close }, None).map(drop)
     }
 
     /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
     /// name, which is returned; its own is free again.
     pub fn keep(&self, name: &str) -> Result<String, LeaseError> {
-        let inner = &self.0;
         let name = cut(name);
-        let (mut state, oid) = inner.begin_change(name)?;
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.lasting = true;
-            lease.ends = None;
-        }
-        let mut state = inner.empty(state, name, oid, true)?;
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.left.clear();
-        }
-        state.serial += 1;
-        let kept = format!("{}_failed_{}", &name[..name.floor_char_boundary(KEPT_OF_NAME)], state.serial);
-        drop(state);
-        let renamed = rename(oid, &kept, &inner.clerks);
-        let mut state = inner.lock();
-        if renamed.is_ok()
-            && let Some(mut lease) = state.leases.remove(name)
-        {
-            lease.changing = false;
-            state.leases.insert(kept.clone(), lease);
-        }
-        inner.end_change(state, name);
-        renamed.map(|_| kept)
-    }
-
-    /// Returns a leased database to the state of its template: by recycling, or by another copy under its name. Its
-    /// sessions are closed if `close`, else they are an error.
-    pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
-        let inner = &self.0;
-        let name = cut(name);
-        let (state, oid) = inner.begin_change(name)?;
-        let mut state = inner.empty(state, name, oid, close)?;
-        let mut used = Ready { template: String::new(), oid, database: name.to_owned(), ..Ready::default() };
-        if let Some(lease) = state.leases.get_mut(name) {
-            used.template.clone_from(&lease.template);
-            used.warm = std::mem::take(&mut lease.left);
-            used.baseline = std::mem::take(&mut lease.baseline);
-        }
-        drop(state);
-        let result = inner.renew_or_replace(&mut used);
-        let mut state = inner.lock();
-        if result.is_err() {
-            state.leases.remove(name);
-        } else if let Some(lease) = state.leases.get_mut(name) {
-            lease.oid = used.oid;
-            lease.baseline = used.baseline;
-            lease.left = used.warm;
-        }
-        inner.end_change(state, name);
-        result
+        let serial = lock(&self.0.core).next_serial();
+        let to = format!("{}_failed_{serial}", &name[..name.floor_char_boundary(KEPT_OF_NAME)]);
+        self.0.ask(name, Want::Keep { to: to.clone() }, None)?;
+        Ok(to)
     }
 
     /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
     /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
-        let inner = &self.0;
-        let name = cut(name);
+        let refuse = |why| Err(LeaseError::Name { name: template.to_owned(), why });
         if template.is_empty() || template.len() > 40 {
-            return Err(LeaseError::Name {
-                name: template.to_owned(),
-                why: "a template's has 1 to 40 bytes",
-            });
+            return refuse("a template's has 1 to 40 bytes");
         }
-        if inner.template(Some(template)).is_ok() {
-            return Err(LeaseError::Name {
-                name: template.to_owned(),
-                why: "there is such a template already",
-            });
+        if self.0.template(Some(template)).is_ok() {
+            return refuse("there is such a template already");
         }
-        let (state, oid) = inner.begin_change(name)?;
-        let mut state = inner.empty(state, name, oid, close)?;
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.left.clear();
-        }
-        drop(state);
-        let result = inner.copy_to_template(name, template);
-        inner.end_change(inner.lock(), name);
-        result
+        self.0.ask(cut(name), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
     /// Forgets a template: no more copies of it are made, those that are leased stay.
@@ -162,118 +192,194 @@ impl Databases {
         let inner = &self.0;
         let template = inner.template(Some(name))?;
         lock(&inner.templates).retain(|template| template.name != name);
-        inner.lock().remove_template(name);
+        inner.remove_source(&Source::Template(name.to_owned()));
         let sql = format!("UPDATE pg_database SET datistemplate = false WHERE oid = {}", template.oid);
-        inner.clerks.run("open a template", &sql)?;
-        drop_database(&template.database, &inner.clerks)?;
-        inner.notify();
-        Ok(())
+        inner.admin.run("open a template", &sql)?;
+        drop_database(&template.database, &inner.admin)
+    }
+
+    /// Restarts, stops or crashes the server of a lease.
+    pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
+        let inner = &self.0;
+        let Answer::Done(Some(id)) = inner.ask(cut(name), Want::Server, None)? else {
+            return Err(LeaseError::NoServer(name.to_owned()));
+        };
+        inner.act(id, action)
+    }
+
+    /// The lease of that name shall last until it is released, however long nobody is in it.
+    pub fn retain(&self, name: &str) {
+        lock(&self.0.core).table.retained.insert(cut(name).to_owned());
+    }
+
+    /// Whether the lease of that name has a database of its own, which a kept one can be.
+    #[must_use]
+    pub fn isolation(&self, name: &str) -> Option<Isolation> {
+        lock(&self.0.core).table.isolation(cut(name))
+    }
+
+    /// Where the socket is that leads to a lease with a server of its own.
+    #[must_use]
+    pub fn directory(&self, name: &str) -> Option<PathBuf> {
+        let core = lock(&self.0.core);
+        let id = core.table.holder(cut(name))?;
+        let server = core.databases.get(&id)?.server()?;
+        drop(core);
+        Some(lock(&server).directory.clone())
+    }
+
+    /// Takes note of a session from which databases are made and dropped by SQL.
+    #[must_use]
+    pub fn maintenance_session(&self) -> MaintenanceGuard {
+        self.0.maintenance_sessions.fetch_add(1, Ordering::Relaxed);
+        MaintenanceGuard(Arc::clone(&self.0))
+    }
+
+    /// Whether there are such sessions.
+    #[must_use]
+    pub fn has_maintenance_sessions(&self) -> bool {
+        self.0.is_maintained()
+    }
+
+    /// Closes all backends that wait in leased databases: somebody is going to drop one by SQL, and the server refuses that
+    /// as long as there is a session.
+    pub fn vacate(&self) {
+        let mut core = lock(&self.0.core);
+        core.close_waiting_in_leases();
+        drop(core);
+        self.0.raise(Event::Vacate, None);
+    }
+
+    /// The server's major version.
+    #[must_use]
+    pub fn major(&self) -> u32 {
+        self.0.options.major
+    }
+
+    /// How leases are isolated that do not say.
+    #[must_use]
+    pub fn default_isolation(&self) -> Isolation {
+        self.0.options.isolation
+    }
+
+    /// Whether it is a database that initdb has made, which nobody leases.
+    #[must_use]
+    pub fn is_always_there(name: &str) -> bool {
+        ALWAYS.contains(&name)
+    }
+
+    /// Stops handing out, and waits for what is being done; the server may be used by others afterwards.
+    pub fn close(&self) {
+        self.abandon();
+        for worker in lock(&self.0.workers).drain(..) {
+            // A worker that has panicked has said so.
+            let _ = worker.join();
+        }
+        self.0.admin.close();
+        lock(&self.0.core).databases.clear();
+    }
+
+    /// Stops handing out, whatever is being done just now: the server is going to be stopped at once.
+    pub fn abandon(&self) {
+        self.0.raise(Event::Close, None);
+        let mut core = lock(&self.0.core);
+        core.closed = true;
+        core.forked.clear();
+        let servers: Vec<_> =
+            core.databases.values_mut().filter_map(crate::core::Held::take_server).collect();
+        core.databases.values_mut().for_each(crate::core::Held::close_waiting);
+        drop(core);
+        self.0.work.notify_all();
+        // Each takes as long as its shutdown.
+        thread::scope(|scope| {
+            for server in servers {
+                scope.spawn(move || drop(server));
+            }
+        });
     }
 }
 
 impl Inner {
-    /// Waits until nobody else changes the lease, and keeps others from it until [`Self::end_change`]. Returns the oid of
-    /// its database.
-    fn begin_change(&self, name: &str) -> Result<(MutexGuard<'_, State>, u32), LeaseError> {
-        let mut state = self.lock();
-        while state.leases.get(name).is_some_and(|lease| lease.changing) {
-            state = self.wait(state, None);
-        }
-        let Some(lease) = state.leases.get_mut(name) else {
-            return Err(LeaseError::NotLeased(name.to_owned()));
+    /// The template of that name, or the default one.
+    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
+        let templates = lock(&self.templates);
+        let found = match name {
+            None => templates.first(),
+            Some(name) => templates.iter().find(|template| template.name == name),
         };
-        lease.changing = true;
-        let oid = lease.oid;
-        Ok((state, oid))
+        found.cloned().ok_or_else(|| LeaseError::UnknownTemplate {
+            name: name.unwrap_or("default").to_owned(),
+            known: templates.iter().map(|template| template.name.clone()).collect(),
+        })
     }
 
-    fn end_change(&self, mut state: MutexGuard<'_, State>, name: &str) {
-        if let Some(lease) = state.leases.get_mut(name) {
-            lease.changing = false;
-        }
-        drop(state);
-        self.notify();
+    /// Says how many databases the budget allows.
+    pub(crate) fn measure_capacity(&self) {
+        let largest =
+            lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
+        let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
+        lock(&self.core).table.set_capacity(capacity.max(LEAST_CAPACITY));
     }
 
-    /// Waits, with a bound, until the sessions of a lease that is being changed have left. Those that do not leave by
-    /// themselves are ended if `close`, else they are an error, and the change is over.
-    fn empty<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        name: &str,
-        oid: u32,
-        close: bool,
-    ) -> Result<MutexGuard<'a, State>, LeaseError> {
-        let sessions = |state: &State| state.leases.get(name).map_or(0, |lease| lease.sessions);
-        let mut state = state;
-        if close && sessions(&state) > 0 {
-            drop(state);
-            let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
-            // Whoever does not go is a straggler to the recycling, which then makes another copy.
-            let _ = self.clerks.run("close the sessions of a database", &sql);
-            state = self.lock();
+    /// Makes sure that nobody has made a database of that name by SQL, where no lease has it.
+    pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
+        if lock(&self.core).table.holder(name).is_some() {
+            return Ok(());
         }
-        let (begun, patience) = (Instant::now(), if close { CLOSING } else { LEAVING });
-        while sessions(&state) > 0 && begun.elapsed() < patience {
-            state = self.wait(state, Some(patience.saturating_sub(begun.elapsed())));
+        let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
+        if self.admin.run("look for a database", &sql)?.is_empty() {
+            return Ok(());
         }
-        match sessions(&state) {
-            left if left > 0 && !close => {
-                self.end_change(state, name);
-                Err(LeaseError::InUse { name: name.to_owned(), sessions: left })
-            }
-            _ => Ok(state),
+        Err(LeaseError::Leased(name.to_owned()))
+    }
+
+    fn made_up(&self, isolation: Isolation) -> String {
+        let serial = lock(&self.core).next_serial();
+        match isolation {
+            Isolation::Clone => format!("fresh_{serial}"),
+            Isolation::Rollback => format!("rollback_{serial}"),
+            Isolation::Server => format!("fresh_server_{serial}"),
         }
     }
 
-    /// Makes a leased database fresh in place, or gives its name to another copy.
-    fn renew_or_replace(&self, used: &mut Ready) -> Result<(), LeaseError> {
-        let begun = Instant::now();
-        let template = self.template(Some(&used.template))?;
-        let name = used.database.clone();
-        match keeper::renew(self, &template, used, &name) {
-            Ok(()) => {
-                let mut state = self.lock();
-                state.recycled.0 += 1;
-                state.recycled.1 += begun.elapsed();
-                Ok(())
-            }
-            Err(reason) => {
-                let old = {
-                    let mut state = self.lock();
-                    *state.dropped.entry(reason).or_default() += 1;
-                    state.next_name("old")
-                };
-                rename(used.oid, &old, &self.clerks)?;
-                self.lock().to_drop.push_back(old);
-                let Furnished { oid, baseline, .. } =
-                    self.furnish_reserved(&used.database, Some(&used.template), None)?;
-                (used.oid, used.baseline) = (oid, baseline);
-                Ok(())
-            }
-        }
+    pub(crate) fn is_maintained(&self) -> bool {
+        self.maintenance_sessions.load(Ordering::Relaxed) > 0
     }
 
-    /// Copies a database that has no sessions, and takes the copy into service as a template.
-    fn copy_to_template(&self, name: &str, template: &str) -> Result<(), LeaseError> {
-        let called = format!("{PREFIX}template_{template}");
-        let strategy = if self.origin.major >= 15 { " STRATEGY FILE_COPY" } else { "" };
-        let sql = format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(&called), identifier(name));
-        self.clerks.run("copy a database", &sql)?;
-        let sql = format!(
-            "UPDATE pg_database n SET datdba = t.datdba, datacl = t.datacl FROM pg_database t \
-             WHERE n.datname = {} AND t.datname = {}",
-            literal(&called),
-            literal(name)
-        );
-        self.clerks.run("complete a template", &sql)?;
-        let taken = Template::take(
-            &TemplateDatabase { name: template.to_owned(), database: called.clone() },
-            &self.clerks,
-        )?;
-        lock(&self.templates).push(taken);
-        self.lock().add_template(template, true);
-        self.notify();
-        Ok(())
+    fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
+        let server = lock(&self.core).databases.get(&id).and_then(crate::core::Held::server);
+        let result = match (&self.options.maker, server) {
+            (Some(maker), Some(server)) => lock(&server).act(maker, action),
+            _ => Err(LeaseError::NoServers),
+        };
+        self.raise(Event::Finished { database: id, outcome: crate::table::Outcome::Done }, None);
+        result
     }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    /// Waits until there may be work.
+    pub(crate) fn wait<'a>(&'a self, core: MutexGuard<'a, Core>, until: Instant) -> MutexGuard<'a, Core> {
+        let patience = until.saturating_duration_since(Instant::now());
+        self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// A name as the server reads it: no longer than it keeps.
+pub(crate) fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(LONGEST_NAME)]
+}
+
+/// Makes sure that a name can be a lease's.
+pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
+    let why = match name {
+        "" => "it is empty",
+        name if name.starts_with(PREFIX) => "pgfresh's own databases are called so",
+        name if name.contains('\0') => "it has a zero byte",
+        name if ALWAYS.contains(&name) => "it is always there",
+        _ => return Ok(()),
+    };
+    Err(LeaseError::Name { name: name.to_owned(), why })
 }

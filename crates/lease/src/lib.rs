@@ -1,45 +1,48 @@
-//! Databases handed out: a fresh copy of a template for each name, and what becomes of it afterwards.
+//! Leases: databases handed out by name, each exactly its template, and connections that are exactly new.
 //!
-//! Makes [`Databases`], which keeps a pool of ready copies with warm backends in them, and gives a session of any kind
-//! to any name. All of it is blocking code on a few threads: what it waits for is the server. It knows nothing of the
-//! clients' side of the wire.
+//! Makes [`Leases`], which keeps copies ready, gives each name one, returns used ones to their template's state, and ends
+//! what cannot be proven to be fresh. What is leased how is in one table without I/O (`table`); what that asks for is done
+//! by `execute`, in the thread of who waits for it, or by `maintenance` workers. All of it is blocking code: what it waits
+//! for is the server. It knows nothing of the clients' side of the wire.
 //!
 //! ```text
 //! template database      pgfresh_template_NAME   nobody may connect
-//! ready database         pgfresh_ready_N         only our warm backends are in it
-//! leased database        the client's name       renamed under its warm backends
-//! database to be dropped pgfresh_old_N           its lease has ended
+//! ready database         pgfresh_ready_N         only backends that wait for a client are in it
+//! leased database        the client's name       renamed under its backends
 //! ```
 
-mod alone;
+mod admin;
 mod backend;
-mod databases;
+mod catalog;
+mod core;
 mod digest;
 mod error;
+mod evidence;
+mod execute;
 mod isolation;
-mod keeper;
-mod leaks;
+mod leased_server;
 mod leases;
-mod own;
-mod recycle;
-mod rest;
-mod room;
-mod sequences;
-mod shape;
-mod sql;
-mod state;
+mod maintenance;
+mod reset;
+mod rollback;
+mod session;
+mod shared;
+mod stats;
+mod status;
 mod table;
 mod template;
 mod wal;
 
-pub use backend::{Backend, Kind};
-pub use databases::{
-    Connected, Databases, Difference, LeaseStatus, Origin, Request, Status, TemplateDatabase, Tenancy,
-};
+pub use backend::{Backend, StartupParams};
 pub use digest::Digest;
 pub use error::LeaseError;
 pub use isolation::Isolation;
-pub use leaks::Leak;
-pub use own::{Servers, Turn};
-pub use sequences::Sequences;
+pub use leased_server::ServerAction;
+pub use leases::{LeaseOptions, Leases, MaintenanceGuard, TemplateDatabase};
+pub use rollback::{
+    BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, UNDO_TRANSACTION,
+};
+pub use session::{ClientLink, ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
+pub use shared::SharedStateChange;
+pub use status::{Difference, LeaseStatus, Status};
 pub use wal::{Changes, FileChanges, Lsn, LsnError, RelationFile, SharedChange, WalError, WalReader};

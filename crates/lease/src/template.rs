@@ -2,10 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Standing, standing};
-use crate::recycle::roll_back_prepared;
-use crate::shape::{Shape, text};
-use crate::sql::{Clerks, Prepared, identifier, literal};
+use server::SessionError;
+
+use crate::admin::{AdminPool, Prepared, identifier, literal};
+use crate::backend::{CatalogStamp, stamp};
+use crate::catalog::TemplateCatalog;
+use crate::evidence::{Evidence, MARK};
+use crate::reset::roll_back_prepared;
+use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase};
 
 /// What our own databases' names begin with; nobody else may use such a name.
@@ -21,15 +25,16 @@ pub(crate) struct Template {
     owner: String,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
-    /// What recycling needs to know; read in the first copy. `template1` may change, so it has none.
-    pub(crate) shape: Arc<OnceLock<Shape>>,
+    /// What a reset needs to know, and whether there are functions; read in the first copy. `template1` may change, so it has
+    /// none.
+    pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
 }
 
 impl Template {
     /// Renames the database so that its own name is free for copies, and lets nobody into it.
     ///
     /// `template1` stays what it is everywhere: the one that users may change before they make databases.
-    pub(crate) fn take(template: &TemplateDatabase, clerks: &Clerks) -> Result<Self, LeaseError> {
+    pub(crate) fn take(template: &TemplateDatabase, admin: &AdminPool) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let mut called = database.clone();
         if database != "template1" {
@@ -37,13 +42,13 @@ impl Template {
             if called != *database {
                 let sql =
                     format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));
-                clerks.run("rename a template", &sql)?;
+                admin.run("rename a template", &sql)?;
             }
             let sql = format!(
                 "UPDATE pg_database SET datistemplate = true, datallowconn = false WHERE datname = {}",
                 literal(&called)
             );
-            clerks.run("close a template", &sql)?;
+            admin.run("close a template", &sql)?;
         }
         let sql = format!(
             "SELECT oid, pg_database_size(oid), pg_get_userbyid(datdba), \
@@ -53,7 +58,7 @@ impl Template {
              FROM pg_database d WHERE datname = {}",
             literal(&called)
         );
-        let rows = clerks.run("look at a template", &sql)?;
+        let rows = admin.run("look at a template", &sql)?;
         let row = rows
             .into_iter()
             .next()
@@ -67,20 +72,25 @@ impl Template {
             bytes: next().parse().unwrap_or(0),
             owner: next(),
             forgets: next() == "t" && called != "template1",
-            shape: Arc::default(),
+            catalog: Arc::default(),
         })
     }
 
-    /// Whether its copies can be recycled by a server of that major: statistics are exact from 15.
-    pub(crate) fn is_recyclable(&self, major: u32) -> bool {
-        major >= 15 && self.database != "template1"
+    /// Whether its copies can be recycled: `template1` may change meanwhile.
+    pub(crate) fn is_recyclable(&self) -> bool {
+        self.database != "template1"
+    }
+
+    /// What a reset needs to know, once it was read.
+    pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
+        self.catalog.get().map(|(catalog, _)| catalog)
     }
 
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
     ///
     /// # Errors
     /// SQLSTATE 42P04 if the name is taken. On any error there is no such copy.
-    pub(crate) fn copy(&self, name: &str, major: u32, clerks: &Clerks) -> Result<u32, LeaseError> {
+    pub(crate) fn copy(&self, name: &str, major: u32, admin: &AdminPool) -> Result<u32, LeaseError> {
         // By files: the server's own default writes each page to the WAL, which takes twice as long. Before 15 there
         // is no other way than by files.
         let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
@@ -90,16 +100,23 @@ impl Template {
             identifier(&self.database),
             identifier(&self.owner)
         );
-        clerks.run("copy a template", &sql)?;
-        let result = self.complete(name, clerks);
+        if let Err(error) = admin.run_once("copy a template", &sql) {
+            if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
+                return Err(error);
+            }
+            // A test may have terminated our connection. Whether the copy was made before, nobody knows.
+            drop_database(name, admin)?;
+            admin.run_once("copy a template", &sql)?;
+        }
+        let result = self.complete(name, admin);
         if result.is_err() {
-            drop_database(name, clerks)?;
+            drop_database(name, admin)?;
         }
         result
     }
 
     /// Copies what hangs on the template in catalogs that all databases share: settings, grants, limit, comment.
-    fn complete(&self, name: &str, clerks: &Clerks) -> Result<u32, LeaseError> {
+    fn complete(&self, name: &str, admin: &AdminPool) -> Result<u32, LeaseError> {
         let (from, name) = (self.oid, literal(name));
         let find = format!("SELECT oid FROM pg_database WHERE datname = {name}");
         let sql = if self.forgets {
@@ -116,7 +133,7 @@ impl Template {
         } else {
             find
         };
-        let rows = clerks.run("complete a copy", &sql)?;
+        let rows = admin.run("complete a copy", &sql)?;
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
         oid.ok_or(LeaseError::NotLeased(name))
     }
@@ -125,36 +142,59 @@ impl Template {
 const NAME: Prepared = Prepared {
     name: "name",
     types: &["oid", "name"],
-    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", standing!(), ")"),
+    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", stamp!(), ")"),
 };
 
 /// Gives the database with that oid another name, under whoever is connected to it.
 ///
-/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its standing.
+/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its stamp, and up
+/// to where the log is written.
 /// # Errors
-/// SQLSTATE 23505 if the name is taken.
-pub(crate) fn rename(oid: u32, name: &str, clerks: &Clerks) -> Result<Standing, LeaseError> {
-    let rows = clerks.execute("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
-    if rows.is_empty() { Err(LeaseError::NotLeased(name.to_owned())) } else { Ok(text(&rows).into()) }
+/// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if there is no such database.
+pub(crate) fn rename(oid: u32, name: &str, admin: &AdminPool) -> Result<(CatalogStamp, Lsn), LeaseError> {
+    let mark = format!("; {MARK}");
+    let rows = admin.execute_and("name a database", &NAME, &[&oid.to_string(), &literal(name)], &mark)?;
+    match &rows[..] {
+        [named, _] => {
+            Ok((named.first().cloned().flatten().unwrap_or_default().into(), Evidence::mark(&rows)))
+        }
+        _ => Err(LeaseError::NotLeased(name.to_owned())),
+    }
 }
 
-/// Drops a database and ends whatever sessions and prepared transactions it has; one that is not there is no error.
-pub(crate) fn drop_database(name: &str, clerks: &Clerks) -> Result<(), LeaseError> {
-    let drop = || {
-        clerks
-            .run("drop a database", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name)))
-            .map(drop)
-    };
+/// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not
+/// there is no error.
+pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name));
+    let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
-        // FORCE does not mean prepared transactions, and they can be rolled back from within only.
-        Err(error) if error.sqlstate() == "55006" => {
-            let mut session = clerks.open(name)?;
-            let rolled_back = roll_back_prepared(&mut session);
-            rolled_back
-                .map_err(|source| LeaseError::Sql { verb: "roll back prepared transactions", source })?;
+        // FORCE does not mean these, and most can be ended from within only.
+        Err(error) if matches!(error.sqlstate(), "55006" | "2BP01") => {
+            let mut session = admin.open(name)?;
+            let cleared = clear(&mut session);
+            cleared.map_err(|source| LeaseError::Sql { verb: "end what hangs on a database", source })?;
             std::mem::drop(session);
             drop()
         }
         other => other,
     }
+}
+
+/// Ends what keeps a database from being dropped.
+fn clear(session: &mut server::Session) -> Result<(), SessionError> {
+    roll_back_prepared(session)?;
+    let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \
+        WHERE datname = current_database()";
+    for row in session.query(subscriptions)? {
+        let name = identifier(row.first().and_then(Option::as_deref).unwrap_or_default());
+        session.query(&format!(
+            "ALTER SUBSCRIPTION {name} DISABLE; ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}"
+        ))?;
+    }
+    session.query(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots \
+         WHERE database = current_database() AND active_pid IS NOT NULL",
+    )?;
+    session.query("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")?;
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gateway::{Access, Failed, Gateway, Isolation, Kept, Ledger};
-use lease::{Databases, Origin, Servers, Status, TemplateDatabase};
+use lease::{LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, SUPERUSER, Server};
 use template::{Maker, Started};
 
@@ -53,9 +53,7 @@ impl Wish {
 #[derive(Debug)]
 pub(crate) struct Service {
     gateway: Gateway,
-    databases: Databases,
-    /// Those that leases have of their own.
-    servers: Servers,
+    leases: Leases,
     /// Behind it.
     pub(crate) server: Server,
     /// The database of the usual URL.
@@ -89,31 +87,30 @@ impl Service {
         if database != "postgres" {
             templates.insert(0, TemplateDatabase { name: database.clone(), database: database.clone() });
         }
-        let databases = Databases::open(Origin {
+        let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
+            data: server.run().data(),
             major: maker.installation.version().major,
             budget: place.budget(),
             templates,
+            isolation: wish.isolation,
             linger: wish.linger,
             paranoid: wish.paranoid,
+            maker: Some(maker.clone()),
         })?;
         // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
         if wish.isolation == Isolation::Clone {
-            databases.retain(&database);
+            leases.retain(&database);
         }
-        let servers = Servers::new(maker.clone(), wish.linger);
         let options = gateway::Options {
             listen: SocketAddr::new(listen, wish.port),
             socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
             secret,
             directory,
-            servers: Some(servers.clone()),
             failed: wish.failed,
-            isolation: wish.isolation,
-            linger: wish.linger,
         };
-        let gateway = Gateway::open(databases.clone(), options)?;
-        Ok(Self { gateway, databases, servers, server, database, times })
+        let gateway = Gateway::open(leases.clone(), options)?;
+        Ok(Self { gateway, leases, server, database, times })
     }
 
     /// How to reach `database`, which comes to be with the first session.
@@ -163,17 +160,16 @@ impl Service {
         self.gateway.remember(kept);
     }
 
-    /// What there is, and what happened.
-    pub(crate) fn status(&self) -> Status {
-        self.databases.status()
+    /// What there is, and what happened, with a last look at what all databases share.
+    pub(crate) fn final_status(&self) -> Status {
+        self.leases.final_status()
     }
 
     /// Ends all sessions; the server is left to be stopped at once.
     pub(crate) fn close(self) -> Server {
-        let Self { gateway, databases, servers, server, .. } = self;
+        let Self { gateway, leases, server, .. } = self;
         gateway.close();
-        servers.close();
-        databases.abandon();
+        leases.abandon();
         server
     }
 }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lease::{LeaseError, Databases, Kind, Origin, Request, TemplateDatabase};
+use lease::{
+    ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, SessionGuard,
+    StartupParams, TemplateDatabase,
+};
 use server::Session;
 use template::{Maker, Started, Wishes};
 
@@ -11,14 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with a template of three tables, and its databases.
 struct Fixture {
-    databases: Databases,
+    leases: Leases,
     started: Started,
     _cache: tempfile::TempDir,
 }
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        self.databases.close();
+        self.leases.close();
     }
 }
 
@@ -34,28 +37,50 @@ fn fixture(setup: &str) -> Fixture {
     let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
     app.query(setup).unwrap();
     drop((app, admin));
-    let databases = Databases::open(Origin {
+    let leases = Leases::open(LeaseOptions {
         directory: folder,
+        data: started.server.run().data(),
         major: maker.installation.version().major,
         budget: 1 << 30,
         templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+        isolation: Isolation::Clone,
         linger: Duration::ZERO,
         paranoid: true,
+        maker: None,
     })
     .unwrap();
-    Fixture { databases, started, _cache: directory }
+    Fixture { leases, started, _cache: directory }
 }
 
-fn kind() -> Kind {
-    Kind { version: 0x0003_0000, parameters: b"user\0postgres\0application_name\0test\0".to_vec() }
+fn params() -> StartupParams {
+    StartupParams { version: 0x0003_0000, parameters: b"user\0postgres\0application_name\0test\0".to_vec() }
 }
 
 impl Fixture {
-    fn connect(&self, name: &str) -> Result<(Session, lease::Tenancy), LeaseError> {
-        let kind = kind();
-        let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
-        let connected = self.databases.connect(&request)?;
-        Ok((Session::adopt(connected.backend.stream, PATIENCE).unwrap(), connected.tenancy))
+    fn connect(&self, name: &str) -> Result<(Session, SessionGuard), LeaseError> {
+        let Connected { backend, guard } = self.connect_with(name, None, &params())?;
+        Ok((Session::adopt(backend.stream, PATIENCE).unwrap(), guard))
+    }
+
+    fn connect_with(
+        &self,
+        name: &str,
+        template: Option<&str>,
+        params: &StartupParams,
+    ) -> Result<Connected, LeaseError> {
+        let request = ConnectRequest {
+            database: name,
+            template,
+            isolation: None,
+            linger: None,
+            reset: false,
+            params,
+            client: None,
+        };
+        match self.leases.connect(&request)? {
+            Entered::Plain(connected) => Ok(connected),
+            Entered::Transaction(_) => panic!("a clone was asked for"),
+        }
     }
 
     fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
@@ -113,9 +138,8 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
     let template = fixture.admin(&format!("{sql}'pgfresh_template_app'"));
     assert_eq!(fixture.admin(&format!("{sql}'copy'")), template);
     assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
-    let guest = Kind { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
-    let request = Request { database: "copy", template: None, linger: None, reset: false, kind: &guest };
-    let connected = fixture.databases.connect(&request).unwrap();
+    let guest = StartupParams { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
+    let connected = fixture.connect_with("copy", None, &guest).unwrap();
     let mut session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
 }
@@ -140,27 +164,28 @@ fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
 fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
     let fixture = fixture(SETUP);
     // The template's shape is known once a copy is ready.
-    while fixture.databases.status().ready[0].1 == 0 {
+    while fixture.leases.status().ready[0].1 == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    fixture.databases.lease(Some("held"), None).unwrap();
-    let connect = || {
-        let kind = kind();
-        let request = Request { database: "held", template: None, linger: None, reset: false, kind: &kind };
-        fixture.databases.connect(&request).unwrap()
-    };
+    fixture.leases.lease(Isolation::Clone, Some("held"), None).unwrap();
+    let connect = || fixture.connect_with("held", None, &params()).unwrap();
     let (left, open) = (connect(), connect());
-    left.tenancy.give_back(left.backend);
+    left.guard.give_back(left.backend);
     std::thread::scope(|scope| {
-        let databases = &fixture.databases;
-        let release = scope.spawn(|| databases.release("held"));
+        let leases = &fixture.leases;
+        let release = scope.spawn(|| leases.release("held"));
         // It ends the sessions, the one that was left too; ours is counted out when we hear of it.
         let mut session = Session::adopt(open.backend.stream, PATIENCE).unwrap();
         while session.query("SELECT pg_sleep(0.01)").is_ok() {}
-        drop(open.tenancy);
+        drop(open.guard);
         release.join().unwrap().unwrap();
     });
-    let status = fixture.databases.status();
+    // The name is free at once; the database is made ready in the background.
+    let mut status = fixture.leases.status();
+    while status.recycled.0 == 0 && status.dropped.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+        status = fixture.leases.status();
+    }
     assert_eq!((status.recycled.0, &status.dropped), (1, &Vec::new()));
 }
 
@@ -191,12 +216,11 @@ fn names_and_templates_that_cannot_be_are_refused() {
     assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(LeaseError::Name { .. })));
     assert!(matches!(fixture.connect(""), Err(LeaseError::Name { .. })));
     assert!(matches!(
-        fixture.databases.lease(None, Some("nope")),
+        fixture.leases.lease(Isolation::Clone, None, Some("nope")),
         Err(LeaseError::UnknownTemplate { .. })
     ));
-    let stranger = Kind { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
-    let request = Request { database: "x", template: None, linger: None, reset: false, kind: &stranger };
-    assert!(matches!(fixture.databases.connect(&request), Err(LeaseError::Refused(_))));
+    let stranger = StartupParams { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
+    assert!(matches!(fixture.connect_with("x", None, &stranger), Err(LeaseError::Refused(_))));
     let (mut session, _tenancy) = fixture.connect("weird \"name' é").unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");
     let long = "n".repeat(80);
@@ -211,7 +235,7 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
     session.query("INSERT INTO item VALUES (2)").unwrap();
     drop((session, tenancy));
     // With its end it is no suspect any more.
-    while fixture.databases.status().recycled.0 == 0 {
+    while fixture.leases.status().recycled.0 == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (mut session, tenancy) = fixture.connect("guilty").unwrap();
@@ -221,7 +245,7 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
     fixture.wait_until_gone("guilty");
     let mut leaks = Vec::new();
     for _ in 0..2000 {
-        leaks = fixture.databases.status().leaks;
+        leaks = fixture.leases.status().leaks;
         if leaks.len() == 2 {
             break;
         }
@@ -230,24 +254,21 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
     let named: Vec<_> = leaks.iter().map(|leak| leak.what).collect();
     assert_eq!(named, ["roles", "server settings (ALTER SYSTEM)"]);
     assert!(leaks.iter().all(|leak| leak.suspects == ["guilty"]), "{leaks:?}");
-    assert_eq!(fixture.databases.status().differences, []);
+    assert_eq!(fixture.leases.status().differences, []);
 }
 
 #[test]
 fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     let fixture = fixture(SETUP);
-    fixture.databases.lease(Some("source"), None).unwrap();
+    fixture.leases.lease(Isolation::Clone, Some("source"), None).unwrap();
     let (mut session, tenancy) = fixture.connect("source").unwrap();
     session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
-    assert!(matches!(fixture.databases.snapshot("source", "later", false), Err(LeaseError::InUse { .. })));
+    assert!(matches!(fixture.leases.snapshot("source", "later", false), Err(LeaseError::InUse { .. })));
     drop((session, tenancy));
-    fixture.databases.snapshot("source", "later", false).unwrap();
-    let kind = kind();
-    let request =
-        Request { database: "copy", template: Some("later"), linger: None, reset: false, kind: &kind };
-    let connected = fixture.databases.connect(&request).unwrap();
+    fixture.leases.snapshot("source", "later", false).unwrap();
+    let connected = fixture.connect_with("copy", Some("later"), &params()).unwrap();
     let mut copy = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
-    fixture.databases.remove_template("later").unwrap();
+    fixture.leases.remove_template("later").unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
 }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lease::{Databases, Digest, Kind, Origin, Request, TemplateDatabase};
+use lease::{
+    Backend, ConnectRequest, Connected, Digest, Entered, Isolation, LeaseOptions, Leases, SessionGuard,
+    StartupParams, TemplateDatabase,
+};
 use proptest::prelude::*;
 use server::Session;
 use template::{Maker, Started, Wishes};
@@ -16,7 +19,7 @@ const SETUP: &str = include_str!("recycle/template.sql");
 const STATEMENTS: &str = include_str!("recycle/statements.sql");
 
 struct Fixture {
-    databases: Databases,
+    leases: Leases,
     never_used: Digest,
     started: Started,
     _cache: tempfile::TempDir,
@@ -36,38 +39,50 @@ fn make_fixture() -> Fixture {
     let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
     app.query(SETUP).unwrap();
     drop((app, admin));
-    let databases = Databases::open(Origin {
+    let leases = Leases::open(LeaseOptions {
         directory: folder,
+        data: started.server.run().data(),
         major: maker.installation.version().major,
         budget: 1 << 30,
         templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
         linger: Duration::from_mins(10),
+        isolation: Isolation::Clone,
         paranoid: false,
+        maker: None,
     })
     .unwrap();
-    let mut fixture = Fixture { never_used: Digest::default(), databases, started, _cache: directory };
+    let mut fixture = Fixture { never_used: Digest::default(), leases, started, _cache: directory };
     fixture.never_used = fixture.digest("never_used");
     fixture
 }
 
 impl Fixture {
-    fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, lease::Tenancy) {
+    fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, SessionGuard) {
         // A prepared transaction may hold what the next statement waits for.
         let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
-        let kind = Kind { version: 0x0003_0000, parameters: parameters.into_bytes() };
-        let request = Request { database: name, template: None, linger: None, reset: false, kind: &kind };
-        let connected = self.databases.connect(&request).unwrap();
-        let session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
-        (session, connected.backend.greeting, connected.tenancy)
+        let params = StartupParams { version: 0x0003_0000, parameters: parameters.into_bytes() };
+        let request = ConnectRequest {
+            database: name,
+            template: None,
+            isolation: None,
+            linger: None,
+            reset: false,
+            params: &params,
+            client: None,
+        };
+        let Entered::Plain(Connected { backend, guard }) = self.leases.connect(&request).unwrap() else {
+            panic!("a clone was asked for");
+        };
+        (Session::adopt(backend.stream, PATIENCE).unwrap(), backend.greeting, guard)
     }
 
     fn digest(&self, name: &str) -> Digest {
-        let (mut session, _, _tenancy) = self.connect(name, "postgres");
+        let (mut session, _, _guard) = self.connect(name, "postgres");
         Digest::read(&mut session).unwrap()
     }
 
     fn recycled(&self) -> u64 {
-        self.databases.status().recycled.0
+        self.leases.status().recycled.0
     }
 }
 
@@ -84,22 +99,22 @@ enum End {
 fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
     for (statements, end, as_guest) in sessions {
         let user = if *as_guest { "guest" } else { "postgres" };
-        let (mut session, greeting, tenancy) = fixture.connect(name, user);
+        let (mut session, greeting, guard) = fixture.connect(name, user);
         for statement in statements {
             // Many fail, as they should; what they have done until then counts as well.
             let _ = session.query(statement);
         }
         if matches!(end, End::Given) {
-            let _ = session.query("ROLLBACK");
+            let _ = session.queries(&["ROLLBACK", "DISCARD ALL"]);
             if let Ok(stream) = session.release() {
-                tenancy.give_back(lease::Backend { stream, greeting });
+                guard.give_back(Backend { stream, greeting });
             }
         }
     }
-    fixture.databases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    fixture.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let digest = fixture.digest(name);
     let difference = fixture.never_used.difference(&digest);
-    prop_assert_eq!(difference, None, "status: {:?}", fixture.databases.status().dropped);
+    prop_assert_eq!(difference, None, "status: {:?}", fixture.leases.status().dropped);
     Ok(())
 }
 
@@ -144,9 +159,9 @@ fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_use
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let result = runner.run(&sessions(), |sessions| check(&fixture, "case", &sessions));
-    let status = fixture.databases.status();
+    let status = fixture.leases.status();
     println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
-    fixture.databases.close();
+    fixture.leases.close();
     drop(fixture.started);
     result.unwrap();
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
@@ -162,11 +177,11 @@ fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
             check(&fixture, "alone", &[(vec![statement.clone()], end, false)])
                 .unwrap_or_else(|error| panic!("{statement} ({end:?}): {error}"));
             if cheap {
-                let why = fixture.databases.status().dropped;
+                let why = fixture.leases.status().dropped;
                 assert!(fixture.recycled() > before, "not recycled after {statement} ({end:?}): {why:?}");
             }
         }
     }
-    fixture.databases.close();
+    fixture.leases.close();
     drop(fixture.started);
 }

@@ -27,5 +27,5 @@ pub use guard::{Guard, Ward, guard_main, sweep};
 pub use initdb::{Initdb, SUPERUSER};
 pub use installation::{Installation, Version};
 pub use locate::{Found, Wanted, find, list};
-pub use session::{Rows, Session, SessionError};
+pub use session::{Rows, Session, SessionError, is_silent};
 pub use settings::{Preset, Settings};

@@ -58,6 +58,28 @@ impl SessionError {
             Self::Io { .. } => None,
         }
     }
+
+    /// Whether the session is over with it.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Self::Io { .. } => true,
+            Self::Server { severity, .. } => severity != "ERROR",
+        }
+    }
+
+    /// Whether the server is about to be ready: it starts, or recovers from a crash.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        match self {
+            Self::Server { sqlstate, .. } => sqlstate == "57P03",
+            // A postmaster that ends its processes after a crash answers nobody.
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
+            ),
+        }
+    }
 }
 
 impl Session {
@@ -84,6 +106,12 @@ impl Session {
         let io = |verb| move |source| SessionError::Io { verb, source };
         stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
         Ok(Self { stream, buffer: BytesMut::with_capacity(8192) })
+    }
+
+    /// Whether the server has neither ended it nor said anything unasked.
+    #[must_use]
+    pub fn is_alive(&mut self) -> bool {
+        self.buffer.is_empty() && is_silent(&self.stream)
     }
 
     /// Leaves the session to somebody else, as [`Self::adopt`] took it.
@@ -218,6 +246,14 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a connection is open and there is nothing to read.
+#[must_use]
+pub fn is_silent(stream: &UnixStream) -> bool {
+    let mut byte = [0];
+    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+    matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
 }
 
 fn unworded(source: io::Error) -> SessionError {

@@ -80,7 +80,7 @@ fn drop_all(admin: &mut Session, names: &[String]) -> Result<(), BenchError> {
 /// What the burst leaves to be done in the background is not the next contender's.
 fn wait_for_quiet(stage: &Stage) {
     let begun = Instant::now();
-    while !stage.databases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {
+    while !stage.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

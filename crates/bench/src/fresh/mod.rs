@@ -52,10 +52,10 @@ impl Fresh {
         contenders.extend(sustained::contenders(&stage)?);
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
         samples.forget();
-        let before = stage.databases.status();
+        let before = stage.leases.status();
         let report = |timed: &[Timed]| {
             let mut report = report::of(timed, &samples);
-            let now = stage.databases.status();
+            let now = stage.leases.status();
             report.add_notes([format!(
                 "Of the sessions through the gateway, {} found a backend waiting and {} did not.",
                 now.warm - before.warm,
@@ -95,7 +95,7 @@ impl Fresh {
         samples.forget();
         let report = |timed: &[Timed]| {
             let mut report = recycle::report(timed, &samples);
-            let status = stage.databases.status();
+            let status = stage.leases.status();
             let dropped = status.dropped.iter().map(|(why, count)| format!("{count} ({why})"));
             let dropped = dropped.reduce(|all, more| format!("{all}, {more}")).unwrap_or("none".to_owned());
             let recycled = status.recycled.0;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use lease::LeaseError;
+use lease::{Isolation, LeaseError};
 use report::{Column, Quantity, Report, Sample, Table, Unit};
 use server::Session;
 
@@ -57,7 +57,7 @@ pub(super) fn contenders<'a>(
 ) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
     let Samples([reset, copied, truncated]) = samples;
     let strategy = Strategy::best(stage.major());
-    let name = stage.databases.lease(None, None)?;
+    let name = stage.leases.lease(Isolation::Clone, None, None)?.0;
     let (by_copy, by_truncate) = (stage.new_name(), stage.new_name());
     let mut admin = stage.admin()?;
     for name in [&by_copy, &by_truncate] {
@@ -100,7 +100,7 @@ fn time_reset(stage: &Stage, name: &str) -> Result<Duration, BenchError> {
     use_it(&stage.gateway(), name, &[])?.close()?;
     loop {
         let begun = Instant::now();
-        match stage.databases.reset(name, false) {
+        match stage.leases.reset(name, false) {
             // The gateway has not heard of the end of the session yet.
             Err(LeaseError::InUse { .. }) => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::Gateway;
-use lease::{Databases, Origin, TemplateDatabase};
+use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use server::{SUPERUSER, Ward};
 use storage::{Attempt, Place};
@@ -80,18 +80,21 @@ impl Ground {
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
-        let databases = Databases::open(Origin {
+        let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
+            data: ward.run().data(),
             major: maker.installation.version().major,
             budget: place.budget(),
             templates: vec![TemplateDatabase {
                 name: "template1".to_owned(),
                 database: "template1".to_owned(),
             }],
+            isolation: Isolation::Clone,
             linger: Duration::from_secs(5),
             paranoid: false,
+            maker: None,
         })?;
-        let gateway = front(&databases, directory)?;
+        let gateway = front(&leases, directory)?;
         let mut bouncer = start_bouncer(maker, &ward, server)?;
         let ground = Self {
             ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),
@@ -99,7 +102,7 @@ impl Ground {
         };
         let result = measure(&ground);
         gateway.close();
-        databases.close();
+        leases.close();
         if let Some(Bouncer { child, .. }) = &mut bouncer {
             end(child, Signal::KILL)?;
         }

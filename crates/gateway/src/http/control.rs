@@ -2,7 +2,7 @@
 
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use lease::{LeaseError, LeaseStatus, Turn};
+use lease::{LeaseError, LeaseStatus, Leases, ServerAction};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -69,7 +69,7 @@ struct Snapshot {
 pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Wish { template, name, isolation, holder } = parse(body)?;
     let isolation = match isolation {
-        None => control.leases.isolation,
+        None => control.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
     let (name, template) = leased(control, isolation, name, template).await?;
@@ -162,13 +162,13 @@ pub(super) async fn release(
     failed: bool,
 ) -> Result<Response<Body>, Problem> {
     // What is in a transaction goes with it, and what is in a server of its own with that.
-    let of_itself = control.leases.rollbacks.has(&name) || control.leases.server(&name).is_some();
+    let of_itself = !matches!(control.leases.isolation(&name), None | Some(Isolation::Clone));
     if failed && control.failing != Failed::Release && !of_itself {
         control.holders.forget(&name);
         let age = find(control, &name).await?.map(|lease| lease.age);
         let recent = control.taps.recent.as_ref();
         let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
-        let kept = blocking(&control.leases.databases, move |databases| databases.keep(&name)).await?;
+        let kept = blocking(&control.leases, move |leases| leases.keep(&name)).await?;
         if let Some(recent) = recent {
             recent.keep(Kept { name: kept.clone(), statements });
         }
@@ -195,8 +195,12 @@ pub(super) async fn reset(control: &Control, name: String, body: &[u8]) -> Resul
 }
 
 /// `POST /v1/databases/NAME/restart`, `stop` and `crash`
-pub(super) async fn turn(control: &Control, name: String, turn: Turn) -> Result<Response<Body>, Problem> {
-    blocking(&control.leases, move |leases| leases.turn(&name, turn)).await?;
+pub(super) async fn act(
+    control: &Control,
+    name: String,
+    action: ServerAction,
+) -> Result<Response<Body>, Problem> {
+    blocking(&control.leases, move |leases| leases.act(&name, action)).await?;
     Ok(no_content())
 }
 
@@ -208,15 +212,14 @@ pub(super) async fn snapshot(
 ) -> Result<Response<Body>, Problem> {
     let made: Snapshot = parse(body)?;
     let template = made.template.clone();
-    blocking(&control.leases.rollbacks, move |leases| leases.snapshot(&name, &template, made.close_sessions))
-        .await?;
+    blocking(&control.leases, move |leases| leases.snapshot(&name, &template, made.close_sessions)).await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
 }
 
 /// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
-pub(super) async fn blocking<L: Clone + Send + 'static, T: Send + 'static>(
-    leases: &L,
-    call: impl FnOnce(&L) -> Result<T, LeaseError> + Send + 'static,
+pub(super) async fn blocking<T: Send + 'static>(
+    leases: &Leases,
+    call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
 ) -> Result<T, Problem> {
     let leases = leases.clone();
     // A panic is all that can end it otherwise.

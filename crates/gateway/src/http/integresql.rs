@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
-use lease::{LeaseError, Databases};
+use lease::{Isolation, LeaseError, Leases};
 use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
 use tokio::sync::oneshot;
@@ -134,7 +134,7 @@ async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Templat
     tokio::spawn(async move {
         let name = made.building();
         let leased =
-            blocking(&owner.leases.databases, move |databases| databases.lease(Some(&name), Some(EMPTY)))
+            blocking(&owner.leases, move |leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)))
                 .await;
         let failed = leased.is_err();
         // A client that went away has nobody to fill its template.
@@ -155,9 +155,9 @@ async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
         Phase::Discarded => return Err(no_template()),
     }
     let (from, to) = (template.building(), template.name.clone());
-    blocking(&control.leases.databases, move |databases| {
-        databases.snapshot(&from, &to, true)?;
-        databases.release(&from)
+    blocking(&control.leases, move |leases| {
+        leases.snapshot(&from, &to, true)?;
+        leases.release(&from)
     })
     .await?;
     template.phase.send_replace(Phase::Ready);
@@ -183,7 +183,7 @@ async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Pro
     tokio::spawn(async move {
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
-        let leased = blocking(&owner.leases.databases, move |databases| lease(databases, &name, &from)).await;
+        let leased = blocking(&owner.leases, move |leases| lease(leases, &name, &from)).await;
         let failed = leased.is_err();
         if failed {
             template.free(id);
@@ -204,7 +204,7 @@ async fn give_back(control: Arc<Control>, hash: String, id: String) -> Result<()
     if !template.has(id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
     }
-    blocking(&control.leases.databases, move |databases| end(databases, &name)).await?;
+    blocking(&control.leases, move |leases| end(leases, &name)).await?;
     template.free(id);
     Ok(())
 }
@@ -213,14 +213,14 @@ async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
     let template = control.shelf.remove(&hash)?;
     let _changing = template.changing.lock().await;
     let (phase, template) = (template.phase.send_replace(Phase::Discarded), Arc::clone(&template));
-    blocking(&control.leases.databases, move |databases| {
+    blocking(&control.leases, move |leases| {
         if phase == Phase::Filling {
-            return end(databases, &template.building());
+            return end(leases, &template.building());
         }
         for id in template.take_all() {
-            end(databases, &template.test(id))?;
+            end(leases, &template.test(id))?;
         }
-        databases.remove_template(&template.name)
+        leases.remove_template(&template.name)
     })
     .await
 }
@@ -237,23 +237,26 @@ async fn discard_all(control: Arc<Control>) -> Result<(), Problem> {
 }
 
 /// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.
-fn lease(databases: &Databases, name: &str, template: &str) -> Result<String, LeaseError> {
-    match databases.lease(Some(name), Some(template)) {
+fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseError> {
+    let begin = || leases.lease(Isolation::Clone, Some(name), Some(template)).map(|(name, _)| name);
+    match begin() {
         Err(full @ LeaseError::Full { .. }) => {
-            let leases = databases.status().leases;
-            let idle =
-                leases.into_iter().filter(|lease| lease.sessions == 0 && lease.template.starts_with(PREFIX));
+            let status = leases.status();
+            let idle = status
+                .leases
+                .into_iter()
+                .filter(|lease| lease.sessions == 0 && lease.template.starts_with(PREFIX));
             let oldest = idle.max_by_key(|lease| lease.age).ok_or(full)?;
-            end(databases, &oldest.database)?;
-            databases.lease(Some(name), Some(template))
+            end(leases, &oldest.database)?;
+            begin()
         }
         other => other,
     }
 }
 
 /// Ends a lease, if it has not ended by itself.
-fn end(databases: &Databases, name: &str) -> Result<(), LeaseError> {
-    match databases.release(name) {
+fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
+    match leases.release(name) {
         Err(LeaseError::NotLeased(_)) => Ok(()),
         other => other,
     }

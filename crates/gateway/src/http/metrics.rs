@@ -59,6 +59,10 @@ fn since_the_start(page: &mut Page, status: &Status) {
     for (reason, count) in &status.dropped {
         page.sample("pgfresh_databases_dropped_total", &[("reason", reason)], count);
     }
+    page.family("pgfresh_background_errors_total", "counter", "Background tasks that failed, by task.");
+    for (task, count) in &status.errors {
+        page.sample("pgfresh_background_errors_total", &[("task", task)], count);
+    }
     page.family(
         "pgfresh_sessions_started_total",
         "counter",
@@ -117,7 +121,7 @@ fn escape(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lease::{Leak, LeaseStatus};
+    use lease::{Isolation, LeaseStatus, SharedStateChange};
 
     use super::*;
 
@@ -126,6 +130,7 @@ mod tests {
         let lease = |template: &str, sessions| LeaseStatus {
             database: "a".into(),
             template: template.into(),
+            isolation: Isolation::Clone,
             sessions,
             age: Duration::ZERO,
         };
@@ -138,7 +143,8 @@ mod tests {
             warm: 5,
             cold: 1,
             differences: Vec::new(),
-            leaks: ["roles", "roles"].map(|what| Leak { what, suspects: Vec::new() }).to_vec(),
+            leaks: ["roles", "roles"].map(|what| SharedStateChange { what, suspects: Vec::new() }).to_vec(),
+            errors: vec![("drop a database", 2)],
         };
         let text = render(&status, Duration::from_millis(1500));
         for line in [
@@ -156,6 +162,7 @@ mod tests {
             "pgfresh_databases_dropped_total{reason=\"schema changed\"} 1",
             "pgfresh_sessions_started_total{backend=\"cold\"} 1",
             "pgfresh_differences_total 0",
+            "pgfresh_background_errors_total{task=\"drop a database\"} 2",
             "pgfresh_leaks_total{what=\"roles\"} 2",
         ] {
             assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");

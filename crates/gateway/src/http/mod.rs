@@ -1,7 +1,7 @@
 //! HTTP on the gateway's port: leases as JSON, integresql's REST API, metrics, and a live page.
 //!
 //! Makes a [`Control`], one for each gateway, and serves with it the requests of any number of connections. It keeps
-//! nothing but what integresql's clients were told; all else is asked of [`Databases`].
+//! nothing but what integresql's clients were told; all else is asked of [`Leases`].
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── route ─┬─ control ───── Databases
@@ -31,13 +31,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use lease::Leases;
 
 use self::answer::{Body, Problem};
 use self::guard::Ends;
 use self::holders::Holders;
 use self::route::Route;
 use self::shelf::Shelf;
-use crate::leases::Leases;
 use crate::stream::Socket;
 use crate::tap::Taps;
 use crate::{Access, Failed, Stream};
@@ -135,7 +135,7 @@ async fn answer(
         Route::Lease => control::lease(control, &request::read(body).await?).await,
         Route::Look(name) => control::look(control, name).await,
         Route::Release(name) => control::release(control, name, control::has_failed(&parts)?).await,
-        Route::Turn(name, turn) => control::turn(control, name, turn).await,
+        Route::Act(name, action) => control::act(control, name, action).await,
         Route::Reset(name) => control::reset(control, name, &request::read(body).await?).await,
         Route::Snapshot(name) => control::snapshot(control, name, &request::read(body).await?).await,
         Route::Integresql(call) => integresql::answer(control, call, &request::read(body).await?, ends).await,

@@ -2,7 +2,7 @@
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
-use lease::Turn;
+use lease::ServerAction;
 
 use super::answer::Problem;
 use super::integresql::Call;
@@ -27,7 +27,7 @@ pub(super) enum Route {
     /// End that lease.
     Release(String),
     /// Restart, stop or crash the server that is that lease's own.
-    Turn(String, Turn),
+    Act(String, ServerAction),
     /// Return that database to its template's state.
     Reset(String),
     /// Make a template of that database.
@@ -91,9 +91,13 @@ fn control(segments: &[&str]) -> Vec<(Method, Route)> {
             ]
         }
         ["databases", name, "reset"] => vec![(Method::POST, Route::Reset(name.to_owned()))],
-        ["databases", name, "restart"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Restart))],
-        ["databases", name, "stop"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Stop))],
-        ["databases", name, "crash"] => vec![(Method::POST, Route::Turn(name.to_owned(), Turn::Crash))],
+        ["databases", name, "restart"] => {
+            vec![(Method::POST, Route::Act(name.to_owned(), ServerAction::Restart))]
+        }
+        ["databases", name, "stop"] => vec![(Method::POST, Route::Act(name.to_owned(), ServerAction::Stop))],
+        ["databases", name, "crash"] => {
+            vec![(Method::POST, Route::Act(name.to_owned(), ServerAction::Crash))]
+        }
         ["databases", name, "snapshot"] => vec![(Method::POST, Route::Snapshot(name.to_owned()))],
         _ => Vec::new(),
     }
@@ -155,7 +159,7 @@ mod tests {
             (Method::DELETE, "/v1/databases/a%20b", Route::Release(name())),
             (Method::POST, "/v1/databases/a%20b/reset", Route::Reset(name())),
             (Method::POST, "/v1/databases/a%20b/snapshot", Route::Snapshot(name())),
-            (Method::POST, "/v1/databases/a%20b/crash", Route::Turn(name(), Turn::Crash)),
+            (Method::POST, "/v1/databases/a%20b/crash", Route::Act(name(), ServerAction::Crash)),
             (Method::POST, "/api/v1/templates", Route::Integresql(Call::Initialize)),
             (Method::PUT, "/api/v1/templates/3f9a", Route::Integresql(Call::Finalize(hash()))),
             (Method::DELETE, "/api/v1/templates/3f9a", Route::Integresql(Call::Discard(hash()))),

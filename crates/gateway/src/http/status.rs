@@ -33,6 +33,8 @@ struct Report {
     /// Recycled databases that were not fresh.
     differences: Vec<DifferenceReport>,
     leaks: Vec<LeakReport>,
+    /// Background tasks that failed, by task.
+    errors: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,6 +105,7 @@ impl Report {
             sessions: Sessions { warm: status.warm, cold: status.cold },
             differences: differences.collect(),
             leaks: leaks.collect(),
+            errors: status.errors.into_iter().collect(),
         }
     }
 
@@ -154,7 +157,7 @@ fn event(report: &Report) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use lease::{Difference, Leak, LeaseStatus};
+    use lease::{Difference, Isolation, LeaseStatus, SharedStateChange};
 
     use super::*;
 
@@ -163,6 +166,7 @@ mod tests {
         let lease = LeaseStatus {
             database: "a\nb".into(),
             template: "shop".into(),
+            isolation: Isolation::Clone,
             sessions: 2,
             age: Duration::from_millis(1500),
         };
@@ -175,7 +179,8 @@ mod tests {
             warm: 5,
             cold: 1,
             differences: vec![Difference { database: "d".into(), relation: "public.t".into() }],
-            leaks: vec![Leak { what: "roles", suspects: vec!["a".into()] }],
+            leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()] }],
+            errors: vec![("drop a database", 2)],
         };
         let event = event(&Report::new(status, Duration::from_secs(9)));
         let expected = concat!(
@@ -185,7 +190,7 @@ mod tests {
             r#""leases":[{"database":"a\nb","template":"shop","sessions":2,"age_seconds":1.5}],"#,
             r#""created":{"count":4,"seconds":0.08},"recycled":{"count":2,"seconds":0.003},"#,
             r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1},"#,
-            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}]}"#,
+            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}],"errors":{"drop a database":2}}"#,
             "\n\n"
         );
         assert_eq!(event, expected);

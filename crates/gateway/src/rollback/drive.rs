@@ -14,9 +14,10 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::machine::{Fate, Machine, Turn};
 use super::message::{after_zero, until_zero};
-use super::transaction::LeaseTransaction;
 use crate::stream::Stream;
 use crate::tap::Tap;
+use lease::LeaseTransaction;
+
 use crate::wire::{Refusal, TERMINATE};
 
 /// Bytes that are read at once.

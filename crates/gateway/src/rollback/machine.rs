@@ -15,7 +15,8 @@ use super::message::{
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
-use super::transaction::LeaseTransaction;
+use lease::LeaseTransaction;
+
 use crate::wire::{Refusal, SessionTraces};
 
 /// What is to become of a message of which the head is known.

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
+pub(super) use lease::{
+    BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, UNDO_TRANSACTION as UNDO,
+};
+
 /// The savepoint that stands for the client's transaction.
 pub(super) const SAVE: &str = "SAVEPOINT pgfresh_t";
-pub(super) const RELEASE: &str = "RELEASE SAVEPOINT pgfresh_t";
-pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
-/// The transaction of the lease, and the proof that it is still the same at its end.
-pub(super) const BEGIN: [&str; 2] =
-    ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
 /// Where the check of a string's syntax begins, and how it is undone.
 const SYNTAX: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
@@ -16,18 +15,6 @@ pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "R
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
 /// Stands for BEGIN until it is executed.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
-/// DISCARD ALL, which no transaction allows, in its parts, which all do. Source: `DiscardAll`.
-pub(super) const DISCARD_ALL: [&str; 9] = [
-    "CLOSE ALL",
-    "SET SESSION AUTHORIZATION DEFAULT",
-    "RESET ALL",
-    "DEALLOCATE ALL",
-    "UNLISTEN *",
-    "SELECT pg_catalog.pg_advisory_unlock_all()",
-    "DISCARD PLANS",
-    "DISCARD TEMP",
-    "DISCARD SEQUENCES",
-];
 /// Sync, the end of a group of messages.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// What to do instead.

@@ -1,8 +1,8 @@
 //! Rollback isolation: a lease is one server session in one transaction, which is rolled back at its end.
 //!
 //! The client's own transactions are savepoints in it. [`Machine`] decides what becomes of each message and does no
-//! input or output, [`Drive`] feeds it from two sockets, and [`Pool`] keeps the leases and the databases that they are
-//! played on. What a rollback undoes need not be cleaned up, so one database serves thousands of leases.
+//! input or output, [`Drive`] feeds it from two sockets, and `lease` keeps the server's session
+//! and its database. What a rollback undoes need not be cleaned up, so one database serves thousands of leases.
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement
@@ -18,16 +18,12 @@ mod machine;
 mod message;
 mod names;
 mod parameters;
-mod pool;
 mod serve;
 mod settle;
-mod stage;
 mod statement;
 #[cfg(test)]
 mod trace;
-mod transaction;
 
 pub(crate) use gate::Gate;
 pub(crate) use machine::Machine;
-pub(crate) use pool::{Entered, Pool, elsewhere};
 pub(crate) use serve::Session;

@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
+use lease::{LeaseTransaction, TransactionGuard};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::machine::Machine;
-use super::pool::{Lease, Lingering};
-use super::transaction::LeaseTransaction;
 use crate::cancel::Key;
-use crate::session::{Closing, Door, Maintainers, closed, say_and_close};
+use crate::session::{Closing, closed, say_and_close};
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
 use crate::wire::Refusal;
 
 /// What a session has besides its two connections.
 pub(crate) struct Session {
-    pub(crate) door: Arc<Door>,
-    pub(crate) lease: Lease,
+    pub(crate) lease: TransactionGuard,
     pub(crate) key: Option<Key>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) machine: Machine,
@@ -29,7 +26,7 @@ pub(crate) struct Session {
 impl Session {
     /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut closing: Closing) {
-        let Self { door, lease, key, gate, mut machine, tap } = self;
+        let Self { lease, key, gate, mut machine, tap } = self;
         machine.to_client = unsent;
         let mut drive = Drive::new(client, server, machine, gate, tap);
         let end = tokio::select! {
@@ -48,7 +45,7 @@ impl Session {
                 let left = drive.wind_down(interrupt).await;
                 drop(key);
                 if let Some((thread, saved)) = left {
-                    give_back(door, lease, drive.server, thread, saved, closing).await;
+                    give_back(lease, drive.server, thread, saved).await;
                 }
                 return;
             }
@@ -66,33 +63,12 @@ impl Session {
     }
 }
 
-/// Leaves the lease to its next session, and ends it if there is none for too long.
-async fn give_back(
-    door: Arc<Door>,
-    lease: Lease,
-    server: Stream,
-    thread: LeaseTransaction,
-    saved: bool,
-    mut closing: Closing,
-) {
+/// Leaves the lease to its next session.
+async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction, saved: bool) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    let keep = door.maintainers.none();
-    let left = spawn_blocking(move || lease.leave(stream, thread, saved, keep)).await;
-    if let Ok(Some(lingering)) = left {
-        tokio::spawn(async move {
-            tokio::select! {
-                () = sleep(lingering.time) => {
-                    let _ = spawn_blocking(move || end(lingering, &door.maintainers)).await;
-                }
-                () = closed(&mut closing) => {}
-            }
-        });
-    }
-}
-
-fn end(lingering: Lingering, maintainers: &Maintainers) {
-    lingering.end(maintainers.none());
+    // A panic in there ends the lease, as every other end of the session does.
+    let _ = spawn_blocking(move || lease.leave(stream, transaction, saved)).await;
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use lease::Constraints;
+
 use super::machine::{Machine, Ours, Task};
 use super::message::{RELEASE, literal};
 
@@ -21,26 +23,6 @@ const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
-
-/// What is known of the constraints in a transaction.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Constraints {
-    /// The count of changes at which it was read.
-    seen: Option<String>,
-    /// Names of those that are deferrable, as SQL wants them; empty if there are none.
-    deferrable: String,
-    /// Names of those that are deferred at first.
-    deferred: String,
-    /// Whether the client has used SET CONSTRAINTS: what it said of ALL holds for those that are made later, too.
-    pub(super) told: bool,
-}
-
-impl Constraints {
-    /// What of it holds in another transaction, when this one was rolled back: all, if there were no changes.
-    pub(super) fn of_template(self) -> Self {
-        if self.seen.as_deref() == Some("0") { Self { told: false, ..self } } else { Self::default() }
-    }
-}
 
 impl Machine {
     /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::machine::{Fate, Machine};
 use super::message::{message, ready, until_zero};
-use super::transaction::LeaseTransaction;
+use lease::LeaseTransaction;
 
 /// A greeting of the least that the machine reads.
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";

@@ -1,6 +1,6 @@
 //! What a server says to a client that speaks a newer protocol than it does: before it asks who that is.
 
-use lease::Kind;
+use lease::StartupParams;
 
 use super::number;
 
@@ -11,12 +11,12 @@ fn newest(major: u32) -> u32 {
 
 /// The `NegotiateProtocolVersion` of a server of that major, if it has one for this kind of session. Source:
 /// `ProcessStartupPacket`.
-pub(crate) fn negotiation(kind: &Kind, major: u32) -> Option<Vec<u8>> {
-    let version = kind.version.min(newest(major));
+pub(crate) fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
+    let version = params.version.min(newest(major));
     // Names and values take turns. No protocol extension is known to any server yet.
-    let names = kind.parameters.split(|byte| *byte == 0).step_by(2);
+    let names = params.parameters.split(|byte| *byte == 0).step_by(2);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
-    if version == kind.version && unknown.is_empty() {
+    if version == params.version && unknown.is_empty() {
         return None;
     }
     let count = u32::try_from(unknown.len()).unwrap_or(u32::MAX);
@@ -40,8 +40,8 @@ pub(crate) fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn kind(minor: u32, parameters: &[u8]) -> Kind {
-        Kind { version: 3 << 16 | minor, parameters: parameters.to_vec() }
+    fn kind(minor: u32, parameters: &[u8]) -> StartupParams {
+        StartupParams { version: 3 << 16 | minor, parameters: parameters.to_vec() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The first thing that a client says: a packet without a tag.
 
-use lease::Kind;
+use lease::StartupParams;
 
 use super::options::Wishes;
 use super::{Refusal, number};
@@ -27,7 +27,7 @@ pub(crate) enum Opening {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Startup {
     /// All that it said, less the database.
-    pub(crate) kind: Kind,
+    pub(crate) params: StartupParams,
     /// The database: by default called as the user.
     pub(crate) database: String,
     /// Whether it will speak of replication rather than of queries.
@@ -90,7 +90,7 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, Refusal> {
     };
     let database = String::from_utf8(database.filter(|name| !name.is_empty()).unwrap_or(user).to_vec())
         .map_err(|_| Refusal::new("22021", "invalid name of a database: it is not UTF-8"))?;
-    Ok(Startup { kind: Kind { version, parameters }, database, replication, wishes })
+    Ok(Startup { params: StartupParams { version, parameters }, database, replication, wishes })
 }
 
 fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -119,10 +119,10 @@ mod tests {
         let body = b"user\0me\0database\0shop\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0\0";
         let startup = started(body).unwrap();
         assert_eq!(startup.database, "shop");
-        assert_eq!(startup.kind.parameters, b"user\0me\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0");
+        assert_eq!(startup.params.parameters, b"user\0me\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0");
         assert_eq!(startup.wishes.template.as_deref(), Some("t"));
         assert!(!startup.replication);
-        let again = startup.kind.startup_message("shop");
+        let again = startup.params.startup_message("shop");
         let Ok(Some((Opening::Startup(again), _))) = opening(&again) else { panic!("not read again") };
         assert_eq!(again, startup);
     }

@@ -104,8 +104,7 @@ mod tests {
 
     #[test]
     fn a_database_error_keeps_its_words() {
-        let error =
-            LeaseError::UnknownTemplate { name: "shop".to_owned(), known: vec!["main".to_owned()] };
+        let error = LeaseError::UnknownTemplate { name: "shop".to_owned(), known: vec!["main".to_owned()] };
         let bytes = Refusal::from(&error).to_bytes();
         let text = String::from_utf8_lossy(&bytes);
         assert!(

@@ -66,14 +66,23 @@ impl Line {
 }
 
 impl LeaseTable {
-    pub(super) fn request(&mut self, ticket: Ticket, name: String, want: Want, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn request(
+        &mut self,
+        ticket: Ticket,
+        name: &str,
+        want: Want,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         if self.closed {
             return out.push(refused(ticket, LeaseError::Closed));
         }
-        let line =
-            self.names.entry(name.clone()).or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
+        let line = self
+            .names
+            .entry(name.to_owned())
+            .or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
         line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
-        self.advance(&name, now, out);
+        self.advance(name, now, out);
     }
 
     /// Serves the line of a name as far as things are.
@@ -136,14 +145,21 @@ impl LeaseTable {
                 terms.retained |= self.retained.contains(name) && terms.isolation == Isolation::Clone;
                 self.want_database(name, terms, now, out)
             }
-            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } | Want::Server => {
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
                 self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
             }
         }
     }
 
     /// Puts the name into the line for a ready database.
-    pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    pub(super) fn want_database(
+        &mut self,
+        name: &str,
+        terms: Terms,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
         let source = terms.source();
         if !self.supplies.contains_key(&source) {
             let error = match source {
@@ -162,11 +178,18 @@ impl LeaseTable {
     }
 
     /// The name is leased, and has no database yet.
-    fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    fn step_reserved(
+        &mut self,
+        name: &str,
+        reserved: Terms,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
             Want::Session { terms, explicit: true, .. } if terms.isolation != reserved.isolation => {
-                let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation: reserved.isolation };
+                let error =
+                    LeaseError::OtherIsolation { name: name.to_owned(), isolation: reserved.isolation };
                 self.refuse_head(name, error, out)
             }
             Want::Session { .. } => self.want_database(name, reserved, now, out),
@@ -189,7 +212,13 @@ impl LeaseTable {
     }
 
     /// A database that was rolled back still has the name; no lease does.
-    fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    fn step_parked(
+        &mut self,
+        name: &str,
+        id: DatabaseId,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
         let database = self.databases.get(&id)?;
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
@@ -209,32 +238,41 @@ impl LeaseTable {
                 self.run_now(id, TaskKind::Unname, ticket, out);
                 None
             }
-            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } | Want::Server => {
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+            Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
                 self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
             }
         }
     }
 
-    fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    fn step_leased(
+        &mut self,
+        name: &str,
+        id: DatabaseId,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let DatabaseState::Leased(lease) = &self.databases.get(&id)?.state else { return None };
         if lease.sessions() == 0 && lease.deadline.is_some_and(|deadline| deadline <= now) {
             self.end_lease(id, false);
             return None;
         }
-        let (isolation, waits_until) = (lease.terms.isolation, *head.waits_since.get_or_insert(now) + patience(&head.want, Some(lease)));
+        let (isolation, waits_until) =
+            (lease.terms.isolation, *head.waits_since.get_or_insert(now) + patience(&head.want, Some(lease)));
         let is_late = now >= waits_until;
         match &head.want {
+            // What it asked for has been done.
+            Want::Lease { .. } | Want::Reset { .. } if head.begun => {
+                self.answer_head(name, Answer::Done(Some(id)), out)
+            }
             Want::Session { terms, explicit: true, .. } if terms.isolation != isolation => {
                 let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation };
                 self.refuse_head(name, error, out)
             }
             Want::Session { .. } => self.step_session(name, id, is_late, out),
-            // It is being made on behalf of this very request.
-            Want::Lease { .. } if head.begun => self.answer_head(name, Answer::Done(Some(id)), out),
             Want::Lease { .. } if lease.is_over() && !is_late => Some(Step::Wait),
             Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned()), out),
-            Want::Reset { .. } if head.begun => self.answer_head(name, Answer::Done(Some(id)), out),
             Want::Server if isolation != Isolation::Server => {
                 self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out)
             }
@@ -297,7 +335,7 @@ impl LeaseTable {
     ) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want) = (head.ticket, head.want.clone());
-        let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false });
+        let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false, .. });
         let database = self.databases.get_mut(&id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let sessions = lease.sessions();
@@ -327,8 +365,18 @@ impl LeaseTable {
             Want::Keep { .. } | Want::Copy { .. } if stays => {
                 return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions }, out);
             }
-            Want::Keep { to } => self.change(id, Change::Keeping { to: to.clone(), lease }, TaskKind::Keep { to }, ticket, out),
-            Want::Copy { .. } => self.change(id, Change::Copying(lease), TaskKind::Copy, ticket, out),
+            Want::Keep { to } => {
+                self.change(
+                    id,
+                    Change::Keeping { to: to.clone(), lease },
+                    TaskKind::Keep { to },
+                    ticket,
+                    out,
+                );
+            }
+            Want::Copy { to, .. } => {
+                self.change(id, Change::Copying(lease), TaskKind::Copy { to }, ticket, out);
+            }
             _ => {
                 self.names.get_mut(name)?.requests.front_mut()?.begun = true;
                 self.end_lease(id, stays);
@@ -339,7 +387,14 @@ impl LeaseTable {
         None
     }
 
-    fn change(&mut self, id: DatabaseId, change: Change, kind: TaskKind, ticket: Ticket, out: &mut Vec<Action>) {
+    fn change(
+        &mut self,
+        id: DatabaseId,
+        change: Change,
+        kind: TaskKind,
+        ticket: Ticket,
+        out: &mut Vec<Action>,
+    ) {
         if let Some(database) = self.databases.get_mut(&id) {
             database.state = DatabaseState::Changing(change);
         }
@@ -386,9 +441,9 @@ impl LeaseTable {
 fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
     let Some(lease) = lease else { return LONGEST_WAIT };
     match want {
-        Want::Session { reset: true, .. } | Want::Reset { close: false } | Want::Copy { close: false } => {
-            IN_USE_TIMEOUT
-        }
+        Want::Session { reset: true, .. }
+        | Want::Reset { close: false }
+        | Want::Copy { close: false, .. } => IN_USE_TIMEOUT,
         Want::Session { .. } | Want::Lease { .. } if lease.open == 0 => LEAVING_TIMEOUT,
         Want::Session { .. } if lease.terms.isolation == Isolation::Rollback => BUSY_TIMEOUT,
         Want::Session { .. } | Want::Lease { .. } | Want::Server => LONGEST_WAIT,

@@ -47,7 +47,7 @@ pub(crate) struct Ticket(pub(crate) u64);
 
 /// Names a set of start-up parameters: sessions with equal ones are interchangeable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ParamsId(pub(crate) u32);
+pub(crate) struct ParamsId(pub(crate) u64);
 
 /// That a database equals its template: made by whoever has compared, or has copied it.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub(crate) enum Want {
     /// The database as it is, under another name.
     Keep { to: String },
     /// A copy of the database as it is, to be a template.
-    Copy { close: bool },
+    Copy { to: String, close: bool },
     /// A change of the lease's own server.
     Server,
 }
@@ -200,8 +200,8 @@ pub(crate) enum TaskKind {
     Reset { in_place: bool },
     /// Give it that name, and let it be.
     Keep { to: String },
-    /// Copy it.
-    Copy,
+    /// Make a template of that name of it.
+    Copy { to: String },
     /// End its sessions. Has no outcome: sessions tell of their end.
     Close,
     /// Remove it.
@@ -249,7 +249,7 @@ impl LeaseTable {
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut out = Vec::new();
         match event {
-            Event::Request { ticket, name, want } => self.request(ticket, name, want, now, &mut out),
+            Event::Request { ticket, name, want } => self.request(ticket, &name, want, now, &mut out),
             Event::Leaving { database } => self.leaving(database, now, &mut out),
             Event::Disconnected { database, leaving } => self.disconnected(database, leaving, now, &mut out),
             Event::Lost { database, leaving } => self.lost(database, leaving, now, &mut out),

@@ -17,16 +17,17 @@ impl LeaseTable {
         match database.state.clone() {
             DatabaseState::Creating => self.created(id, outcome, now, out),
             DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now, out),
-            DatabaseState::Changing(Change::Unnaming { retire }) => self.unnamed(id, retire, outcome, now, out),
-            DatabaseState::Changing(Change::Keeping { to, lease }) => self.kept(id, to, lease, outcome, now, out),
+            DatabaseState::Changing(Change::Unnaming { retire }) => {
+                self.unnamed(id, retire, &outcome, now, out);
+            }
+            DatabaseState::Changing(Change::Keeping { to, lease }) => {
+                self.kept(id, to, lease, &outcome, now, out);
+            }
             DatabaseState::Changing(Change::Copying(lease)) => {
-                self.resume(id, lease, now);
-                self.answer_holder(id, outcome, now, out);
+                self.answer_holder(id, outcome, out);
+                self.resume(id, lease, now, out);
             }
-            DatabaseState::Changing(Change::Server(lease)) => {
-                self.resume(id, lease, now);
-                self.advance_holder(id, now, out);
-            }
+            DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now, out),
             DatabaseState::Resetting(then) => self.reset(id, then, outcome, now, out),
             DatabaseState::Retiring => match outcome {
                 Outcome::Done | Outcome::Vanished => {
@@ -73,10 +74,7 @@ impl LeaseTable {
                     _ => None,
                 });
                 database.warm.clear();
-                let mut lease = Lease::new(terms, now);
-                lease.begin_to_end(now);
-                self.set_state(id, DatabaseState::Leased(lease));
-                self.advance(name, now, out);
+                self.resume(id, Lease::new(terms, now), now, out);
             }
             (Outcome::NameTaken, _) => {
                 // It keeps whatever name it has.
@@ -117,16 +115,26 @@ impl LeaseTable {
         for request in sessions {
             out.push(Action::Answer { ticket: request.ticket, answer: Answer::Elsewhere });
         }
-        if self.names.get(name).and_then(|line| line.requests.front()).is_some_and(|head| {
-            matches!(head.want, Want::Lease { .. } | Want::Reset { .. })
-        }) {
+        if self
+            .names
+            .get(name)
+            .and_then(|line| line.requests.front())
+            .is_some_and(|head| matches!(head.want, Want::Lease { .. } | Want::Reset { .. }))
+        {
             self.fail_head(name, LeaseError::Leased(name.to_owned()), out);
         }
         self.advance(name, now, out);
     }
 
     /// A database has lost its name.
-    fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn unnamed(
+        &mut self,
+        id: DatabaseId,
+        retire: bool,
+        outcome: &Outcome,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
             Outcome::Vanished => true,
@@ -168,7 +176,15 @@ impl LeaseTable {
         self.advance(name, now, out);
     }
 
-    fn kept(&mut self, id: DatabaseId, to: String, mut lease: Lease, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn kept(
+        &mut self,
+        id: DatabaseId,
+        to: String,
+        mut lease: Lease,
+        outcome: &Outcome,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         let name = self.databases.get(&id).and_then(|database| database.name.clone()).unwrap_or_default();
         match outcome {
             Outcome::Done | Outcome::Fresh(_) => {
@@ -178,7 +194,10 @@ impl LeaseTable {
                     database.name = Some(to.clone());
                     database.state = DatabaseState::Leased(lease);
                 }
-                let kept = super::line::Line { state: NameState::Held(id), requests: std::collections::VecDeque::new() };
+                let kept = super::line::Line {
+                    state: NameState::Held(id),
+                    requests: std::collections::VecDeque::new(),
+                };
                 self.names.insert(to, kept);
                 self.answer_first(&name, Answer::Done(Some(id)), out);
                 self.free(&name, None, now, out);
@@ -189,8 +208,8 @@ impl LeaseTable {
                 self.free(&name, None, now, out);
             }
             Outcome::NameTaken => {
-                self.resume(id, lease, now);
-                self.answer_holder(id, Outcome::NameTaken, now, out);
+                self.answer_holder(id, Outcome::NameTaken, out);
+                self.resume(id, lease, now, out);
             }
             // It may have either name: the one that it is to have is given again.
             _ => self.retry(id, now),
@@ -202,11 +221,7 @@ impl LeaseTable {
             Outcome::Fresh(_proof) => {
                 self.recycled += 1;
                 return match then {
-                    Then::Lease(mut lease) => {
-                        lease.begin_to_end(now);
-                        self.set_state(id, DatabaseState::Leased(lease));
-                        self.advance_holder(id, now, out);
-                    }
+                    Then::Lease(lease) => self.resume(id, lease, now, out),
                     Then::Ready => self.ready_again(id, now, out),
                 };
             }
@@ -234,14 +249,20 @@ impl LeaseTable {
         self.serve(&source, now, out);
     }
 
-    /// The lease goes on.
-    fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
-        lease.begin_to_end(now);
+    /// A lease begins, or goes on. It begins to end only once those have been served who wait for it.
+    fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant, out: &mut Vec<Action>) {
+        lease.deadline = None;
         self.set_state(id, DatabaseState::Leased(lease));
+        self.advance_holder(id, now, out);
+        if let Some(DatabaseState::Leased(lease)) =
+            self.databases.get_mut(&id).map(|database| &mut database.state)
+        {
+            lease.begin_to_end(now);
+        }
     }
 
     /// Answers the request that a task was for.
-    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome, out: &mut Vec<Action>) {
         let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
             Outcome::Done | Outcome::Fresh(_) => Answer::Done(Some(id)),
@@ -250,7 +271,6 @@ impl LeaseTable {
             _ => Answer::Refused(LeaseError::NotLeased(name.clone())),
         };
         self.answer_first(&name, answer, out);
-        self.advance(&name, now, out);
     }
 
     fn answer_first(&mut self, name: &str, answer: Answer, out: &mut Vec<Action>) {

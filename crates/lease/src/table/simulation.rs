@@ -5,6 +5,7 @@
 //! printed. Everything follows from the seed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Lease, Work};
@@ -122,9 +123,11 @@ impl Simulation {
     fn raise(&mut self, event: Event) {
         for action in self.table.handle(event, self.now) {
             match action {
-                Action::Run { task, .. } if task.kind == TaskKind::Close => self.close_sessions(task.database),
+                Action::Run { task, .. } if task.kind == TaskKind::Close => {
+                    self.close_sessions(task.database);
+                }
                 Action::Run { task, .. } => self.tasks.push(task),
-                Action::Answer { ticket, answer } => self.answered(ticket, answer),
+                Action::Answer { ticket, answer } => self.answered(ticket, &answer),
             }
         }
     }
@@ -143,7 +146,7 @@ impl Simulation {
     fn request(&mut self) {
         let name = self.random.pick(&NAMES).to_owned();
         let (mut terms, explicit) = self.terms();
-        let params = ParamsId(u32::try_from(self.random.below(2)).unwrap());
+        let params = ParamsId(self.random.below(2) as u64);
         let want = match self.random.below(20) {
             0..12 => Want::Session { params, terms, explicit, reset: self.random.one_in(5) },
             12 => {
@@ -153,7 +156,7 @@ impl Simulation {
             13..16 => Want::Reset { close: self.random.one_in(2) },
             16..18 => Want::Release,
             18 if self.random.one_in(3) => Want::Keep { to: format!("{name}_failed_{}", self.last_ticket) },
-            18 => Want::Copy { close: self.random.one_in(2) },
+            18 => Want::Copy { to: "copy".to_owned(), close: self.random.one_in(2) },
             _ => Want::Server,
         };
         self.ask(name, want);
@@ -183,9 +186,9 @@ impl Simulation {
         (lease.open == 0 && brief && was_used) || lease.deadline.is_some_and(|deadline| deadline <= self.now)
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer) {
+    fn answered(&mut self, ticket: Ticket, answer: &Answer) {
         let waiter = self.waiters.remove(&ticket).expect("an answer to nobody, or a second one");
-        let kind = match &answer {
+        let kind = match answer {
             Answer::Session(_) => "session",
             Answer::Done(_) => "done",
             Answer::Elsewhere => "elsewhere",
@@ -195,26 +198,33 @@ impl Simulation {
         *self.answered.entry(kind).or_default() += 1;
         match answer {
             Answer::Session(id) => {
-                let database = &self.table.databases[&id];
-                let lease = database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
+                let database = &self.table.databases[id];
+                let lease =
+                    database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
                 let is_first = lease.sessions() == 1;
-                if let Some(copy) = self.server.get(&id)
+                if let Some(copy) = self.server.get(id)
                     && copy.name.as_deref() == Some(&waiter.name)
                 {
-                    assert!(!(waiter.must_be_fresh && is_first && copy.dirty), "{waiter:?} got a dirty {id:?}");
+                    assert!(
+                        !(waiter.must_be_fresh && is_first && copy.dirty),
+                        "{waiter:?} got a dirty {id:?}"
+                    );
                 }
-                self.sessions.push(Session { database: id, leaving: false });
+                self.sessions.push(Session { database: *id, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
                 // Its holder changes the server for a while; another event ends that.
-                self.tasks.push(Task { database: id, kind: TaskKind::Close });
+                self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
-                assert!(!self.server.get(&id).is_some_and(|copy| copy.dirty), "{waiter:?} got a dirty {id:?}");
+                assert!(!self.server.get(id).is_some_and(|copy| copy.dirty), "{waiter:?} got a dirty {id:?}");
             }
             Answer::Done(None) if matches!(waiter.want, Want::Release) => {
                 let named = self.server.values().any(|copy| copy.name.as_deref() == Some(&waiter.name));
-                assert!(!named || self.table.holder(&waiter.name).is_some(), "{waiter:?} was released and is there");
+                assert!(
+                    !named || self.table.holder(&waiter.name).is_some(),
+                    "{waiter:?} was released and is there"
+                );
             }
             Answer::Done(_) | Answer::Elsewhere | Answer::Refused(_) => {}
         }
@@ -270,16 +280,17 @@ impl Simulation {
     /// What users do by SQL, with databases that belong to pgfresh too.
     fn sql(&mut self) {
         let name = self.random.pick(&NAMES).to_owned();
-        let named = self.server.iter().find(|(_, copy)| copy.name.as_deref() == Some(&name)).map(|(id, _)| *id);
+        let named =
+            self.server.iter().find(|(_, copy)| copy.name.as_deref() == Some(&name)).map(|(id, _)| *id);
         match named {
             None if self.by_sql.remove(&name) => {}
-            None => {
+            None if self.random.one_in(6) => {
                 self.by_sql.insert(name);
             }
             Some(id) if !self.sessions.iter().any(|session| session.database == id) => {
                 self.server.remove(&id);
             }
-            Some(_) => {}
+            None | Some(_) => {}
         }
     }
 
@@ -332,7 +343,8 @@ impl Simulation {
             _ => {}
         }
         let taken = |name: &String| {
-            let others = self.server.iter().any(|(other, copy)| *other != id && copy.name.as_ref() == Some(name));
+            let others =
+                self.server.iter().any(|(other, copy)| *other != id && copy.name.as_ref() == Some(name));
             others || self.by_sql.contains(name)
         };
         let is_taken = matches!(kind, TaskKind::Name { to, .. } | TaskKind::Keep { to } if taken(to));
@@ -359,7 +371,7 @@ impl Simulation {
                 (copy.dirty, copy.uncommitted) = (false, false);
                 Outcome::Fresh(Proof::new())
             }
-            TaskKind::Copy | TaskKind::Create(_) | TaskKind::Close | TaskKind::Drop => Outcome::Done,
+            TaskKind::Copy { .. } | TaskKind::Create(_) | TaskKind::Close | TaskKind::Drop => Outcome::Done,
         }
     }
 
@@ -380,7 +392,11 @@ impl Simulation {
                 self.check_copy(*id, database, copy);
             }
             if let Some(name) = &database.name {
-                assert_eq!(table.names.get(name).map(|line| &line.state), Some(&NameState::Held(*id)), "{name}");
+                assert_eq!(
+                    table.names.get(name).map(|line| &line.state),
+                    Some(&NameState::Held(*id)),
+                    "{name}"
+                );
             }
             if let DatabaseState::Leased(Lease { open, leaving, .. }) = database.state {
                 let count = |leaving| {
@@ -394,7 +410,10 @@ impl Simulation {
             if let NameState::Held(id) = &line.state {
                 let database = table.databases.get(id).unwrap_or_else(|| panic!("{name} is held by nothing"));
                 let naming = DatabaseState::Changing(Change::Naming(name.clone()));
-                assert!(database.name.as_ref() == Some(name) || database.state == naming, "{name}: {database:?}");
+                assert!(
+                    database.name.as_ref() == Some(name) || database.state == naming,
+                    "{name}: {database:?}"
+                );
             }
             if let NameState::Wanted(terms) = &line.state {
                 assert!(table.supplies[&terms.source()].line.contains(name), "{name} waits in no line");
@@ -410,13 +429,20 @@ impl Simulation {
         match &database.state {
             DatabaseState::Ready => {
                 assert!(!copy.dirty, "a dirty {id:?} is ready");
-                assert!(!self.sessions.iter().any(|session| session.database == id), "a ready {id:?} has sessions");
-                assert!(copy.name.is_none() || database.isolation == Isolation::Rollback, "{id:?} is ready and named");
+                assert!(
+                    !self.sessions.iter().any(|session| session.database == id),
+                    "a ready {id:?} has sessions"
+                );
+                assert!(
+                    copy.name.is_none() || database.isolation == Isolation::Rollback,
+                    "{id:?} is ready and named"
+                );
             }
             DatabaseState::Leased(_) => assert_eq!(copy.name, database.name, "{id:?}"),
             // A name that the server knows it by is a name that the table knows it by.
             _ if copy.name != database.name => {
-                let changes = matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
+                let changes =
+                    matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
                 assert!(changes, "{id:?} is called {:?}, and {:?} in the table", copy.name, database.name);
             }
             _ => {}
@@ -445,18 +471,29 @@ impl Simulation {
             }
             self.check();
             let leases = self.table.leases();
-            if self.waiters.is_empty() && leases.iter().all(|lease| lease.name.contains("_failed_")) && self.tasks.is_empty() {
+            if self.waiters.is_empty()
+                && leases.iter().all(|lease| lease.name.contains("_failed_"))
+                && self.tasks.is_empty()
+            {
                 break;
             }
         }
         assert!(self.waiters.is_empty(), "somebody waits for ever: {:?}", self.waiters);
         let leases: Vec<_> =
             self.table.leases().into_iter().filter(|lease| !lease.name.contains("_failed_")).collect();
-        assert!(leases.is_empty() || leases.iter().all(|lease| lease.terms.retained), "leases stay: {leases:?}");
+        assert!(
+            leases.is_empty() || leases.iter().all(|lease| lease.terms.retained),
+            "leases stay: {leases:?}"
+        );
         for id in self.server.keys() {
             assert!(self.table.databases.contains_key(id), "{id:?} was forgotten in the server");
         }
     }
+}
+
+/// Says it even where the output of tests that pass is not shown.
+fn say(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{what}");
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -479,13 +516,19 @@ fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_for
             simulation.answered
         });
         match run {
-            Ok(counts) => counts.into_iter().for_each(|(kind, count)| *answered.entry(kind).or_default() += count),
+            Ok(counts) => {
+                for (kind, count) in counts {
+                    *answered.entry(kind).or_default() += count;
+                }
+            }
             Err(panic) => {
-                println!("PGFRESH_SIMULATION_SEED={seed} PGFRESH_SIMULATION_EVENTS={length} repeats this");
+                say(&format!(
+                    "PGFRESH_SIMULATION_SEED={seed} PGFRESH_SIMULATION_EVENTS={length} repeats this"
+                ));
                 std::panic::resume_unwind(panic);
             }
         }
     }
-    println!("simulated {events} events from seed {first}: {answered:?}");
-    assert!(answered["session"] > events / 100, "hardly anybody got a session: {answered:?}");
+    say(&format!("simulated {events} events from seed {first}: {answered:?}"));
+    assert!(answered["session"] > events / 20, "hardly anybody got a session: {answered:?}");
 }

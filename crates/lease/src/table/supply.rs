@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, Work};
 use super::line::NameState;
-use super::{
-    Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Terms, Want,
-};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Terms, Want};
 use crate::{Isolation, LeaseError};
 
 /// The most copies of one template that are kept ready.
@@ -186,9 +184,8 @@ impl LeaseTable {
 
     /// Ends what nobody needs for one that somebody waits for. False if everything is in use.
     fn make_room(&mut self, source: &Source, now: Instant) -> bool {
-        let in_transition = |database: &Database| {
-            !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_))
-        };
+        let in_transition =
+            |database: &Database| !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
         if self.databases.values().any(in_transition) {
             return true;
         }
@@ -228,7 +225,13 @@ impl LeaseTable {
     }
 
     /// A database could not be made: the first who waits hears why, and the next attempt waits.
-    pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn not_made(
+        &mut self,
+        source: &Source,
+        error: LeaseError,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         let first = self.first_demand(source).map(|demand| demand.name);
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.not_before = Some(now + super::RETRY);
@@ -275,7 +278,9 @@ impl LeaseTable {
     /// Databases of a source that are being made, or made ready again.
     fn making(&self, source: &Source) -> usize {
         let coming = |database: &&Database| {
-            database.source == *source && database.state == DatabaseState::Creating && database.work == Work::Running
+            database.source == *source
+                && database.state == DatabaseState::Creating
+                && database.work == Work::Running
         };
         self.databases.values().filter(coming).count()
     }

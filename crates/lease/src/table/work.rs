@@ -83,12 +83,10 @@ impl LeaseTable {
     }
 
     fn due(&mut self, now: Instant, of: impl Fn(&DatabaseState) -> bool) -> Option<Task> {
-        let is_due = |database: &Database| {
-            match database.work {
-                Work::Due => of(&database.state),
-                Work::RetryAt(time) => time <= now && of(&database.state),
-                Work::None | Work::Running => false,
-            }
+        let is_due = |database: &Database| match database.work {
+            Work::Due => of(&database.state),
+            Work::RetryAt(time) => time <= now && of(&database.state),
+            Work::None | Work::Running => false,
         };
         let id = self.databases.iter().find(|(_, database)| is_due(database)).map(|(id, _)| *id)?;
         self.start_due(id)
@@ -134,12 +132,21 @@ impl LeaseTable {
         self.advance_holder(id, now, out);
     }
 
-    pub(super) fn disconnected(&mut self, id: DatabaseId, leaving: bool, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn disconnected(
+        &mut self,
+        id: DatabaseId,
+        leaving: bool,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         self.count_out(id, leaving);
         let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
         lease.begin_to_end(now);
         if lease.deadline.is_some_and(|deadline| deadline <= now)
-            && self.databases.get(&id).is_some_and(|database| matches!(database.state, DatabaseState::Leased(_)))
+            && self
+                .databases
+                .get(&id)
+                .is_some_and(|database| matches!(database.state, DatabaseState::Leased(_)))
         {
             self.end_lease(id, false);
         }

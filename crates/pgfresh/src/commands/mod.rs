@@ -183,7 +183,7 @@ fn stop_or_keep(options: &Options, service: Service) -> Result<(), Failure> {
 
 /// Says what the tests have done to each other, and what pgfresh has failed to undo.
 fn warn(service: &Service) {
-    let status = service.status();
+    let status = service.final_status();
     for leak in status.leaks {
         eprintln!(
             "pgfresh: {} were changed, which all databases of a server share\nDETAIL:  Leased meanwhile: {}.",

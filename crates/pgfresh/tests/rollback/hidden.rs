@@ -60,7 +60,6 @@ fn settings_are_reported_where_a_plain_server_reports_them() {
 }
 
 #[test]
-#[ignore = "fixed with the lease table"]
 fn a_sequence_of_the_lease_before_has_no_current_value() {
     for major in MAJORS {
         let serve = Serve::start(major);

@@ -1,13 +1,13 @@
-//! What no copy of a database isolates: state of the whole server that a test has changed for all others.
+//! What all databases share, and no copy isolates: state of the whole server that a test has changed for all others.
 
 use std::collections::BTreeSet;
 
 use crate::LeaseError;
-use crate::sql::{Clerks, Prepared};
+use crate::admin::{AdminPool, Prepared};
 
 /// One such change, and whose it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leak {
+pub struct SharedStateChange {
     /// What was changed, in the plural: "roles", "server settings (ALTER SYSTEM)".
     pub what: &'static str,
     /// The databases that were leased meanwhile: one of them it was.
@@ -15,14 +15,9 @@ pub struct Leak {
 }
 
 /// What can leak, in the order of the columns below.
-const KINDS: [&str; 6] = [
-    "roles",
-    "memberships of roles",
-    "tablespaces",
-    "subscriptions",
-    "replication slots",
-    "server settings (ALTER SYSTEM)",
-];
+const KINDS: [&str; 6] = ["roles", "memberships of roles", "tablespaces", "subscriptions", SLOTS, SYSTEM];
+const SLOTS: &str = "replication slots";
+const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
 /// One row of texts: each changes when something of its kind does.
 const FACTS: Prepared = Prepared {
@@ -42,19 +37,19 @@ const FACTS: Prepared = Prepared {
 
 /// The server's state when it was last looked at, and who had a database since.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     suspects: BTreeSet<String>,
-    found: Vec<Leak>,
+    found: Vec<SharedStateChange>,
 }
 
 /// Looks at the server's state.
-pub(crate) fn facts(clerks: &Clerks) -> Result<Vec<Option<String>>, LeaseError> {
-    let rows = clerks.execute("look for leaks", &FACTS, &[])?;
+pub(crate) fn facts(admin: &AdminPool) -> Result<Vec<Option<String>>, LeaseError> {
+    let rows = admin.execute("look for leaks", &FACTS, &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
-impl Watch {
+impl SharedWatch {
     /// Begins with `facts`, before anybody has a database.
     pub(crate) fn new(facts: Vec<Option<String>>) -> Self {
         Self { facts, ..Self::default() }
@@ -67,10 +62,21 @@ impl Watch {
 
     /// A lease has ended, and these are the facts: what changed since the last time is due to one of those who had a
     /// database meanwhile. `leased` are those who still have one.
-    pub(crate) fn compare(&mut self, facts: Vec<Option<String>>, leased: impl Iterator<Item = String>) {
+    /// `guilty` are those who, by the log, have changed something of that kind.
+    pub(crate) fn compare(
+        &mut self,
+        facts: Vec<Option<String>>,
+        leased: impl Iterator<Item = String>,
+        guilty: &[String],
+    ) {
         for ((what, before), now) in KINDS.iter().zip(&self.facts).zip(&facts) {
             if before != now {
-                self.found.push(Leak { what, suspects: self.suspects.iter().cloned().collect() });
+                let suspects = match (what, guilty) {
+                    // A file, of which the log does not tell.
+                    (&SLOTS | &SYSTEM, _) | (_, []) => self.suspects.iter().cloned().collect(),
+                    _ => guilty.to_vec(),
+                };
+                self.found.push(SharedStateChange { what, suspects });
             }
         }
         self.facts = facts;
@@ -78,7 +84,7 @@ impl Watch {
     }
 
     /// All leaks so far.
-    pub(crate) fn found(&self) -> Vec<Leak> {
+    pub(crate) fn found(&self) -> Vec<SharedStateChange> {
         self.found.clone()
     }
 }
@@ -95,14 +101,14 @@ mod tests {
 
     #[test]
     fn a_change_is_named_once_with_those_who_may_have_made_it() {
-        let mut watch = Watch::new(facts("a"));
+        let mut watch = SharedWatch::new(facts("a"));
         watch.suspect("early");
-        watch.compare(facts("a"), std::iter::empty());
+        watch.compare(facts("a"), std::iter::empty(), &[]);
         watch.suspect("one");
         watch.suspect("two");
-        watch.compare(facts("ab"), ["two".to_owned()].into_iter());
-        watch.compare(facts("ab"), std::iter::empty());
+        watch.compare(facts("ab"), ["two".to_owned()].into_iter(), &[]);
+        watch.compare(facts("ab"), std::iter::empty(), &[]);
         let suspects = vec!["one".to_owned(), "two".to_owned()];
-        assert_eq!(watch.found(), [Leak { what: "roles", suspects }]);
+        assert_eq!(watch.found(), [SharedStateChange { what: "roles", suspects }]);
     }
 }

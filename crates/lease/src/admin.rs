@@ -1,0 +1,208 @@
+//! Words of SQL, and pgfresh's own connections to the server.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::{Rows, SUPERUSER, Session, SessionError};
+
+use crate::LeaseError;
+
+/// How long a statement of ours may take: the copy of a large template is the longest.
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a server may take to recover from a crash that a test has caused.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it is asked meanwhile: it tells nobody when it is done.
+const RECOVERY_POLL: Duration = Duration::from_millis(10);
+/// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set. Its commits are written to the log
+/// at once, so that what they follow can be read there.
+const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
+    SET idle_session_timeout = 0; SET client_min_messages = error; SET default_transaction_read_only = off; \
+    SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
+    SET synchronous_commit = on; SET row_security = off; SET role = none";
+/// The same for PostgreSQL 13, which knows no `idle_session_timeout`.
+const PLAIN_13: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
+    SET client_min_messages = error; SET default_transaction_read_only = off; \
+    SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
+    SET synchronous_commit = on; SET row_security = off; SET role = none";
+
+/// A name as SQL wants it.
+pub(crate) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as SQL wants it.
+pub(crate) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each
+/// connection does that once.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Names it in a connection.
+    pub(crate) name: &'static str,
+    /// The types of its parameters, if it has any.
+    pub(crate) types: &'static [&'static str],
+    pub(crate) sql: &'static str,
+}
+
+/// Connections to the database `postgres`, opened when needed and used again.
+#[derive(Debug)]
+pub(crate) struct AdminPool {
+    directory: PathBuf,
+    major: u32,
+    idle: Mutex<Vec<AdminConnection>>,
+}
+
+/// A superuser's connection of pgfresh's own.
+#[derive(Debug)]
+pub(crate) struct AdminConnection {
+    session: Session,
+    /// Names of the statements that it has prepared.
+    prepared: Vec<&'static str>,
+}
+
+impl AdminConnection {
+    /// Runs a prepared statement with `arguments`, each as SQL wants it, and what comes `after`, in one transaction.
+    fn execute(
+        &mut self,
+        statement: &Prepared,
+        arguments: &[&str],
+        after: &str,
+    ) -> Result<Rows, SessionError> {
+        let Prepared { name, types, sql } = statement;
+        if !self.prepared.contains(name) {
+            self.session.query(&format!("PREPARE {name}{} AS {sql}", list(types)))?;
+            self.prepared.push(name);
+        }
+        self.session.query(&format!("EXECUTE {name}{}{after}", list(arguments)))
+    }
+}
+
+impl AdminPool {
+    pub(crate) fn new(directory: PathBuf, major: u32) -> Self {
+        Self { directory, major, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Runs `sql`; `verb` is what it is for. It may be run twice.
+    pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
+        self.lend(verb, |connection| connection.session.query(sql))
+    }
+
+    /// Runs `sql` once: where the connection is lost, nobody knows whether it was run.
+    pub(crate) fn run_once(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
+        let mut connection = self.take(verb)?;
+        let result = connection.session.query(sql);
+        self.put_back(connection, &result);
+        result.map_err(|source| LeaseError::Sql { verb, source })
+    }
+
+    /// Runs a prepared statement with `arguments`, each as SQL wants it. It may be run twice.
+    pub(crate) fn execute(
+        &self,
+        verb: &'static str,
+        statement: &Prepared,
+        arguments: &[&str],
+    ) -> Result<Rows, LeaseError> {
+        self.lend(verb, |connection| connection.execute(statement, arguments, ""))
+    }
+
+    /// The same, and then other statements in the same message and the same transaction.
+    pub(crate) fn execute_and(
+        &self,
+        verb: &'static str,
+        statement: &Prepared,
+        arguments: &[&str],
+        after: &str,
+    ) -> Result<Rows, LeaseError> {
+        self.lend(verb, |connection| connection.execute(statement, arguments, after))
+    }
+
+    /// Has a connection do something. Tests terminate connections, ours among them: what was lost with one is done once
+    /// more with a new one.
+    fn lend(
+        &self,
+        verb: &'static str,
+        mut work: impl FnMut(&mut AdminConnection) -> Result<Rows, SessionError>,
+    ) -> Result<Rows, LeaseError> {
+        let mut connection = self.take(verb)?;
+        let mut result = work(&mut connection);
+        if result.as_ref().is_err_and(SessionError::is_fatal) {
+            self.close();
+            connection = self.open_admin(verb)?;
+            result = work(&mut connection);
+        }
+        self.put_back(connection, &result);
+        result.map_err(|source| LeaseError::Sql { verb, source })
+    }
+
+    fn take(&self, verb: &'static str) -> Result<AdminConnection, LeaseError> {
+        while let Some(mut connection) = self.lock().pop() {
+            if connection.session.is_alive() {
+                return Ok(connection);
+            }
+        }
+        self.open_admin(verb)
+    }
+
+    fn put_back(&self, connection: AdminConnection, result: &Result<Rows, SessionError>) {
+        if !result.as_ref().is_err_and(SessionError::is_fatal) {
+            self.lock().push(connection);
+        }
+    }
+
+    fn open_admin(&self, verb: &'static str) -> Result<AdminConnection, LeaseError> {
+        let session = self.open("postgres").map_err(|error| match error {
+            LeaseError::Sql { source, .. } => LeaseError::Sql { verb, source },
+            other => other,
+        })?;
+        Ok(AdminConnection { session, prepared: Vec::new() })
+    }
+
+    /// A session of ours with a database, independent of what anybody has set. Waits while the server recovers.
+    pub(crate) fn open(&self, database: &str) -> Result<Session, LeaseError> {
+        let begun = Instant::now();
+        loop {
+            match open(&self.directory, database, self.major) {
+                Err(error) if error.is_starting() && begun.elapsed() < RECOVERY_TIMEOUT => {
+                    thread::sleep(RECOVERY_POLL);
+                }
+                other => {
+                    return other.map_err(|source| LeaseError::Sql { verb: "open a session", source });
+                }
+            }
+        }
+    }
+
+    /// Closes the idle ones.
+    pub(crate) fn close(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AdminConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In parentheses, which there may be only around something.
+fn list(items: &[&str]) -> String {
+    if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
+}
+
+fn open(directory: &Path, database: &str, major: u32) -> Result<Session, SessionError> {
+    let mut session = Session::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
+    session.query(if major >= 14 { PLAIN } else { PLAIN_13 })?;
+    Ok(session)
+}
+
+/// The first column of the first row.
+pub(crate) fn text(rows: &Rows) -> String {
+    rows.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default()
+}
+
+/// An oid; 0 for what is none.
+pub(crate) fn number(text: &str) -> u32 {
+    text.parse().unwrap_or(0)
+}

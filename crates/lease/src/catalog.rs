@@ -1,0 +1,312 @@
+//! A template's catalog: what in it a session can touch, and what it takes to undo that.
+//!
+//! Copies are made by files, so every oid and every file number of the template is the same in each of them. The catalog
+//! is read once, in the first copy, and holds for all.
+
+use std::collections::{HashMap, HashSet};
+
+use server::{Rows, Session, SessionError};
+
+use crate::Digest;
+use crate::admin::{literal, number, text};
+
+/// The largest table whose rows are kept in memory to be put back, in bytes on disk.
+const LARGEST_SEED: u64 = 256 << 10;
+/// Why a table is not filled again.
+const UNCOPIED: &str = "a table whose rows cannot be copied was touched";
+/// Types whose binary form is read back as it was written, whatever a session has set. Those of a user's own are made of
+/// them, or are not in the list.
+const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
+    time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
+    box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
+
+/// Everything in a template that has rows or a value.
+#[derive(Debug, Default)]
+pub(crate) struct TemplateCatalog {
+    pub(crate) tables: HashMap<u32, Table>,
+    pub(crate) sequences: HashMap<u32, Sequence>,
+    /// The server's major version.
+    pub(crate) major: u32,
+    /// As [`DatabaseStats`](crate::stats::DatabaseStats) has them.
+    pub(crate) attributes: String,
+    /// A digest of `pg_class` without what TRUNCATE and VACUUM change.
+    pub(crate) classes: String,
+    /// Name and digest of each catalog, by oid.
+    pub(crate) catalogs: HashMap<u32, (String, String)>,
+    /// What each file holds.
+    pub(crate) files: FileMap,
+    /// What `pg_class` tells the planner of each relation, as SQL sets it back.
+    pub(crate) planner: HashMap<u32, String>,
+    /// All that is in it, where databases are compared.
+    pub(crate) digest: Option<Digest>,
+}
+
+/// What the files of a database hold, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FileMap(HashMap<u32, Content>);
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Rows of a user's table, or values of one that are kept apart (TOAST), by the oid of the table.
+    Table(u32),
+    Sequence(u32),
+    /// An index, which follows from its table.
+    Index,
+    /// `pg_class` itself.
+    Classes,
+    /// Another catalog, or what belongs to one, by its oid.
+    Catalog(u32),
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// As SQL wants it.
+    pub(crate) name: String,
+    pub(crate) rows: Seed,
+    /// Whether other tables refer to it, so that it cannot be truncated alone.
+    pub(crate) referenced: bool,
+    /// Whether its rows are in no log.
+    pub(crate) unlogged: bool,
+}
+
+/// What a table has in the template.
+#[derive(Debug)]
+pub(crate) enum Seed {
+    Empty,
+    /// Its rows as `COPY … (FORMAT binary)` gives them.
+    Rows(Vec<u8>),
+    /// Why they cannot be put back.
+    Fixed(&'static str),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    pub(crate) name: String,
+    pub(crate) last_value: i64,
+    pub(crate) is_called: bool,
+    /// Whether its value is in no log.
+    pub(crate) unlogged: bool,
+}
+
+/// The tables, materialised views and sequences that are not the system's own. A relation that initdb has made has an
+/// oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
+    pg_relation_size(c.oid), c.relpersistence = 'u', \
+    EXISTS (SELECT FROM pg_constraint k WHERE k.confrelid = c.oid AND k.conrelid <> c.oid), \
+    EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('A', 'R')) \
+    OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_enabled IN ('A', 'R')) \
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384";
+
+/// Tables whose rows may not be what they were when they are written once more: there is a type in them whose input depends
+/// on a session or is a user's own, or a column is computed by what a user can change.
+const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
+    SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+    WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
+    UNION SELECT p.rel, x.typ FROM part p JOIN pg_type t ON t.oid = p.typ CROSS JOIN LATERAL ( \
+      SELECT t.typbasetype WHERE t.typtype = 'd' \
+      UNION ALL SELECT t.typelem WHERE t.typcategory = 'A' AND t.typelem <> 0 \
+      UNION ALL SELECT a.atttypid FROM pg_attribute a \
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) x(typ)) \
+    SELECT p.rel FROM part p JOIN pg_type t ON t.oid = p.typ \
+    WHERE NOT (t.typtype IN ('e', 'd', 'c') OR t.typcategory = 'A' AND t.typelem <> 0 \
+      OR t.oid < 16384 AND t.typname = ANY (string_to_array($types$, ','))) \
+    UNION SELECT f.adrelid FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
+    JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid \
+    WHERE a.attgenerated <> '' AND d.refclassid <> 'pg_class'::regclass AND d.refobjid >= 16384";
+
+/// For each table from 14 on, what finds values in it that are compressed in another way than new ones would be.
+const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
+    CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
+    WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
+    GROUP BY attrelid";
+
+/// `pg_class` without the columns that TRUNCATE, VACUUM and ANALYZE change.
+pub(crate) const CLASSES: &str = "SELECT md5(string_agg((to_jsonb(c) - '{relfilenode,relpages,reltuples,\
+    relallvisible,relallfrozen,relfrozenxid,relminmxid}'::text[])::text, ',' ORDER BY oid)) FROM pg_class c";
+
+/// All relations: their files, the mapped ones among them, with the table that TOAST belongs to, and what the planner is told
+/// of them, those among them that all databases share.
+pub(crate) const FILES: &str = "SELECT c.oid, CASE WHEN NOT c.relisshared THEN pg_relation_filenode(c.oid) END, c.relkind, coalesce(t.oid, c.oid), \
+    concat_ws(', ', 'relpages = ' || c.relpages, 'reltuples = ' || c.reltuples, 'relallvisible = ' || c.relallvisible, \
+    'relallfrozen = ' || (to_jsonb(c) ->> 'relallfrozen')) \
+    FROM pg_class c LEFT JOIN pg_class t ON c.relkind = 't' AND t.reltoastrelid = c.oid";
+
+/// The catalogs of a database but `pg_class`, of which TRUNCATE changes what is no definition.
+const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
+    AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
+
+/// A query for a catalog's name and a digest of its rows. Schemas of temporary tables are made once, and stay.
+pub(crate) fn digest_of(name: &str) -> String {
+    let rows = if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
+    format!(
+        "SELECT {}, pg_catalog.md5(pg_catalog.string_agg(t::pg_catalog.text, E'\\n' \
+         ORDER BY t::pg_catalog.text COLLATE \"C\")) FROM {name} t {rows}",
+        literal(name)
+    )
+}
+
+/// Whether there are functions, which languages have too, that initdb has not made.
+pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
+
+impl FileMap {
+    /// Reads it from the rows of [`FILES`]; `planner` gets what they say for the planner.
+    pub(crate) fn new(rows: &Rows, planner: &mut HashMap<u32, String>) -> Self {
+        let mut files = HashMap::new();
+        for row in rows {
+            let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+            let (oid, file, owner) = (number(column(0)), number(column(1)), number(column(3)));
+            let content = match column(2) {
+                "i" => Content::Index,
+                // The catalog `pg_class`. Source: `src/include/catalog/pg_class.h`.
+                _ if oid == 1259 => Content::Classes,
+                _ if owner < 16384 => Content::Catalog(owner),
+                "S" => Content::Sequence(oid),
+                _ => Content::Table(owner),
+            };
+            if file != 0 {
+                files.insert(file, content);
+            }
+            planner.insert(oid, column(4).to_owned());
+        }
+        Self(files)
+    }
+
+    pub(crate) fn get(&self, file: u32) -> Option<Content> {
+        self.0.get(&file).copied()
+    }
+
+    /// Oids of tables and sequences whose file is another than in `before`.
+    pub(crate) fn moved_since(&self, before: &Self) -> HashSet<u32> {
+        let is_new = |file: &u32| !before.0.contains_key(file);
+        let oid = |content: &Content| match content {
+            Content::Table(oid) | Content::Sequence(oid) => Some(*oid),
+            Content::Index | Content::Classes | Content::Catalog(_) => None,
+        };
+        self.0.iter().filter(|(file, _)| is_new(file)).filter_map(|(_, content)| oid(content)).collect()
+    }
+}
+
+impl TemplateCatalog {
+    /// Reads it in a copy that nobody has used and that has these attributes, through a session of ours.
+    pub(crate) fn read(
+        session: &mut Session,
+        attributes: String,
+        major: u32,
+        paranoid: bool,
+    ) -> Result<Self, SessionError> {
+        let mut planner = HashMap::new();
+        let files = FileMap::new(&session.query(FILES)?, &mut planner);
+        let mut catalog = Self {
+            major,
+            attributes,
+            classes: text(&session.query(CLASSES)?),
+            files,
+            planner,
+            digest: if paranoid { Some(Digest::read(session)?) } else { None },
+            ..Self::default()
+        };
+        let inexact = INEXACT.replace("$types$", &literal(EXACT_TYPES));
+        let inexact: HashSet<u32> = session
+            .query(&inexact)?
+            .iter()
+            .filter_map(|row| Some(number(row.first()?.as_deref()?)))
+            .collect();
+        let compression: HashMap<u32, String> = match major {
+            ..14 => HashMap::new(),
+            _ => session.query(COMPRESSION)?.into_iter().filter_map(pair).collect(),
+        };
+        let mut sequences = Vec::new();
+        for row in session.query(RELATIONS)? {
+            let mut columns = row.into_iter().map(Option::unwrap_or_default);
+            let mut next = || columns.next().unwrap_or_default();
+            let (oid, name, kind) = (number(&next()), next(), next());
+            let (bytes, unlogged) = (next().parse::<u64>().unwrap_or(0), next() == "t");
+            let (referenced, always_fires) = (next() == "t", next() == "t");
+            if kind == "S" {
+                sequences.push((oid, name, unlogged));
+                continue;
+            }
+            let rows = match kind.as_str() {
+                "m" => Seed::Fixed("a materialised view was refreshed"),
+                _ if always_fires => {
+                    Seed::Fixed("a table with triggers or rules that always fire was touched")
+                }
+                _ if bytes == 0 => Seed::Empty,
+                _ if inexact.contains(&oid) => Seed::Fixed(UNCOPIED),
+                _ => seed(session, &name, bytes, compression.get(&oid))?,
+            };
+            catalog.tables.insert(oid, Table { name, rows, referenced, unlogged });
+        }
+        let names: HashMap<String, u32> =
+            session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
+        let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
+        for row in session.query(&digests.join(" UNION ALL "))? {
+            let mut columns = row.into_iter().map(Option::unwrap_or_default);
+            let (name, digest) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
+            if let Some(oid) = names.get(&name) {
+                catalog.catalogs.insert(*oid, (name, digest));
+            }
+        }
+        catalog.sequences = read_sequences(session, &sequences)?;
+        Ok(catalog)
+    }
+
+    /// The tables, as SQL wants them.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.tables.values().map(|table| table.name.as_str()).collect()
+    }
+}
+
+/// An oid and a text.
+fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
+    let mut columns = row.into_iter();
+    Some((number(&columns.next()??), columns.next()??))
+}
+
+/// The rows of a table that is not empty on disk.
+fn seed(
+    session: &mut Session,
+    name: &str,
+    size: u64,
+    compression: Option<&String>,
+) -> Result<Seed, SessionError> {
+    if session.query(&format!("SELECT FROM ONLY {name} LIMIT 1"))?.is_empty() {
+        return Ok(Seed::Empty);
+    }
+    if size > LARGEST_SEED {
+        return Ok(Seed::Fixed("a large table with rows in the template was touched"));
+    }
+    if let Some(condition) = compression
+        && !session.query(&format!("SELECT FROM ONLY {name} WHERE {condition} LIMIT 1"))?.is_empty()
+    {
+        return Ok(Seed::Fixed(UNCOPIED));
+    }
+    match session.copy_out(&format!("COPY {name} TO STDOUT (FORMAT binary)")) {
+        Ok(rows) => Ok(Seed::Rows(rows)),
+        // A type without binary output.
+        Err(SessionError::Server { .. }) => Ok(Seed::Fixed(UNCOPIED)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where sequences stand: oid, name, and whether they are unlogged.
+pub(crate) fn read_sequences(
+    session: &mut Session,
+    sequences: &[(u32, String, bool)],
+) -> Result<HashMap<u32, Sequence>, SessionError> {
+    let select = |(oid, name, unlogged): &(u32, String, bool)| {
+        format!("SELECT {oid}, {}, last_value, is_called, {unlogged} FROM {name}", literal(name))
+    };
+    let selects: Vec<_> = sequences.iter().map(select).collect();
+    let rows = if selects.is_empty() { Rows::new() } else { session.query(&selects.join(" UNION ALL "))? };
+    let found = rows.into_iter().map(|row| {
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        let mut next = || columns.next().unwrap_or_default();
+        let (oid, name) = (number(&next()), next());
+        let (last_value, is_called) = (next().parse().unwrap_or(0), next() == "t");
+        (oid, Sequence { name, last_value, is_called, unlogged: next() == "t" })
+    });
+    Ok(found.collect())
+}

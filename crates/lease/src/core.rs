@@ -1,0 +1,332 @@
+//! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use server::Session;
+
+use crate::backend::{CatalogStamp, WaitingBackend};
+use crate::catalog::{FileMap, TemplateCatalog};
+use crate::evidence::Epoch;
+use crate::leased_server::LeasedServer;
+use crate::leases::Inner;
+use crate::rollback::TransactionSession;
+use crate::session::Client;
+use crate::table::{
+    Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Source, Task, TaskKind, Ticket, Want,
+};
+use crate::template::{PREFIX, Template};
+use crate::{Difference, LeaseError, StartupParams};
+
+/// Start-up parameters that are remembered at once.
+const MOST_PARAMS: usize = 4096;
+/// For how many sets of start-up parameters backends wait: a driver's own and its pool's.
+const WARM_PARAMS: usize = 2;
+/// The most backends that wait in leased databases after their clients have left.
+const MOST_WAITING: usize = 64;
+/// How long no backends wait for clients after the server had no room for one that was needed.
+const CROWDED: Duration = Duration::from_secs(10);
+
+/// What is behind the lock.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) table: LeaseTable,
+    /// Tasks that somebody waits for, and whose thread does something else.
+    urgent: VecDeque<Task>,
+    slots: HashMap<Ticket, Arc<Slot>>,
+    pub(crate) databases: HashMap<DatabaseId, Held>,
+    /// By what the table calls them.
+    pub(crate) params: HashMap<ParamsId, StartupParams>,
+    /// Those that clients came with last, the latest last.
+    pub(crate) recent_params: Vec<StartupParams>,
+    /// Connections for which the server has forked a process, and on which nothing has been said yet.
+    pub(crate) forked: Vec<UnixStream>,
+    /// Until when no backend waits for a client.
+    crowded: Option<Instant>,
+    serial: u64,
+    last_ticket: u64,
+    pub(crate) closed: bool,
+    pub(crate) counters: Counters,
+}
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) created: (u64, Duration),
+    pub(crate) recycled: (u64, Duration),
+    pub(crate) warm: u64,
+    pub(crate) cold: u64,
+    pub(crate) differences: Vec<Difference>,
+    /// Tasks of the background that failed, by what was tried.
+    pub(crate) errors: HashMap<&'static str, u64>,
+}
+
+/// What a database of the table is in the world.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// 0 until it is there, and for a server of its own.
+    pub(crate) oid: u32,
+    /// What it is called while nobody has it.
+    pub(crate) own_name: String,
+    /// As its last holder knew it.
+    pub(crate) last_name: String,
+    pub(crate) template: Option<Template>,
+    /// Where the template has none.
+    pub(crate) catalog: Option<Arc<TemplateCatalog>>,
+    /// Whether a session may load a library, or do anything else that outlives it in its backend, by calling a function
+    /// that is no built-in one.
+    pub(crate) has_functions: bool,
+    /// Backends that wait in it for a client.
+    pub(crate) waiting: Vec<WaitingBackend>,
+    /// What a session in it would read at its start, and whether that was read for this very session.
+    pub(crate) stamp: (CatalogStamp, bool),
+    /// Its files, if others than the template's.
+    pub(crate) files: Option<FileMap>,
+    /// Our own session in it, once there was need of one.
+    pub(crate) session: Option<Session>,
+    /// The session that leases in rollback isolation are played in, while no client has it.
+    pub(crate) transaction: Option<Box<TransactionSession>>,
+    server: Option<Arc<Mutex<LeasedServer>>>,
+    /// Since when it is known what was changed in it.
+    pub(crate) epoch: Epoch,
+    pub(crate) clients: Vec<Arc<Client>>,
+}
+
+/// Where a request waits for its answer.
+#[derive(Debug, Default)]
+struct Slot {
+    answer: Mutex<Option<Answer>>,
+    answered: Condvar,
+}
+
+impl Held {
+    pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
+        Self {
+            oid: 0,
+            own_name,
+            last_name: String::new(),
+            template,
+            catalog: None,
+            has_functions: true,
+            waiting: Vec::new(),
+            stamp: (CatalogStamp::from(""), false),
+            files: None,
+            session: None,
+            transaction: None,
+            server: None,
+            epoch,
+            clients: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {
+        Self { server: Some(Arc::new(Mutex::new(server))), ..Self::new(String::new(), None, epoch) }
+    }
+
+    pub(crate) fn server(&self) -> Option<Arc<Mutex<LeasedServer>>> {
+        self.server.clone()
+    }
+
+    pub(crate) fn take_server(&mut self) -> Option<Arc<Mutex<LeasedServer>>> {
+        self.server.take()
+    }
+
+    pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
+        self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
+    }
+
+    /// Closes what waits in it.
+    pub(crate) fn close_waiting(&mut self) {
+        self.waiting.clear();
+        self.session = None;
+    }
+}
+
+impl Core {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            table: LeaseTable::new(capacity),
+            urgent: VecDeque::new(),
+            slots: HashMap::new(),
+            databases: HashMap::new(),
+            params: HashMap::new(),
+            recent_params: Vec::new(),
+            forked: Vec::new(),
+            crowded: None,
+            serial: 0,
+            last_ticket: 0,
+            closed: false,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// A name for a database of ours.
+    pub(crate) fn next_name(&mut self) -> String {
+        format!("{PREFIX}ready_{}", self.next_serial())
+    }
+
+    /// Remembers with which parameters clients come.
+    pub(crate) fn remember(&mut self, params: &StartupParams) -> ParamsId {
+        let id = params.id();
+        if self.params.len() >= MOST_PARAMS {
+            self.params.clear();
+        }
+        self.params.entry(id).or_insert_with(|| params.clone());
+        if self.recent_params.last() != Some(params) {
+            self.recent_params.retain(|known| known != params);
+            self.recent_params.push(params.clone());
+            if self.recent_params.len() > WARM_PARAMS {
+                self.recent_params.remove(0);
+            }
+        }
+        id
+    }
+
+    /// Whether the server has room for backends that only wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.crowded.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Whether it has room for one more that a client has left in a leased database.
+    pub(crate) fn has_room_for_left(&self) -> bool {
+        let leases = self.table.leases();
+        let waiting = leases.iter().filter_map(|lease| self.databases.get(&lease.database?));
+        self.has_room() && waiting.map(|held| held.waiting.len()).sum::<usize>() < MOST_WAITING
+    }
+
+    /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
+    pub(crate) fn evict_idle(&mut self) -> bool {
+        self.crowded = Some(Instant::now() + CROWDED);
+        let mut ended = self.forked.len();
+        self.forked.clear();
+        for held in self.databases.values_mut() {
+            ended += held.waiting.len() + usize::from(held.session.is_some());
+            held.close_waiting();
+        }
+        ended > 0
+    }
+
+    pub(crate) fn close_waiting_in_leases(&mut self) {
+        for lease in self.table.leases() {
+            if let Some(held) = lease.database.and_then(|id| self.databases.get_mut(&id)) {
+                held.close_waiting();
+            }
+        }
+    }
+
+    /// The most urgent task, or when there may be one.
+    pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
+        match self.urgent.pop_front() {
+            Some(task) => Ok(task),
+            None => self.table.next_task(Instant::now()),
+        }
+    }
+
+    /// Has the table take note of an event. Returns the tasks of the ticket that is `mine`.
+    fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
+        let actions = self.table.handle(event, Instant::now());
+        self.act_on(actions, mine)
+    }
+
+    /// The same where nobody waits who could run a task.
+    pub(crate) fn raise_in_background(&mut self, event: Event) {
+        self.handle(event, None);
+    }
+
+    pub(crate) fn raise_leaving(&mut self, database: DatabaseId) {
+        self.raise_in_background(Event::Leaving { database });
+    }
+
+    fn act_on(&mut self, actions: Vec<Action>, mine: Option<Ticket>) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for action in actions {
+            match action {
+                Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
+                Action::Run { task, .. } => self.urgent.push_back(task),
+                Action::Answer { ticket, answer } => {
+                    // A session that nobody waits for any more would be counted for ever: whoever asks waits.
+                    if let Some(slot) = self.slots.remove(&ticket) {
+                        *lock(&slot.answer) = Some(answer);
+                        slot.answered.notify_all();
+                    }
+                }
+            }
+        }
+        tasks
+    }
+}
+
+impl Inner {
+    /// Tells the table of an event, and others of what follows. Returns the tasks of the ticket that is `mine`.
+    pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
+        let tasks = self.lock().handle(event, mine);
+        self.work.notify_one();
+        tasks
+    }
+
+    /// Takes a source out of service.
+    pub(crate) fn remove_source(&self, source: &Source) {
+        let mut core = self.lock();
+        let actions = core.table.remove_source(source, Instant::now());
+        core.act_on(actions, None);
+        drop(core);
+        self.work.notify_all();
+    }
+
+    /// Asks something of a name, and waits for the answer, which the table bounds. What has to be done for it is done in
+    /// this thread.
+    pub(crate) fn ask(
+        &self,
+        name: &str,
+        want: Want,
+        params: Option<&StartupParams>,
+    ) -> Result<Answer, LeaseError> {
+        let (slot, ticket, mut tasks) = {
+            let mut core = self.lock();
+            if let Some(params) = params {
+                core.remember(params);
+            }
+            core.notice_gone_clients(name);
+            core.last_ticket += 1;
+            let (slot, ticket) = (Arc::new(Slot::default()), Ticket(core.last_ticket));
+            core.slots.insert(ticket, Arc::clone(&slot));
+            let tasks = core.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
+            (slot, ticket, tasks)
+        };
+        self.work.notify_one();
+        while let Some(task) = tasks.pop() {
+            tasks.extend(self.run(task, Some(ticket)));
+        }
+        let mut answer = lock(&slot.answer);
+        loop {
+            match answer.take() {
+                Some(Answer::Refused(error)) => return Err(error),
+                Some(answer) => return Ok(answer),
+                None => answer = slot.answered.wait(answer).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Runs a task, and tells the table what it came to. Returns what is to be run next for the ticket that is `mine`.
+    pub(crate) fn run(&self, task: Task, mine: Option<Ticket>) -> Vec<Task> {
+        let Task { database, kind } = task;
+        if kind == TaskKind::Close {
+            self.close_sessions(database);
+            return Vec::new();
+        }
+        let outcome = self.execute(database, &kind);
+        self.raise(Event::Finished { database, outcome }, mine)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is always consistent: a panic elsewhere does not make it less so.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,190 @@
+//! What sessions have changed, by the write-ahead log: the evidence that a database equals its template.
+//!
+//! One reader follows the log of the server. Whoever wants to know of a database has the log written up to a mark
+//! ([`MARK`]), reads on to it, and takes what the log says. Where it cannot be followed, every database that was known
+//! until then is in doubt.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::LeaseError;
+use crate::admin::AdminPool;
+use crate::catalog::{Content, FileMap};
+use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
+
+/// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
+pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
+
+/// For how long what is known of a database holds: until the log could not be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Epoch(u64);
+
+/// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+const FIRST_NORMAL: u32 = 16384;
+
+/// The evidence for all databases of one server.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    data: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` where it could not be followed; it is opened anew at the next mark.
+    reader: Option<WalReader>,
+    epoch: Epoch,
+    /// Files of the catalogs that say what a session is told at its start.
+    settings: Vec<u32>,
+    /// Where one of these was changed last.
+    settings_changed: Lsn,
+    shared: Vec<SharedChange>,
+    /// Why the log could not be followed, for people.
+    failures: Vec<String>,
+}
+
+/// The shared catalogs that a session reads when it starts: roles, their memberships, their settings.
+const SETTINGS: &str = "SELECT pg_relation_filenode(c) FROM unnest('{pg_authid,pg_auth_members,pg_db_role_setting}'\
+    ::regclass[]) c";
+
+impl Evidence {
+    /// Begins with what is in the log from now on.
+    pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
+        let mark = Self::mark(&admin.run("mark the log", MARK)?);
+        let files = admin.run("look for the files of shared catalogs", SETTINGS)?;
+        let settings = files.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
+        let state = State {
+            reader: None,
+            epoch: Epoch::default(),
+            settings,
+            settings_changed: mark,
+            shared: Vec::new(),
+            failures: Vec::new(),
+        };
+        let evidence = Self { data, state: Mutex::new(state) };
+        evidence.lock().open(&evidence.data, mark);
+        Ok(evidence)
+    }
+
+    /// The position that [`MARK`] has returned, in the first column of the last row; zero for none.
+    pub(crate) fn mark(rows: &server::Rows) -> Lsn {
+        let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        last.unwrap_or(Lsn(0))
+    }
+
+    /// Reads the log up to a mark.
+    pub(crate) fn read(&self, mark: Lsn) -> Epoch {
+        let mut state = self.lock();
+        state.advance(&self.data, mark);
+        state.epoch
+    }
+
+    /// Has the log written, and reads it. What was leased for long would otherwise fill it until it is recycled.
+    pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
+        let mark = Self::mark(&admin.run("mark the log", MARK)?);
+        self.read(mark);
+        Ok(mark)
+    }
+
+    /// What was changed in a database since the last time. Nothing is left of it.
+    pub(crate) fn take(&self, database: u32) -> Changes {
+        let mut state = self.lock();
+        match &mut state.reader {
+            Some(reader) => reader.take(database),
+            None => Changes { doubt: Some("the write-ahead log could not be read"), ..Changes::default() },
+        }
+    }
+
+    /// Whether anything was changed in a database that nobody should have touched.
+    pub(crate) fn is_untouched(&self, database: u32) -> bool {
+        let state = self.lock();
+        let Some(reader) = &state.reader else { return false };
+        reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
+    }
+
+    /// Whether anything was defined in a database, as far as the log was read.
+    pub(crate) fn has_new_definitions(&self, database: u32, files: Option<&FileMap>) -> bool {
+        let is_catalog = |number: u32| match files {
+            Some(files) => matches!(files.get(number), None | Some(Content::Catalog(_) | Content::Classes)),
+            None => number < FIRST_NORMAL,
+        };
+        let state = self.lock();
+        let Some(reader) = &state.reader else { return true };
+        reader.peek(database).is_some_and(|changes| {
+            changes.doubt.is_some() || changes.files.keys().any(|file| is_catalog(file.number))
+        })
+    }
+
+    /// Whether a session that started after `since` was read would find the same on record now.
+    pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
+        let state = self.lock();
+        state.reader.is_some() && since > state.settings_changed
+    }
+
+    /// Up to where it was read.
+    pub(crate) fn position(&self) -> Lsn {
+        self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
+    }
+
+    /// Databases from which what all share was changed, since the last time; `None` where the log does not tell.
+    pub(crate) fn take_shared(&self) -> Vec<SharedChange> {
+        std::mem::take(&mut self.lock().shared)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.lock().epoch
+    }
+
+    /// Why the log could not be followed.
+    pub(crate) fn take_failures(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().failures)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn open(&mut self, data: &std::path::Path, mark: Lsn) {
+        match WalReader::open(data, mark) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn advance(&mut self, data: &std::path::Path, mark: Lsn) {
+        let Some(reader) = &mut self.reader else {
+            // A new beginning: what is known from before is not.
+            self.epoch.0 += 1;
+            self.settings_changed = mark;
+            return self.open(data, mark);
+        };
+        // Somebody else may have read further.
+        if mark <= reader.position() {
+            return;
+        }
+        if let Err(error) = reader.advance(mark) {
+            self.reader = None;
+            self.epoch.0 += 1;
+            self.settings_changed = mark;
+            self.fail(&error);
+            return self.open(data, mark);
+        }
+        let changes = reader.take_shared();
+        if changes.iter().any(|change| self.settings.contains(&change.file.number)) {
+            self.settings_changed = mark;
+        }
+        self.shared.extend(changes);
+    }
+
+    fn fail(&mut self, error: &WalError) {
+        let mut words = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            words = format!("{words}: {cause}");
+            source = cause.source();
+        }
+        self.failures.push(words);
+    }
+}

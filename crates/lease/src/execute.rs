@@ -1,0 +1,499 @@
+//! What tasks do in the server.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::admin::{identifier, literal, text};
+use crate::backend::WaitingBackend;
+use crate::catalog::{FUNCTIONS, TemplateCatalog};
+use crate::core::{Held, lock};
+use crate::leased_server::LeasedServer;
+use crate::leases::Inner;
+use crate::reset::{NotRecyclable, Used, reset};
+use crate::rollback::{TransactionSession, restore_sequences};
+use crate::session::ids;
+use crate::stats::DatabaseStats;
+use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
+use crate::template::{Template, drop_database, rename};
+use crate::{Backend, Difference, Digest, Isolation, LeaseError, TemplateDatabase};
+
+impl Inner {
+    /// Does what a task asks for.
+    pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
+        let outcome = match kind {
+            TaskKind::Create(Source::Template(template)) => self.create(id, template),
+            TaskKind::Create(Source::Server) => self.start_server(id),
+            TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
+            TaskKind::Unname => self.unname(id),
+            TaskKind::Reset { in_place } => self.reset(id, *in_place),
+            TaskKind::Keep { to } => self.rename(id, to),
+            TaskKind::Copy { to } => outcome(self.copy_to_template(id, to)),
+            TaskKind::Drop => self.drop(id),
+            TaskKind::Close => Outcome::Done,
+        };
+        tracing::debug!(?id, ?kind, ?outcome, "a task has ended");
+        if let Outcome::Failed(error) = &outcome {
+            self.report(kind.verb(), &format!("{error}: {}", error.detail().unwrap_or_default()));
+        }
+        outcome
+    }
+
+    fn create(&self, id: DatabaseId, template: &str) -> Outcome {
+        let begun = Instant::now();
+        let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
+        let made = self.template(Some(template)).and_then(|template| {
+            self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
+            self.make(&template, &own_name).map(|(oid, has_functions)| (template, oid, has_functions))
+        });
+        let (template, oid, has_functions) = match made {
+            Ok(made) => made,
+            Err(error) => return Outcome::Failed(error),
+        };
+        let waiting = self.warm_up(oid, &own_name, &template, Vec::new());
+        let mut core = self.lock();
+        core.counters.created.0 += 1;
+        core.counters.created.1 += begun.elapsed();
+        let params = ids(&waiting);
+        if let Some(held) = core.databases.get_mut(&id) {
+            (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
+        }
+        core.raise_in_background(Event::Warmed { database: id, params });
+        Outcome::Fresh(Proof::new())
+    }
+
+    /// Makes a copy, and reads from the first one what is in it. Returns its oid, and whether it has functions of its own.
+    fn make(&self, template: &Template, own_name: &str) -> Result<(u32, bool), LeaseError> {
+        let oid = template.copy(own_name, self.options.major, &self.admin)?;
+        if !template.is_recyclable() {
+            // It may change from copy to copy.
+            return Ok((oid, self.has_functions(own_name)?));
+        }
+        if let Some((_, has_functions)) = template.catalog.get() {
+            return Ok((oid, *has_functions));
+        }
+        let catalog = (self.read_catalog(oid, own_name)?, self.has_functions(own_name)?);
+        let has_functions = catalog.1;
+        // Two may read it at once: both read the same.
+        let _ = template.catalog.set(catalog);
+        Ok((oid, has_functions))
+    }
+
+    fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {
+        let found = self.admin.open(name)?.query(FUNCTIONS);
+        let found = found.map_err(|source| LeaseError::Sql { verb: "look for functions", source })?;
+        Ok(text(&found) != "f")
+    }
+
+    fn read_catalog(&self, oid: u32, name: &str) -> Result<TemplateCatalog, LeaseError> {
+        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        let catalog = TemplateCatalog::read(
+            &mut self.admin.open(name)?,
+            attributes,
+            self.options.major,
+            self.options.paranoid,
+        );
+        catalog.map_err(|source| LeaseError::Sql { verb: "read a template's catalog", source })
+    }
+
+    /// Starts backends with the parameters that clients came with last, where none waits yet. One that does not start (a
+    /// role that may not connect) is the client's to hear of.
+    pub(crate) fn warm_up(
+        &self,
+        oid: u32,
+        name: &str,
+        template: &Template,
+        mut waiting: Vec<WaitingBackend>,
+    ) -> Vec<WaitingBackend> {
+        let recent = {
+            let core = self.lock();
+            if core.has_room() { core.recent_params.clone() } else { Vec::new() }
+        };
+        let lacking: Vec<_> =
+            recent.into_iter().filter(|params| waiting.iter().all(|waits| waits.params != *params)).collect();
+        if lacking.is_empty() {
+            return waiting;
+        }
+        let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
+        let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
+        let mut started = Vec::new();
+        for params in lacking {
+            let backend = Backend::connect(&self.options.directory, &params, name);
+            if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
+                started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
+            }
+        }
+        // What was set only while they started leaves no trace in the stamp.
+        let is_same = self.read_stamp(oid).is_ok_and(|(now, _)| now == stamp);
+        if is_same && self.evidence.are_settings_unchanged(before) {
+            waiting.append(&mut started);
+        }
+        waiting
+    }
+
+    fn start_server(&self, id: DatabaseId) -> Outcome {
+        let Some(maker) = &self.options.maker else { return Outcome::Failed(LeaseError::NoServers) };
+        match LeasedServer::start(maker) {
+            Ok(server) => {
+                let held = Held::of_server(server, self.evidence.epoch());
+                self.lock().databases.insert(id, held);
+                Outcome::Fresh(Proof::new())
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Gives a ready database a lease's name.
+    fn name(&self, id: DatabaseId, to: &str, isolation: Isolation, params: Option<ParamsId>) -> Outcome {
+        let server = self.lock().databases.get(&id).and_then(Held::server);
+        if let Some(server) = server {
+            return outcome(lock(&server).rename(to));
+        }
+        let renamed = self.rename(id, to);
+        if !matches!(renamed, Outcome::Done) {
+            return renamed;
+        }
+        let (oid, epoch, stamp, transaction) = {
+            let mut core = self.lock();
+            let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
+            held.clients.clear();
+            (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
+        };
+        // Nobody should have been in it; if somebody was, it is reset first.
+        if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
+            return Outcome::Stale;
+        }
+        if isolation != Isolation::Rollback {
+            return Outcome::Done;
+        }
+        let transaction = match transaction {
+            Some(session) => Some(session).filter(|session| {
+                let unchanged = session.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
+                session.is_alive() && session.stamp == stamp && unchanged
+            }),
+            None => match self.open_transaction_session(id, to, params) {
+                Ok(session) => Some(session),
+                Err(error) => return Outcome::Failed(error),
+            },
+        };
+        let Some(transaction) = transaction else { return Outcome::Stale };
+        if let Some(held) = self.lock().databases.get_mut(&id) {
+            held.transaction = Some(transaction);
+        }
+        Outcome::Done
+    }
+
+    fn open_transaction_session(
+        &self,
+        id: DatabaseId,
+        name: &str,
+        params: Option<ParamsId>,
+    ) -> Result<Box<TransactionSession>, LeaseError> {
+        let (params, waiting, stamp, oid, catalog) = {
+            let mut core = self.lock();
+            let known = params.and_then(|params| core.params.get(&params).cloned());
+            let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+            let held = core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+            let stamp = Arc::clone(&held.stamp.0);
+            let at = held
+                .waiting
+                .iter()
+                .position(|waits| waits.params == params && waits.stamp == stamp && waits.is_alive());
+            let waiting = at.map(|at| held.waiting.swap_remove(at)).filter(|waits| waits.since.is_none());
+            held.waiting.clear();
+            (params, waiting, stamp, held.oid, held.catalog().is_some())
+        };
+        if !catalog {
+            let catalog = Arc::new(self.read_catalog(oid, name)?);
+            if let Some(held) = self.lock().databases.get_mut(&id) {
+                held.catalog = Some(catalog);
+            }
+        }
+        let (backend, since) = if let Some(waiting) = waiting {
+            (waiting.backend, None)
+        } else {
+            let since = self.evidence.position();
+            (self.start_backend(name, &params)?, Some(since))
+        };
+        let session = TransactionSession::new(params, backend, stamp, since);
+        session.map(Box::new).map_err(|source| LeaseError::Sql { verb: "prepare a session", source })
+    }
+
+    /// Takes a database away from its name.
+    fn unname(&self, id: DatabaseId) -> Outcome {
+        let own_name = {
+            let mut core = self.lock();
+            let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
+            if held.server().is_some() {
+                return Outcome::Done;
+            }
+            held.transaction = None;
+            held.clients.clear();
+            held.own_name.clone()
+        };
+        self.rename(id, &own_name)
+    }
+
+    fn rename(&self, id: DatabaseId, name: &str) -> Outcome {
+        let Some(oid) = self.lock().databases.get(&id).map(|held| held.oid) else { return Outcome::Vanished };
+        match rename(oid, name, &self.admin) {
+            Ok((stamp, mark)) => {
+                self.evidence.read(mark);
+                if let Some(held) = self.lock().databases.get_mut(&id) {
+                    held.stamp = (stamp, true);
+                    if name != held.own_name {
+                        name.clone_into(&mut held.last_name);
+                        lock(&self.shared).suspect(name);
+                    }
+                }
+                Outcome::Done
+            }
+            Err(LeaseError::NotLeased(_)) => Outcome::Vanished,
+            Err(error) if matches!(error.sqlstate(), "23505" | "42P04") => Outcome::NameTaken,
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn reset(&self, id: DatabaseId, in_place: bool) -> Outcome {
+        let begun = Instant::now();
+        if !in_place {
+            self.look_at_shared_state();
+        }
+        let transaction = self.lock().databases.get_mut(&id).and_then(|held| held.transaction.take());
+        let result = match transaction {
+            Some(session) => self.roll_back(id, session),
+            None => self.recycle(id, in_place).map(Outcome::Fresh),
+        };
+        match result {
+            Ok(outcome) => {
+                let mut core = self.lock();
+                core.counters.recycled.0 += 1;
+                core.counters.recycled.1 += begun.elapsed();
+                outcome
+            }
+            Err(NotRecyclable { reason, error }) => {
+                if let Some(error) = error {
+                    self.report("reset a database", &error);
+                }
+                Outcome::Doubt(reason)
+            }
+        }
+    }
+
+    /// Ends a lease in rollback isolation.
+    fn roll_back(
+        &self,
+        id: DatabaseId,
+        mut session: Box<TransactionSession>,
+    ) -> Result<Outcome, NotRecyclable> {
+        let gone = || NotRecyclable::because("it was dropped by SQL");
+        let (oid, name, template, own_catalog, epoch, may_be_reused) = {
+            let core = self.lock();
+            let held = core.databases.get(&id).ok_or_else(gone)?;
+            let (template, catalog) = (held.template.clone(), held.catalog.clone());
+            (held.oid, held.last_name.clone(), template, catalog, held.epoch, !held.has_functions)
+        };
+        let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog());
+        let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
+        let leaves_nothing = session.transaction.leaves_nothing;
+        let touched = session.roll_back(&self.evidence, oid, catalog)?;
+        self.check_epoch(epoch)?;
+        if let Some(sql) = restore_sequences(catalog, &touched) {
+            let mut own = self.admin.open(&name)?;
+            let rows = own.query(&format!("{sql}; COMMIT; {}", crate::evidence::MARK))?;
+            self.evidence.read(crate::evidence::Evidence::mark(&rows));
+            let changes = self.evidence.take(oid);
+            if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
+                return Err(NotRecyclable::because("it was changed while it was reset"));
+            }
+        }
+        // The database is as new; its session goes on only if that is, too.
+        if !may_be_reused || !leaves_nothing || self.is_maintained() {
+            return Ok(Outcome::Stale);
+        }
+        if let Some(held) = self.lock().databases.get_mut(&id) {
+            held.transaction = Some(session);
+        }
+        Ok(Outcome::Fresh(Proof::new()))
+    }
+
+    /// Returns a database to its template's state.
+    fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
+        let gone = || NotRecyclable::because("it was dropped by SQL");
+        let (template, name, oid, epoch, files, waiting, session) = {
+            let mut core = self.lock();
+            let held = core.databases.get_mut(&id).ok_or_else(gone)?;
+            let name = if in_place { held.last_name.clone() } else { held.own_name.clone() };
+            let template = held.template.clone().ok_or_else(gone)?;
+            (
+                template,
+                name,
+                held.oid,
+                held.epoch,
+                held.files.take(),
+                std::mem::take(&mut held.waiting),
+                held.session.take(),
+            )
+        };
+        if !template.is_recyclable() {
+            return Err(NotRecyclable::because("databases of this template are not recycled"));
+        }
+        let catalog = template.catalog();
+        let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
+        let mut used = Used { oid, name: &name, catalog, files, waiting, session };
+        let proof = reset(&self.admin, &self.evidence, &mut used)?;
+        self.check_epoch(epoch)?;
+        let Used { files, mut waiting, session, .. } = used;
+        if let Some(digest) = &catalog.digest {
+            self.compare(id, digest, &name)?;
+        }
+        if !in_place && self.lock().table.has_time_for(id) {
+            waiting = self.warm_up(oid, &name, &template, waiting);
+        }
+        let mut core = self.lock();
+        let params = ids(&waiting);
+        let held = core.databases.get_mut(&id).ok_or_else(gone)?;
+        (held.files, held.waiting, held.session) = (files, waiting, session);
+        core.raise_in_background(Event::Warmed { database: id, params });
+        Ok(proof)
+    }
+
+    /// Whether the log was followed without a gap since a database was last known to be fresh.
+    fn check_epoch(&self, epoch: crate::evidence::Epoch) -> Result<(), NotRecyclable> {
+        if epoch == self.evidence.epoch() {
+            return Ok(());
+        }
+        Err(NotRecyclable::because("the write-ahead log could not be followed"))
+    }
+
+    /// Reads a database from end to end, and keeps what differs from its template's.
+    fn compare(&self, id: DatabaseId, fresh: &Digest, name: &str) -> Result<(), NotRecyclable> {
+        let mut session = self.admin.open(name)?;
+        let digest = Digest::read(&mut session)?;
+        let Some(relation) = fresh.difference(&digest) else { return Ok(()) };
+        let mut core = self.lock();
+        let database = core.databases.get(&id).map_or_else(|| name.to_owned(), |held| held.last_name.clone());
+        core.counters.differences.push(Difference { database, relation: relation.to_owned() });
+        Err(NotRecyclable::because("it differed from its template"))
+    }
+
+    /// Copies a database that has no sessions, and takes the copy into service as a template.
+    fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
+        let name = {
+            let mut core = self.lock();
+            let held =
+                core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(template.to_owned()))?;
+            held.close_waiting();
+            held.last_name.clone()
+        };
+        let called = format!("{}template_{template}", crate::template::PREFIX);
+        let strategy = if self.options.major >= 15 { " STRATEGY FILE_COPY" } else { "" };
+        let (from, to) = (identifier(&name), identifier(&called));
+        self.admin.run_once("copy a database", &format!("CREATE DATABASE {to} TEMPLATE {from}{strategy}"))?;
+        let sql = format!(
+            "UPDATE pg_database n SET datdba = t.datdba, datacl = t.datacl FROM pg_database t \
+             WHERE n.datname = {} AND t.datname = {}",
+            literal(&called),
+            literal(&name)
+        );
+        self.admin.run("complete a template", &sql)?;
+        let database = TemplateDatabase { name: template.to_owned(), database: called };
+        let taken = Template::take(&database, &self.admin)?;
+        lock(&self.templates).push(taken);
+        self.measure_capacity();
+        self.lock().table.add_source(Source::Template(template.to_owned()), true);
+        Ok(())
+    }
+
+    /// Ends the sessions of a database.
+    pub(crate) fn close_sessions(&self, id: DatabaseId) {
+        let (server, oid) = {
+            let core = self.lock();
+            let Some(held) = core.databases.get(&id) else { return };
+            (held.server(), held.oid)
+        };
+        let closed = if let Some(server) = server {
+            lock(&server).close_sessions()
+        } else {
+            let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
+            self.admin.run("close the sessions of a database", &sql).map(drop)
+        };
+        if let Err(error) = closed {
+            self.report("close sessions", &error.to_string());
+        }
+    }
+
+    fn drop(&self, id: DatabaseId) -> Outcome {
+        let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
+        if held.server().is_some() {
+            return Outcome::Done;
+        }
+        let oid = held.oid;
+        match drop_database(&held.own_name, &self.admin) {
+            Ok(()) => {
+                // Nothing of it is of interest any more.
+                self.evidence.take(oid);
+                Outcome::Done
+            }
+            Err(error) => {
+                self.lock().databases.insert(id, held);
+                Outcome::Failed(error)
+            }
+        }
+    }
+
+    /// Looks whether somebody has changed what all databases share.
+    pub(crate) fn look_at_shared_state(&self) {
+        let found = crate::shared::facts(&self.admin);
+        let names: Vec<_> = self.lock().table.leases().into_iter().map(|lease| lease.name).collect();
+        match found {
+            Ok(facts) => {
+                let guilty = self.guilty();
+                lock(&self.shared).compare(facts, names.into_iter(), &guilty);
+            }
+            Err(error) => self.report("look for changes of what all databases share", &error.to_string()),
+        }
+    }
+
+    /// The names of those databases from which, by the log, what all share was changed.
+    fn guilty(&self) -> Vec<String> {
+        let changes = self.evidence.take_shared();
+        let core = self.lock();
+        let name = |oid: u32| {
+            let held = core.databases.values().find(|held| held.oid == oid)?;
+            (!held.last_name.is_empty()).then(|| held.last_name.clone())
+        };
+        let mut names: Vec<_> = changes.iter().filter_map(|change| name(change.from?)).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Counts what went wrong in the background, and says so where somebody listens.
+    pub(crate) fn report(&self, verb: &'static str, why: &str) {
+        tracing::warn!(verb, why, "a task of the background failed");
+        *self.lock().counters.errors.entry(verb).or_default() += 1;
+    }
+}
+
+impl TaskKind {
+    /// What the task is for, in errors.
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "make a database",
+            Self::Name { .. } => "name a database",
+            Self::Unname => "take a name back",
+            Self::Reset { .. } => "reset a database",
+            Self::Keep { .. } => "keep a database",
+            Self::Copy { .. } => "copy a database",
+            Self::Close => "close sessions",
+            Self::Drop => "drop a database",
+        }
+    }
+}
+
+fn outcome(result: Result<(), LeaseError>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(error) => Outcome::Failed(error),
+    }
+}

@@ -1,0 +1,137 @@
+//! A server of its own: for tests of what all databases of a server share, of its settings, and of its end.
+//!
+//! It is started from the same template, with one database in it, which has the lease's name.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::template::{Maker, MakerError, Started};
+use server::{Guard, SUPERUSER, Server, Session};
+use storage::Place;
+
+use crate::admin::identifier;
+use crate::{Backend, LeaseError, StartupParams};
+
+/// What its database is called until it has a holder.
+const READY: &str = "pgfresh_ready";
+/// How long a statement of ours may take.
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What a lease's holder may have done to its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAction {
+    /// Shut down, if it runs, and started.
+    Restart,
+    /// Shut down; it stays so until it is restarted.
+    Stop,
+    /// Ended at once, as by a loss of power, and started: it recovers.
+    Crash,
+}
+
+/// A server that may be off.
+#[derive(Debug)]
+pub(crate) struct LeasedServer {
+    place: Place,
+    /// Where its socket is, while it is on.
+    pub(crate) directory: PathBuf,
+    power: Power,
+    /// What its database is called.
+    name: String,
+}
+
+#[derive(Debug)]
+enum Power {
+    On(Server),
+    /// Shut down, with its data.
+    Off(Guard),
+    /// It did not start again, for this reason, and its data are gone.
+    Lost(String),
+}
+
+impl LeasedServer {
+    /// Starts one.
+    pub(crate) fn start(maker: &Maker) -> Result<Self, LeaseError> {
+        let started = maker.start(&|_| ());
+        let Started { server, place, database, .. } = started
+            .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
+        let directory = server.run().address().to_owned();
+        let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
+        let sql = if database == "postgres" {
+            format!("CREATE DATABASE {READY}")
+        } else {
+            format!("ALTER DATABASE {} RENAME TO {READY}", identifier(&database))
+        };
+        leased.run("prepare a server", &sql)?;
+        Ok(leased)
+    }
+
+    /// Gives its database a name.
+    pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
+        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(&self.name), identifier(name));
+        self.run("name a database", &sql)?;
+        name.clone_into(&mut self.name);
+        Ok(())
+    }
+
+    /// A session with its database.
+    ///
+    /// # Errors
+    /// [`LeaseError::Stopped`] while it is off, [`LeaseError::Lost`] once it cannot be started any more.
+    pub(crate) fn connect(&self, params: &StartupParams) -> Result<Backend, LeaseError> {
+        match &self.power {
+            Power::On(_) => Backend::connect(&self.directory, params, &self.name),
+            Power::Off(_) => Err(LeaseError::Stopped(self.name.clone())),
+            Power::Lost(why) => Err(self.lost(why)),
+        }
+    }
+
+    /// Ends all sessions with its database.
+    pub(crate) fn close_sessions(&self) -> Result<(), LeaseError> {
+        if !matches!(self.power, Power::On(_)) {
+            return Ok(());
+        }
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE datid IS NOT NULL AND pid <> pg_backend_pid()";
+        self.run("close the sessions of a server", sql)
+    }
+
+    /// Restarts, stops or crashes it. Returns when that is over.
+    pub(crate) fn act(&mut self, maker: &Maker, action: ServerAction) -> Result<(), LeaseError> {
+        let failed = |verb| move |error: MakerError| LeaseError::Server { verb, source: Box::new(error) };
+        let power = std::mem::replace(&mut self.power, Power::Lost(String::new()));
+        let off = match (power, action) {
+            (Power::On(server), ServerAction::Crash) => {
+                server.crash().map_err(|error| failed("end a server")(error.into()))
+            }
+            (Power::On(server), _) => {
+                server.shut_down().map_err(|error| failed("stop a server")(error.into()))
+            }
+            (Power::Off(guard), _) => Ok(guard),
+            (Power::Lost(why), _) => Err(self.lost(&why)),
+        };
+        let power = off.and_then(|guard| match action {
+            ServerAction::Stop => Ok(Power::Off(guard)),
+            ServerAction::Restart | ServerAction::Crash => {
+                maker.start_again(guard, &self.place).map(Power::On).map_err(failed("start a server again"))
+            }
+        });
+        match power {
+            Ok(power) => self.power = power,
+            Err(error) => {
+                self.power = Power::Lost(error.detail().unwrap_or_else(|| error.to_string()));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self, why: &str) -> LeaseError {
+        LeaseError::Lost { name: self.name.clone(), why: why.to_owned() }
+    }
+
+    fn run(&self, verb: &'static str, sql: &str) -> Result<(), LeaseError> {
+        let session = Session::open(&self.directory, SUPERUSER, "postgres", STATEMENT_TIMEOUT);
+        let done = session.and_then(|mut session| session.query(sql).map(|_| ()));
+        done.map_err(|source| LeaseError::Sql { verb, source })
+    }
+}

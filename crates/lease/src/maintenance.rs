@@ -1,0 +1,76 @@
+//! Maintenance workers: make databases ready, end leases, drop what is left of them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::Backend;
+use crate::leases::Inner;
+use crate::table::Event;
+
+/// How often the log is read while anything is leased: it is recycled when it is old.
+const CATCH_UP: Duration = Duration::from_secs(1);
+/// How long a worker waits where nothing is due.
+const LONGEST_IDLE: Duration = Duration::from_mins(10);
+/// Processes that are forked beforehand. A session with parameters that no backend waits with needs one.
+const FORKED: usize = 2;
+
+/// Works until the leases are closed.
+pub(crate) fn work(inner: &Arc<Inner>) {
+    let mut caught_up = Instant::now();
+    loop {
+        let mut core = inner.lock();
+        if core.closed {
+            return;
+        }
+        core.raise_in_background(Event::Tick);
+        let soonest = match core.next_task() {
+            Ok(task) => {
+                drop(core);
+                let mut tasks = vec![task];
+                while let Some(task) = tasks.pop() {
+                    tasks.extend(inner.run(task, None));
+                }
+                continue;
+            }
+            Err(soonest) => soonest,
+        };
+        if core.forked.len() < FORKED && core.has_room() {
+            drop(core);
+            fork(inner);
+            continue;
+        }
+        let now = Instant::now();
+        if core.table.is_used() && caught_up + CATCH_UP <= now {
+            drop(core);
+            caught_up = now;
+            catch_up(inner);
+            continue;
+        }
+        let mut until = soonest.unwrap_or(now + LONGEST_IDLE);
+        if core.table.is_used() {
+            until = until.min(caught_up + CATCH_UP);
+        }
+        drop(inner.wait(core, until));
+    }
+}
+
+/// Has a process ready that becomes a backend with whatever parameters, in whatever database.
+fn fork(inner: &Inner) {
+    match Backend::knock(&inner.options.directory) {
+        Ok(stream) => inner.lock().forked.push(stream),
+        Err(error) => {
+            inner.report("fork a process", &error.to_string());
+            // The server is on its way out, or recovers.
+            drop(inner.wait(inner.lock(), Instant::now() + CATCH_UP));
+        }
+    }
+}
+
+fn catch_up(inner: &Inner) {
+    if let Err(error) = inner.evidence.catch_up(&inner.admin) {
+        inner.report("read the log", &error.to_string());
+    }
+    for failure in inner.evidence.take_failures() {
+        inner.report("follow the log", &failure);
+    }
+}

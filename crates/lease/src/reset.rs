@@ -1,0 +1,399 @@
+//! Reset: undoing just what the write-ahead log says was touched, and proving that this was all.
+//!
+//! The log names every file that was changed since the last reset, in any session, committed or not. What is a user's table
+//! is emptied or filled again, what is a sequence is set back, and TRUNCATE, which changes nothing in `pg_class` but files
+//! and what the planner is told, is undone, too. Anything else is a reason to drop. What the reset itself has changed is
+//! read from the log again: it must be no more than it meant to.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use server::{Rows, Session, SessionError};
+
+use crate::LeaseError;
+use crate::admin::{AdminPool, literal, text};
+use crate::backend::WaitingBackend;
+use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
+use crate::evidence::{Evidence, MARK};
+use crate::stats::DatabaseStats;
+use crate::table::Proof;
+use crate::wal::{Changes, Lsn};
+
+/// How long a session that was just closed may take to be gone.
+const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
+/// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
+const BLOAT: u64 = 1 << 20;
+/// Rows that a table may have had without its size being looked at.
+const FEW: u64 = 100;
+/// Why a database is not reset in which something was defined.
+const DEFINITIONS: &str = "its definitions were changed";
+/// Rows of catalogs that may have been changed where all is as before, as after a temporary table: reading what a template
+/// tells of them takes longer with each.
+const MOST_OF_CATALOGS: u64 = 500;
+/// Settings on which it depends how rows are read and written: the database's own encoding, so that nothing is converted,
+/// and what nobody else can have set.
+const NEUTRAL: &str = "SELECT set_config('client_encoding', getdatabaseencoding(), false); \
+    SET session_replication_role = replica; SET lock_timeout = '5s'; SET xmloption = content; SET bytea_output = hex; \
+    SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; SET extra_float_digits = 3; \
+    SET lo_compat_privileges = off; SET default_tablespace = ''";
+
+/// What a reset needs to know of a database.
+#[derive(Debug)]
+pub(crate) struct Used<'a> {
+    pub(crate) oid: u32,
+    /// As the server knows it now.
+    pub(crate) name: &'a str,
+    pub(crate) catalog: &'a TemplateCatalog,
+    /// Its files, if others than the template's.
+    pub(crate) files: Option<FileMap>,
+    /// Backends that wait in it.
+    pub(crate) waiting: Vec<WaitingBackend>,
+    /// Our own session in it, once there was need of one.
+    pub(crate) session: Option<Session>,
+}
+
+/// Why a database was not recycled, for people and counters.
+#[derive(Debug)]
+pub(crate) struct NotRecyclable {
+    pub(crate) reason: &'static str,
+    /// What failed, if something did.
+    pub(crate) error: Option<String>,
+}
+
+impl NotRecyclable {
+    pub(crate) fn because(reason: &'static str) -> Self {
+        Self { reason, error: None }
+    }
+}
+
+impl From<SessionError> for NotRecyclable {
+    fn from(error: SessionError) -> Self {
+        Self { reason: "a statement of the reset failed", error: Some(error.to_string()) }
+    }
+}
+
+impl From<LeaseError> for NotRecyclable {
+    fn from(error: LeaseError) -> Self {
+        let detail = error.detail().unwrap_or_default();
+        Self { reason: "a statement of the reset failed", error: Some(format!("{error}: {detail}")) }
+    }
+}
+
+/// What was touched.
+#[derive(Debug, Default)]
+struct Touched {
+    tables: BTreeSet<u32>,
+    sequences: BTreeSet<u32>,
+    /// Tables of which more than a few rows were touched.
+    large: BTreeSet<u32>,
+    /// `pg_class` was changed, which TRUNCATE does.
+    classes: bool,
+    /// Other catalogs that were changed, and may be as before: a temporary table comes and goes.
+    catalogs: BTreeSet<u32>,
+}
+
+/// Returns a database that has no sessions but those that wait to its template's state, or says why not.
+pub(crate) fn reset(
+    admin: &AdminPool,
+    evidence: &Evidence,
+    used: &mut Used<'_>,
+) -> Result<Proof, NotRecyclable> {
+    used.waiting.retain(WaitingBackend::is_alive);
+    if used.session.as_mut().is_some_and(|session| !session.is_alive()) {
+        used.session = None;
+    }
+    let stats = wait_for_stragglers(admin, used)?;
+    if stats.attributes != used.catalog.attributes {
+        return Err(NotRecyclable::because("its settings, owner or grants were changed"));
+    }
+    evidence.read(stats.mark);
+    let mut touched = read_changes(&evidence.take(used.oid), used)?;
+    if touched.is_nothing() {
+        return Ok(Proof::new());
+    }
+    if !touched.catalogs.is_empty() {
+        compare_catalogs(admin, used, &touched)?;
+    }
+    if touched.classes {
+        find_truncated(admin, used, &mut touched)?;
+    }
+    let mut mark = clean(admin, used, &mut touched)?;
+    if touched.classes {
+        mark = settle_classes(admin, used)?;
+    }
+    evidence.read(mark);
+    check_own_changes(&evidence.take(used.oid), used, &touched)?;
+    Ok(Proof::new())
+}
+
+impl Touched {
+    fn is_nothing(&self) -> bool {
+        self.tables.is_empty() && self.sequences.is_empty() && !self.classes && self.catalogs.is_empty()
+    }
+}
+
+/// Waits until nobody but ours is in the database, and rolls back what they have prepared.
+fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
+    let begun = Instant::now();
+    loop {
+        let stats = DatabaseStats::read(used.oid, admin)?;
+        let ours = used.waiting.len() + usize::from(used.session.is_some());
+        if stats.sessions > ours {
+            if begun.elapsed() > STRAGGLER_TIMEOUT {
+                return Err(NotRecyclable::because("a session did not end"));
+            }
+            // The server tells nobody of the end of a session.
+            std::thread::sleep(Duration::from_micros(500));
+        } else if stats.prepared {
+            roll_back_prepared(own_session(admin, used)?)?;
+        } else {
+            return Ok(stats);
+        }
+    }
+}
+
+/// Rolls back what was prepared and left: its locks would outlive the lease, and the database could not be dropped.
+pub(crate) fn roll_back_prepared(session: &mut Session) -> Result<(), SessionError> {
+    let sql = "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database()";
+    for row in session.query(sql)? {
+        let gid = row.into_iter().next().flatten().unwrap_or_default();
+        session.query(&format!("ROLLBACK PREPARED {}", literal(&gid)))?;
+    }
+    Ok(())
+}
+
+/// Our own session in the database, opened where there is none.
+fn own_session<'a>(admin: &AdminPool, used: &'a mut Used<'_>) -> Result<&'a mut Session, NotRecyclable> {
+    if used.session.is_none() {
+        let mut session = admin.open(used.name)?;
+        session.query(NEUTRAL)?;
+        if used.catalog.major >= 14 {
+            session.query("SET default_toast_compression = pglz")?;
+        }
+        used.session = Some(session);
+    }
+    used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
+}
+
+/// What the log says was touched, if that can be undone.
+fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecyclable> {
+    if let Some(doubt) = changes.doubt {
+        return Err(NotRecyclable::because(doubt));
+    }
+    let mut touched = Touched::default();
+    let files = used.files.as_ref().unwrap_or(&used.catalog.files);
+    let mut rows: HashMap<u32, u64> = HashMap::new();
+    let (mut rows_of_catalogs, mut opaque) = (0, false);
+    for (file, change) in &changes.files {
+        match files.get(file.number) {
+            Some(Content::Table(oid)) => {
+                *rows.entry(oid).or_default() += change.inserted + change.updated + change.deleted;
+            }
+            Some(Content::Sequence(oid)) => {
+                touched.sequences.insert(oid);
+            }
+            Some(Content::Classes) => touched.classes = true,
+            Some(Content::Catalog(oid)) => {
+                touched.catalogs.insert(oid);
+                rows_of_catalogs += change.inserted + change.updated + change.deleted;
+                opaque |= change.in_place || change.other;
+            }
+            // An index follows from its table. TRUNCATE gives a table another file, of which `pg_class` tells.
+            Some(Content::Index) | None => {}
+        }
+    }
+    touched.large = rows.iter().filter(|(_, count)| **count > FEW).map(|(oid, _)| *oid).collect();
+    if changes.committed {
+        touched.tables = rows.into_keys().collect();
+    } else {
+        // What was rolled back has left nothing but room that it takes.
+        touched.classes = false;
+        touched.catalogs.clear();
+        touched.tables.clone_from(&touched.large);
+    }
+    if !touched.catalogs.is_empty() && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
+        return Err(NotRecyclable::because(DEFINITIONS));
+    }
+    // What is not in the log may have been touched.
+    let tables = used.catalog.tables.iter().filter(|(_, table)| table.unlogged).map(|(oid, _)| *oid);
+    touched.tables.extend(tables);
+    let sequences =
+        used.catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
+    touched.sequences.extend(sequences);
+    Ok(touched)
+}
+
+/// Makes sure that the rows of each catalog that was changed are those of the template.
+fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
+    let catalog = used.catalog;
+    let names: Vec<_> = touched.catalogs.iter().filter_map(|oid| catalog.catalogs.get(oid)).collect();
+    if names.len() < touched.catalogs.len() {
+        return Err(NotRecyclable::because(DEFINITIONS));
+    }
+    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name)).collect();
+    let rows = own_session(admin, used)?.query(&sql.join(" UNION ALL "))?;
+    let is_same = |row: &Vec<Option<String>>| {
+        let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+        names.iter().any(|(name, digest)| name == column(0) && digest == column(1))
+    };
+    if rows.len() == names.len() && rows.iter().all(is_same) {
+        return Ok(());
+    }
+    Err(NotRecyclable::because(DEFINITIONS))
+}
+
+/// Makes sure that of `pg_class` no more was changed than TRUNCATE and VACUUM change, and adds what has another file: it may
+/// hold rows that no log tells of.
+fn find_truncated(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    touched: &mut Touched,
+) -> Result<(), NotRecyclable> {
+    let catalog = used.catalog;
+    let session = own_session(admin, used)?;
+    if text(&session.query(CLASSES)?) != catalog.classes {
+        return Err(NotRecyclable::because(DEFINITIONS));
+    }
+    let now = FileMap::new(&session.query(FILES)?, &mut HashMap::new());
+    for oid in now.moved_since(used.files.as_ref().unwrap_or(&catalog.files)) {
+        let known = if catalog.sequences.contains_key(&oid) {
+            touched.sequences.insert(oid)
+        } else {
+            touched.tables.insert(oid);
+            catalog.tables.contains_key(&oid)
+        };
+        if !known && !catalog.sequences.contains_key(&oid) {
+            return Err(NotRecyclable::because(DEFINITIONS));
+        }
+    }
+    Ok(())
+}
+
+/// Has the planner told what the template tells it, and takes note of the files that there are now. Returns up to where
+/// the log is written.
+fn settle_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<Lsn, NotRecyclable> {
+    let catalog = used.catalog;
+    let session = own_session(admin, used)?;
+    let mut planner = HashMap::new();
+    let files = FileMap::new(&session.query(FILES)?, &mut planner);
+    let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, &planner));
+    let mark = Evidence::mark(&session.query(&sql)?);
+    used.files = Some(files);
+    Ok(mark)
+}
+
+/// Sets back what `pg_class` tells the planner, where it is not what the template's does.
+fn tell_planner(catalog: &TemplateCatalog, now: &HashMap<u32, String>) -> String {
+    let mut sql = String::new();
+    for (oid, told) in now {
+        if let Some(values) = catalog.planner.get(oid).filter(|values| *values != told) {
+            let _ = write!(sql, "UPDATE pg_catalog.pg_class SET {values} WHERE oid = {oid}; ");
+        }
+    }
+    sql
+}
+
+/// Undoes what was touched, in one transaction. Returns up to where the log is written with it.
+fn clean(admin: &AdminPool, used: &mut Used<'_>, touched: &mut Touched) -> Result<Lsn, NotRecyclable> {
+    let mut sql = String::from(
+        "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
+         SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; ",
+    );
+    let catalog = used.catalog;
+    let sizes = read_sizes(admin, used, touched)?;
+    let mut seeded = Vec::new();
+    for oid in &touched.tables {
+        let Some(table) = catalog.tables.get(oid) else { continue };
+        match &table.rows {
+            Seed::Fixed(why) => return Err(NotRecyclable::because(why)),
+            Seed::Rows(rows) => seeded.push((table, rows)),
+            Seed::Empty => {}
+        }
+        let grown = sizes.get(oid).is_some_and(|size| *size > BLOAT);
+        if grown && table.referenced {
+            return Err(NotRecyclable::because("a table grew beyond 1 MB that others refer to"));
+        }
+        touched.classes |= grown;
+        let _ = if grown {
+            write!(sql, "TRUNCATE ONLY {}; ", table.name)
+        } else {
+            write!(sql, "DELETE FROM ONLY {}; ", table.name)
+        };
+    }
+    for oid in &touched.sequences {
+        let Some(Sequence { name, last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
+        let _ = write!(sql, "SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name));
+    }
+    run_clean(admin, used, sql, &seeded)
+}
+
+/// Runs it in a session that waits for a client, if it does not matter in which: to empty tables and to set sequences
+/// depends on nothing that a client may have set. To write rows does.
+fn run_clean(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    sql: String,
+    seeded: &[(&Table, &Vec<u8>)],
+) -> Result<Lsn, NotRecyclable> {
+    // A session that has set a sequence would tell the next client where it stands.
+    let end = format!("COMMIT; DISCARD SEQUENCES; BEGIN; SET LOCAL synchronous_commit = on; {MARK}; COMMIT");
+    let waiting = used.waiting.iter().position(WaitingBackend::is_superuser);
+    if let Some(at) = waiting.filter(|_| seeded.is_empty() && used.session.is_none()) {
+        let (waiting, rows) = used.waiting.swap_remove(at).lend(&(sql + &end))?;
+        used.waiting.push(waiting);
+        return Ok(Evidence::mark(&rows));
+    }
+    let session = own_session(admin, used)?;
+    if seeded.is_empty() {
+        return Ok(Evidence::mark(&session.query(&(sql + &end))?));
+    }
+    session.query(&sql)?;
+    for (table, rows) in seeded {
+        session.copy_in(&format!("COPY {} FROM STDIN (FORMAT binary)", table.name), rows)?;
+    }
+    Ok(Evidence::mark(&session.query(&end)?))
+}
+
+/// Bytes on disk of the tables that were touched by more than a few rows.
+fn read_sizes(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    touched: &Touched,
+) -> Result<HashMap<u32, u64>, NotRecyclable> {
+    if touched.large.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let oids: Vec<_> = touched.large.iter().map(u32::to_string).collect();
+    let sql = format!(
+        "SELECT c, pg_catalog.pg_relation_size(c) FROM pg_catalog.unnest('{{{}}}'::pg_catalog.oid[]) c",
+        oids.join(",")
+    );
+    let rows: Rows = own_session(admin, used)?.query(&sql)?;
+    let column = |row: &Vec<Option<String>>, at: usize| {
+        row.get(at).cloned().flatten().and_then(|text| text.parse().ok())
+    };
+    Ok(rows.iter().filter_map(|row| Some((u32::try_from(column(row, 0)?).ok()?, column(row, 1)?))).collect())
+}
+
+/// What was changed while the reset was at work must be what it has changed itself.
+fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
+    let meanwhile = || NotRecyclable::because("it was changed while it was reset");
+    if changes.doubt.is_some() {
+        return Err(meanwhile());
+    }
+    let files = used.files.as_ref().unwrap_or(&used.catalog.files);
+    for file in changes.files.keys() {
+        let is_ours = match files.get(file.number) {
+            Some(Content::Table(oid)) => touched.tables.contains(&oid),
+            Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
+            Some(Content::Index) => true,
+            Some(Content::Classes) | None => touched.classes,
+            Some(Content::Catalog(_)) => false,
+        };
+        if !is_ours {
+            return Err(meanwhile());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! Sessions: how a client gets one with a lease, and what becomes of it when the client has left.
+
+use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::backend::{CatalogStamp, STAMP, WaitingBackend};
+use crate::core::{Core, Held, lock};
+use crate::evidence::{Evidence, MARK};
+use crate::leases::{ALWAYS, Inner, Leases, check_name, cut};
+use crate::rollback::{LeaseTransaction, TransactionSession};
+use crate::table::{Answer, DatabaseId, Event, ParamsId, Terms, Want};
+use crate::wal::Lsn;
+use crate::{Backend, Isolation, LeaseError, StartupParams};
+
+/// How long backends may take to end that were told to, and how often we look.
+const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
+const EVICT_POLL: Duration = Duration::from_millis(5);
+/// How often a lease is begun anew whose database turned out to be gone.
+const ATTEMPTS: usize = 5;
+
+/// What a session asks for.
+#[derive(Clone)]
+pub struct ConnectRequest<'a> {
+    /// The database by name.
+    pub database: &'a str,
+    /// The template, if a name is not yet leased; `None` is the default one.
+    pub template: Option<&'a str>,
+    /// How the lease is isolated, if it matters.
+    pub isolation: Option<Isolation>,
+    /// How long the lease outlives its last session, if not as usual.
+    pub linger: Option<Duration>,
+    /// Return the database to its template's state first, if it is leased and has no other sessions.
+    pub reset: bool,
+    /// With what the session starts.
+    pub params: &'a StartupParams,
+    /// Tells whether the client is still there, if anybody can.
+    pub client: Option<Arc<dyn ClientLink>>,
+}
+
+/// Whether a client is still there.
+pub trait ClientLink: fmt::Debug + Send + Sync {
+    /// Whether it has closed its end of the connection, whether or not anybody has noticed.
+    fn is_gone(&self) -> bool;
+}
+
+/// What a session gets.
+#[derive(Debug)]
+pub enum Entered {
+    /// A session of its own.
+    Plain(Connected),
+    /// A session that others of the same lease have had before, with its transaction.
+    Transaction(TransactionGuard),
+}
+
+/// A session's backend, and its right to be in that database.
+#[derive(Debug)]
+pub struct Connected {
+    /// The server's end.
+    pub backend: Backend,
+    /// Held for as long as the session lasts.
+    pub guard: SessionGuard,
+}
+
+/// One session's right to be in a database. Dropped when the session ends; with the last one the lease's end begins.
+#[derive(Debug)]
+pub struct SessionGuard(Option<Stay>);
+
+/// One session's hold of a lease in rollback isolation. Dropped without [`Self::leave`], the lease is over.
+#[derive(Debug)]
+pub struct TransactionGuard {
+    stay: Option<Stay>,
+    session: Option<Box<TransactionSession>>,
+}
+
+/// A session in a leased database.
+#[derive(Debug)]
+struct Stay {
+    inner: Arc<Inner>,
+    id: DatabaseId,
+    client: Arc<Client>,
+    params: StartupParams,
+    stamp: CatalogStamp,
+    since: Option<Lsn>,
+}
+
+/// The client of an open session.
+#[derive(Debug)]
+pub(crate) struct Client {
+    link: Option<Arc<dyn ClientLink>>,
+    leaving: AtomicBool,
+}
+
+/// Where a session may go on, or start.
+#[derive(Debug)]
+struct Place {
+    waiting: Option<Backend>,
+    stamp: CatalogStamp,
+    since: Option<Lsn>,
+}
+
+impl fmt::Debug for ConnectRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectRequest").field("database", &self.database).finish_non_exhaustive()
+    }
+}
+
+impl Leases {
+    /// Gives a session the lease of that name, or a new one. Waits, with a bound, while others change it.
+    pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
+        let inner = &self.0;
+        let name = cut(request.database);
+        if ALWAYS.contains(&name) {
+            return inner.connect_unleased(name, request.params);
+        }
+        check_name(name)?;
+        let usual = inner.options.isolation;
+        let terms = Terms {
+            template: inner.template(request.template)?.name,
+            isolation: request.isolation.unwrap_or(usual),
+            linger: request.linger.unwrap_or(inner.options.linger),
+            retained: false,
+        };
+        if terms.isolation == Isolation::Server {
+            inner.expect_free(name)?;
+        }
+        let want = Want::Session {
+            params: request.params.id(),
+            terms,
+            explicit: request.isolation.is_some(),
+            reset: request.reset,
+        };
+        let mut last = LeaseError::NotLeased(name.to_owned());
+        for _ in 0..ATTEMPTS {
+            match inner.ask(name, want.clone(), Some(request.params))? {
+                Answer::Session(id) => match self.enter(id, name, request) {
+                    // Dropped by SQL since, or its session terminated: the next round begins a new lease.
+                    Err(error) if is_gone(&error) => last = error,
+                    other => return other,
+                },
+                _ => return inner.connect_unleased(name, request.params),
+            }
+        }
+        Err(last)
+    }
+
+    /// Starts a session with a leased database, in which it counts already.
+    fn enter(&self, id: DatabaseId, name: &str, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
+        let inner = &self.0;
+        let client = Arc::new(Client { link: request.client.clone(), leaving: AtomicBool::new(false) });
+        let params = request.params.clone();
+        let mut stay =
+            Stay { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None };
+        let (server, transaction) = {
+            let mut core = inner.lock();
+            let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
+            held.clients.push(Arc::clone(&stay.client));
+            (held.server(), held.transaction.take())
+        };
+        if let Some(server) = server {
+            let backend = lock(&server).connect(&stay.params);
+            let guard = SessionGuard(Some(stay));
+            return Ok(Entered::Plain(Connected { backend: backend?, guard }));
+        }
+        if let Some(session) = transaction {
+            // The table compares digests of parameters.
+            if session.params != stay.params {
+                drop(session);
+                return Err(stay.lost(name));
+            }
+            return Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }));
+        }
+        if inner.lock().table.lease(name).is_some_and(|lease| lease.terms.isolation == Isolation::Rollback) {
+            return Err(stay.lost(name));
+        }
+        let Place { waiting, stamp, since } = inner.find_place(id, &stay.params);
+        (stay.stamp, stay.since) = (stamp, since);
+        let backend = match waiting {
+            Some(backend) => {
+                inner.lock().counters.warm += 1;
+                backend
+            }
+            None => match inner.start_backend(name, &stay.params) {
+                Ok(backend) => {
+                    inner.lock().counters.cold += 1;
+                    backend
+                }
+                Err(error) if is_gone(&error) => return Err(stay.lost(name)),
+                Err(error) => {
+                    stay.leave(false);
+                    return Err(error);
+                }
+            },
+        };
+        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(stay)) }))
+    }
+}
+
+impl Inner {
+    /// A session with a database that is nobody's lease.
+    fn connect_unleased(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
+        let backend = self.start_backend(name, params)?;
+        self.lock().counters.cold += 1;
+        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
+    }
+
+    /// A backend that waits in a leased database, if it cannot be told from a new one, and what a new one would read.
+    fn find_place(&self, id: DatabaseId, params: &StartupParams) -> Place {
+        let (oid, (stamp, is_current), files) = {
+            let mut core = self.lock();
+            let Some(held) = core.databases.get_mut(&id) else {
+                return Place { waiting: None, stamp: CatalogStamp::from(""), since: None };
+            };
+            let stamp = held.stamp.clone();
+            held.stamp.1 = false;
+            let files = held.files.clone().or_else(|| Some(held.catalog()?.files.clone()));
+            (held.oid, stamp, files)
+        };
+        let (stamp, since) = if is_current {
+            (stamp, self.evidence.position())
+        } else {
+            self.read_stamp(oid).unwrap_or((CatalogStamp::from(""), Lsn(0)))
+        };
+        // A function that its users have made may have left anything in a backend, whoever has called it.
+        let defines = !is_current && self.evidence.has_new_definitions(oid, files.as_ref());
+        let mut core = self.lock();
+        let mut waiting = None;
+        if let Some(held) = core.databases.get_mut(&id) {
+            if defines {
+                held.waiting.clear();
+            }
+            let is_new = |at: &WaitingBackend| {
+                let unchanged = at.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
+                at.is_alive() && !stamp.is_empty() && at.stamp == stamp && unchanged
+            };
+            while let Some(at) = held.waiting.iter().position(|at| at.params == *params) {
+                let found = held.waiting.swap_remove(at);
+                if is_new(&found) {
+                    waiting = Some((found.backend, found.since));
+                    break;
+                }
+            }
+        }
+        match waiting {
+            Some((backend, since)) => Place { waiting: Some(backend), stamp, since },
+            None => Place { waiting: None, stamp, since: Some(since) },
+        }
+    }
+
+    /// What a session in the database would read at its start, and how far the log was read for it.
+    pub(crate) fn read_stamp(&self, oid: u32) -> Result<(CatalogStamp, Lsn), LeaseError> {
+        let mark = format!("; {MARK}");
+        let rows =
+            self.admin.execute_and("look at settings and roles", &STAMP, &[&oid.to_string()], &mark)?;
+        let mark = Evidence::mark(&rows);
+        self.evidence.read(mark);
+        let stamp = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        Ok((stamp.unwrap_or_default().into(), mark))
+    }
+
+    /// Starts a backend. Where the server has no room for one more, those that only wait make room.
+    pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
+        let (begun, mut evicted) = (Instant::now(), false);
+        let mut forked = self.lock().forked.pop();
+        loop {
+            let result = match forked.take() {
+                None => Backend::connect(&self.options.directory, params, name),
+                Some(stream) => match Backend::start(stream, params, name) {
+                    // It has waited too long to be asked, or was ended. Source: `authentication_timeout`.
+                    Err(LeaseError::Io { .. }) => continue,
+                    result => result,
+                },
+            };
+            if !matches!(&result, Err(LeaseError::Refused(words)) if says(words, b"C53300\0")) {
+                return result;
+            }
+            evicted |= self.lock().evict_idle();
+            if !evicted || begun.elapsed() > EVICT_TIMEOUT {
+                return result;
+            }
+            // They go within milliseconds; the server tells nobody when.
+            thread::sleep(EVICT_POLL);
+        }
+    }
+}
+
+impl Core {
+    /// Tells the table of clients that have gone and whose sessions have not ended yet.
+    pub(crate) fn notice_gone_clients(&mut self, name: &str) {
+        let Some(id) = self.table.holder(name) else { return };
+        let Some(held) = self.databases.get(&id) else { return };
+        let gone = |client: &Arc<Client>| {
+            let is_gone = client.link.as_ref().is_some_and(|link| link.is_gone());
+            is_gone && !client.leaving.swap(true, Ordering::Relaxed)
+        };
+        let count = held.clients.iter().filter(|client| gone(client)).count();
+        for _ in 0..count {
+            self.raise_leaving(id);
+        }
+    }
+
+    /// Counts a session out. One whose lease is over without it counts no more.
+    fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
+        let clients = &mut self.databases.get_mut(&id)?.clients;
+        let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
+        clients.swap_remove(at);
+        Some(client.leaving.load(Ordering::Relaxed))
+    }
+}
+
+impl Stay {
+    /// The session has ended. `lost`: so has the lease.
+    fn leave(self, lost: bool) {
+        let mut core = self.inner.lock();
+        let Some(leaving) = core.count_out(self.id, &self.client) else { return };
+        let database = self.id;
+        let event =
+            if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };
+        core.raise_in_background(event);
+        drop(core);
+        self.inner.work.notify_one();
+    }
+
+    fn lost(self, name: &str) -> LeaseError {
+        self.leave(true);
+        LeaseError::NotLeased(name.to_owned())
+    }
+
+    /// The client has gone; the session is on its way out.
+    fn leaving(&self) {
+        let mut core = self.inner.lock();
+        let is_counted = core
+            .databases
+            .get(&self.id)
+            .is_some_and(|held: &Held| held.clients.iter().any(|other| Arc::ptr_eq(other, &self.client)));
+        if is_counted && !self.client.leaving.swap(true, Ordering::Relaxed) {
+            core.raise_leaving(self.id);
+        }
+    }
+}
+
+impl SessionGuard {
+    /// Ends the session and gives its backend back: idle, in no transaction, everything read that it had to say, all
+    /// discarded, and with no trace of its client. It may serve another.
+    pub fn give_back(mut self, backend: Backend) {
+        let Some(stay) = self.0.take() else { return };
+        let mut core = stay.inner.lock();
+        let has_room = core.has_room_for_left();
+        if let Some(held) = core.databases.get_mut(&stay.id)
+            && has_room
+            && !held.has_functions
+            && !stay.stamp.is_empty()
+        {
+            let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
+            held.waiting.push(WaitingBackend { params, backend, stamp, since });
+        }
+        drop(core);
+        stay.leave(false);
+    }
+
+    /// The client has gone; the session is on its way out.
+    pub fn leaving(&self) {
+        if let Some(stay) = &self.0 {
+            stay.leaving();
+        }
+    }
+
+    /// Whether the session is in a leased database.
+    #[must_use]
+    pub fn is_leased(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        if let Some(stay) = self.0.take() {
+            stay.leave(false);
+        }
+    }
+}
+
+impl TransactionGuard {
+    /// The session and its greeting, for a client, and the transaction that it goes on in; `None` if it was ended, and then
+    /// so was the lease.
+    pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
+        let session = self.session.as_mut()?;
+        let stream = session.lend().ok()?;
+        Some((stream, session.greeting.clone(), session.transaction.clone()))
+    }
+
+    /// The client has gone; the session is on its way back.
+    pub fn leaving(&self) {
+        if let Some(stay) = &self.stay {
+            stay.leaving();
+        }
+    }
+
+    /// Takes the session back. `saved`: a transaction of the client's is still open in it.
+    pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
+        let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
+        let kept = session.take_back(stream, transaction, saved).is_ok();
+        if kept && let Some(held) = stay.inner.lock().databases.get_mut(&stay.id) {
+            held.transaction = Some(session);
+        }
+        stay.leave(!kept);
+    }
+}
+
+impl Drop for TransactionGuard {
+    fn drop(&mut self) {
+        if let Some(stay) = self.stay.take() {
+            drop(self.session.take());
+            stay.leave(true);
+        }
+    }
+}
+
+/// Whether there is such a field in what the server said.
+fn says(words: &[u8], field: &[u8]) -> bool {
+    words.windows(field.len()).any(|window| window == field)
+}
+
+/// Whether there is no such database any more.
+fn is_gone(error: &LeaseError) -> bool {
+    match error {
+        LeaseError::Refused(words) => says(words, b"C3D000\0"),
+        LeaseError::NotLeased(_) => true,
+        _ => false,
+    }
+}
+
+/// Names parameters in the table.
+pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
+    waiting.iter().map(|waiting| waiting.params.id()).collect()
+}

@@ -1,0 +1,58 @@
+//! A database as the whole server sees it: who is in it, what is on record of it, and where the log is.
+
+use crate::LeaseError;
+use crate::admin::{AdminPool, Prepared};
+use crate::evidence::{Evidence, MARK};
+use crate::wal::Lsn;
+
+/// A backend counts until nothing of it can follow in the log. Source: `src/backend/utils/activity/backend_status.c`.
+const STATS: Prepared = Prepared {
+    name: "stats",
+    types: &["oid"],
+    sql: "SELECT pg_stat_get_db_numbackends($1), \
+          EXISTS (SELECT FROM pg_prepared_xact() p WHERE p.dbid = $1), \
+          concat_ws('|', datdba, datacl, datconnlimit, datistemplate, datallowconn, dattablespace, \
+          (SELECT string_agg(setrole || '=' || setconfig::text, ',' ORDER BY setrole) \
+           FROM pg_db_role_setting WHERE setdatabase = $1), \
+          shobj_description($1, 'pg_database'), \
+          (SELECT count(*) FROM pg_shseclabel WHERE objoid = $1 AND classoid = 'pg_database'::regclass), \
+          (SELECT count(*) FROM pg_subscription WHERE subdbid = $1), \
+          (SELECT count(*) FROM pg_get_replication_slots() WHERE datoid = $1)) \
+          FROM pg_database WHERE oid = $1",
+};
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct DatabaseStats {
+    /// Sessions in it.
+    pub(crate) sessions: usize,
+    /// Whether it has prepared transactions.
+    pub(crate) prepared: bool,
+    /// What CREATE DATABASE forgets, the owner, and what hangs on a database from outside, as one text.
+    pub(crate) attributes: String,
+    /// Up to where the log is written: all that was done in the database before is there.
+    pub(crate) mark: Lsn,
+}
+
+impl DatabaseStats {
+    /// Reads it of the database with that oid.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if there is none.
+    pub(crate) fn read(oid: u32, admin: &AdminPool) -> Result<Self, LeaseError> {
+        let mark = format!("; {MARK}");
+        let rows = admin.execute_and("look at a database", &STATS, &[&oid.to_string()], &mark)?;
+        let mark = Evidence::mark(&rows);
+        if rows.len() < 2 {
+            return Err(LeaseError::NotLeased(oid.to_string()));
+        }
+        let mut columns = rows.into_iter().next().unwrap_or_default().into_iter();
+        let mut next = || columns.next().flatten();
+        Ok(Self {
+            sessions: next().and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),
+            prepared: next().as_deref() != Some("f"),
+            attributes: next().unwrap_or_default(),
+            mark,
+        })
+    }
+}

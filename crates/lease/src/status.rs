@@ -1,0 +1,102 @@
+//! What there is, for people and programs to look at.
+
+use std::time::{Duration, Instant};
+
+use crate::core::lock;
+use crate::leases::Leases;
+use crate::table::Source;
+use crate::{Isolation, SharedStateChange};
+
+/// What there is, and what happened since the start.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// Ready databases, by template.
+    pub ready: Vec<(String, usize)>,
+    /// Leases, by name.
+    pub leases: Vec<LeaseStatus>,
+    /// Databases made since the start, and the time that took: count and sum.
+    pub created: (u64, Duration),
+    /// Sessions that got a backend that waited.
+    pub warm: u64,
+    /// Sessions that had to wait for a new one.
+    pub cold: u64,
+    /// Databases recycled, and the time that took: count and sum.
+    pub recycled: (u64, Duration),
+    /// Databases dropped instead, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// What comparing found: recycled databases that were not fresh. None, unless pgfresh has a fault.
+    pub differences: Vec<Difference>,
+    /// Changes of what all databases share.
+    pub leaks: Vec<SharedStateChange>,
+    /// Tasks of the background that failed, by what was tried.
+    pub errors: Vec<(&'static str, u64)>,
+}
+
+/// A recycled database that was not what its template is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The database as its last holder knew it.
+    pub database: String,
+    /// The first relation that differed.
+    pub relation: String,
+}
+
+/// One lease.
+#[derive(Debug, Clone)]
+pub struct LeaseStatus {
+    /// The database.
+    pub database: String,
+    /// What it is a copy of.
+    pub template: String,
+    /// How it is isolated.
+    pub isolation: Isolation,
+    /// Open sessions.
+    pub sessions: usize,
+    /// Since it was handed out.
+    pub age: Duration,
+}
+
+impl Leases {
+    /// What there is now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let templates: Vec<_> =
+            lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
+        let leaks = lock(&self.0.shared).found();
+        let core = self.0.lock();
+        let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
+        let now = Instant::now();
+        let leases = core.table.leases().into_iter().map(|lease| LeaseStatus {
+            database: lease.name,
+            isolation: lease.terms.isolation,
+            template: match lease.terms.isolation {
+                Isolation::Server => "a server of its own".to_owned(),
+                _ => lease.terms.template,
+            },
+            sessions: lease.sessions,
+            age: lease.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+        });
+        let (counters, table) = (&core.counters, &core.table);
+        let mut errors: Vec<_> = counters.errors.iter().map(|(verb, count)| (*verb, *count)).collect();
+        errors.sort_unstable();
+        Status {
+            ready: templates.iter().map(|name| (name.clone(), ready(name))).collect(),
+            leases: leases.collect(),
+            created: counters.created,
+            warm: counters.warm,
+            cold: counters.cold,
+            recycled: counters.recycled,
+            dropped: table.dropped.iter().map(|(reason, count)| (*reason, *count)).collect(),
+            differences: counters.differences.clone(),
+            leaks,
+            errors,
+        }
+    }
+
+    /// The same, with a last look at what all databases share.
+    #[must_use]
+    pub fn final_status(&self) -> Status {
+        self.0.look_at_shared_state();
+        self.status()
+    }
+}
