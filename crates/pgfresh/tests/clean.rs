@@ -38,12 +38,13 @@ const STATE: &str = "SELECT pg_catalog.concat_ws(' ', (SELECT count(*) FROM t), 
     (SELECT xmlserialize(DOCUMENT body AS text) FROM document), \
     (SELECT string_agg(amount || '/' || tax, ',') FROM priced), \
     (SELECT count(*) FROM information_schema.extra), \
-    (SELECT last_value || '/' || is_called FROM ticket))";
+    (SELECT last_value || '/' || is_called FROM ticket), (SELECT last_value || '/' || is_called FROM used))";
 
 /// Touches each table and the sequence.
 const CHANGES: &str = "INSERT INTO t VALUES ('dirty'); UPDATE seed SET v = '1' WHERE id = 3; \
     UPDATE moment SET id = 2; UPDATE packed SET id = 2; UPDATE document SET id = 2; \
-    UPDATE priced SET amount = 1; INSERT INTO information_schema.extra VALUES (1); SELECT nextval('ticket')";
+    UPDATE priced SET amount = 1; INSERT INTO information_schema.extra VALUES (1); SELECT nextval('ticket'); \
+    SELECT nextval('used')";
 
 /// Each promise is one on every major.
 macro_rules! on_every_major {

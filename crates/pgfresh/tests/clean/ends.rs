@@ -89,14 +89,15 @@ fn sessions_that_time_out_leave_no_data(major: u32) {
     let gateway = Gateway::clean(major, &["--set", "idle_session_timeout=2s"]);
     let mut findings = Findings::new(gateway.clean_state());
     for round in 0..2 {
-        let mut session = gateway.connect("a", "-c pgfresh.linger=3s").unwrap();
+        let name = format!("a{round}");
+        let mut session = gateway.connect(&name, "-c pgfresh.linger=3s").unwrap();
         session.rows(CHANGES).and_then(|_| session.rows("CREATE TABLE dirty ()")).unwrap();
         session.close();
         // So long that every session, and then the lease, has ended.
         thread::sleep(Duration::from_secs(6));
         for later in 0..3 {
             let context = format!("session {later} in round {round}");
-            let session = findings.note(&context, gateway.connect("a", "-c pgfresh.linger=3s"), STATE);
+            let session = findings.note(&context, gateway.connect(&name, "-c pgfresh.linger=3s"), STATE);
             let dirty = session.map(|mut session| session.value("SELECT to_regclass('dirty')"));
             if dirty == Some(Ok("dirty".to_owned())) {
                 findings.found(context, "the table \"dirty\" is there");
@@ -116,7 +117,8 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
         let mut session = gateway.connect_in_time("cleaner", LASTING);
         // So that there are backends that wait for a client.
         for name in 0..3 {
-            gateway.connect_in_time(&format!("before_{round}_{name}"), BRIEF).value("SELECT 1").unwrap();
+            let name = format!("before_{round}_{name}");
+            findings.note(&name, gateway.connect(&name, BRIEF), STATE);
         }
         session.rows(TERMINATE).unwrap();
         for name in 0..12 {

@@ -18,11 +18,12 @@ fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     for round in 0..5 {
         let mut session = gateway.connect_in_time("r", ROLLBACK);
-        for sql in ["SELECT currval('ticket')", "SELECT lastval()"] {
+        for sql in ["SELECT currval('ticket')", "SELECT currval('used')", "SELECT lastval()"] {
             let state = session.value(sql).map_err(|error| error.sqlstate);
             assert_eq!(state, Err("55000".to_owned()), "{sql} in round {round} on PostgreSQL {major}");
         }
         assert_eq!(session.value("SELECT nextval('ticket')").unwrap(), "1");
+        assert_eq!(session.value("SELECT nextval('used')").unwrap(), "2");
         session.close();
     }
 }

@@ -1,7 +1,7 @@
 //! What all databases of a server share: faults 10 and 13 of issue 13.
 
 use super::common::gateway::Gateway;
-use super::common::{Scene, User, ground, postgres};
+use super::common::{Scene, User, ground, postgres, wait_until};
 use super::{BRIEF, Findings, LASTING, on_every_major};
 
 on_every_major! {
@@ -36,6 +36,7 @@ fn goes_with_its_lease(gateway: &Gateway, create: &str) {
         let (status, answer) = gateway.reset("lasting");
         assert_eq!(status, 204, "{answer}");
         findings.note(format!("reset {round}"), gateway.connect("lasting", LASTING), OWN);
+        wait_until_gone(gateway);
         let mut session = gateway.connect_in_time(&format!("brief_{round}"), BRIEF);
         session.rows(create).unwrap_or_else(|error| panic!("{create} in round {round}: {error}"));
         session.close();
@@ -43,14 +44,17 @@ fn goes_with_its_lease(gateway: &Gateway, create: &str) {
             let name = format!("later_{round}_{later}");
             findings.note(&name, gateway.connect(&name, BRIEF), OWN);
         }
-        // One name is all that a server has for it, so it must be free again.
-        let left =
-            "SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_replication_slots)";
-        super::common::wait_until("subscriptions and slots to be gone", || {
-            gateway.direct("postgres", left).is_ok_and(|rows| rows[0][0].as_deref() == Some("0"))
-        });
+        wait_until_gone(gateway);
     }
     findings.assert_none();
+}
+
+/// The name of a slot is that of the whole server: it must be free again. A dropped database may take a moment.
+fn wait_until_gone(gateway: &Gateway) {
+    let left = "SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_replication_slots)";
+    wait_until("subscriptions and slots to be gone", || {
+        gateway.direct("postgres", left).is_ok_and(|rows| rows[0][0].as_deref() == Some("0"))
+    });
 }
 
 /// Fault 13, in the first moment of a lease, with one that lingers, and with one that has ended.

@@ -13,4 +13,6 @@ INSERT INTO priced (amount) VALUES (100);
 CREATE OR REPLACE FUNCTION tax(amount numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT amount * 0.2';
 CREATE TABLE information_schema.extra (id int);
 CREATE SEQUENCE ticket;
+CREATE SEQUENCE used;
+SELECT nextval('used');
 CREATE EXTENSION dblink;

@@ -1,0 +1,35 @@
+//! Other leases that come and go meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::BRIEF;
+use crate::common::connection::{Address, Connection};
+use crate::common::random::Random;
+use crate::generate::statement;
+
+/// Between two leases, so that the cases themselves have most of the machine.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Plays leases of two sessions each until `ended`.
+pub(crate) fn play_others(address: &Address, seed: u64, ended: &AtomicBool) {
+    let mut random = Random::seeded(!seed);
+    for round in 0.. {
+        if ended.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = format!("other_{}", round % 3);
+        for _ in 0..2 {
+            let Ok(mut session) = Connection::open(address, &name, &[("options", BRIEF)]) else { continue };
+            let _ = session.rows("SET lock_timeout = '200ms'");
+            for _ in 0..random.below(4) {
+                let _ = session.rows(&statement(&mut random, 3));
+            }
+            if random.chance(50) {
+                session.close();
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}
