@@ -86,7 +86,9 @@ impl Content {
             let filter =
                 if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
             sql.push(summary(&name, &rows, places, filter));
-            let query = format!("SELECT {rows} FROM ONLY {name} t{filter} ORDER BY 1 COLLATE \"C\"");
+            let query = format!(
+                "SELECT r FROM (SELECT {rows} AS r FROM ONLY {name} t{filter}) x ORDER BY r COLLATE \"C\""
+            );
             let rows = Rows { values: String::new(), writers: String::new(), places: String::new(), query };
             relations.insert(name, rows);
         }

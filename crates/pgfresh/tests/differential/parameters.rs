@@ -23,8 +23,8 @@ pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 6] = [
     "transaction_read_only",
 ];
 
-/// Not shown in `pg_settings`.
-const HIDDEN: [(&str, &str); 2] = [("role", "guest"), ("session_authorization", "guest")];
+/// Not shown in `pg_settings`. That of the session's user has no effect at the start.
+const HIDDEN: [(&str, &str); 1] = [("role", "guest")];
 
 /// Strings that the server accepts.
 const STRINGS: [(&str, &str); 22] = [

@@ -1,7 +1,7 @@
 //! Plays cases on one gateway and compares each database that is handed out with one that nobody has used, and each
 //! session with a new connection to the server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
 use crate::common::connection::{Connection, SqlError};
@@ -38,6 +38,8 @@ pub(crate) struct Runner {
     pub(crate) unsettled: u32,
     restored: usize,
     pub(crate) findings: Vec<String>,
+    /// How often each probe and relation differed.
+    tally: BTreeMap<String, u32>,
 }
 
 impl Runner {
@@ -63,6 +65,7 @@ impl Runner {
             unsettled: 0,
             restored: 0,
             findings: Vec::new(),
+            tally: BTreeMap::new(),
         };
         runner.dump = runner.pg_dump("reference");
         runner
@@ -137,6 +140,10 @@ impl Runner {
         }
         let dirty = !content.is_empty();
         found.extend(content);
+        for line in &found {
+            let what = line.split(':').next().unwrap_or_default().to_owned();
+            *self.tally.entry(what).or_default() += 1;
+        }
         if !found.is_empty() {
             let after = used.map_or_else(|| format!("unknown; at {case}"), |used| used.to_string());
             let parameters: Vec<_> = parameters.iter().map(Parameter::option).collect();
@@ -211,6 +218,13 @@ impl Runner {
         }
     }
 
+    /// Prints how often what differed.
+    pub(crate) fn print_tally(&self) {
+        for (what, times) in &self.tally {
+            println!("{times:>6} times {what}");
+        }
+    }
+
     /// Waits until each database that a case has used was handed out again or is gone.
     pub(crate) fn settle(&mut self, generator: &Generator) {
         let nothing = Case { sessions: Vec::new(), ..generator.case(0) };
@@ -252,6 +266,7 @@ impl Runner {
             self.restored,
             status["dropped"],
         );
+        self.print_tally();
     }
 }
 

@@ -28,7 +28,7 @@ const PROBES: [(&str, &str); 17] = [
         "other sessions",
         "SELECT string_agg(application_name || ' ' || coalesce(query, ''), ', ') FROM pg_stat_activity \
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' \
-         AND application_name NOT LIKE 'pgfresh%'",
+         AND application_name NOT LIKE 'pgfresh%' AND application_name NOT IN ('comparison', 'pg_dump')",
     ),
     ("prepared transactions", "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"),
     ("search path", "SELECT current_schemas(true)"),
@@ -40,7 +40,7 @@ const SETTINGS: &str =
     "SELECT name, concat_ws(' | ', setting, source, reset_val, sourcefile, sourceline) FROM pg_settings";
 
 /// Settings with a dot that statements of the cases set; of those that were never set the value is NULL.
-const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.user,app.tenant,app.x,\
+const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.tester,app.tenant,app.x,\
     auto_explain.log_min_duration,plpgsql.variable_conflict}'::text[]) n UNION ALL SELECT n, coalesce(current_setting(n, true), 'NULL') \
     FROM (SELECT 'app.' || k || '_' || i FROM unnest('{a,b}'::text[]) k, generate_series(1, 11) i) x(n)";
 

@@ -32,7 +32,7 @@ INSERT INTO audited VALUES ({n})
 INSERT INTO ruled VALUES ({n})
 INSERT INTO secret VALUES ({n})
 DELETE FROM secret
-UPDATE every_type SET i2 = {n}, arr = arr || 1, tstz = now()
+UPDATE every_type SET i2 = {n}, arr = '{7}', tstz = now()
 DELETE FROM every_type WHERE id = 1
 INSERT INTO every_type (id, x, m, pr) VALUES (100{n}, '<a/>', 'low', ROW({n}, 'p')) ON CONFLICT DO NOTHING
 UPDATE priced SET amount = {n}
@@ -59,11 +59,11 @@ COPY (SELECT '{n}', 'copied') TO PROGRAM 'cat >/dev/null'
 COPY note FROM PROGRAM 'printf "{n}\\tcopied\\n"'
 WITH gone AS (DELETE FROM note RETURNING *) INSERT INTO scratch SELECT * FROM gone
 SELECT * FROM customer FOR UPDATE
-LOCK TABLE customer IN SHARE MODE
+BEGIN; LOCK TABLE customer IN SHARE MODE; COMMIT
 SELECT pg_advisory_lock({n})
 LISTEN channel; NOTIFY channel, 'x'
 SET work_mem = '1MB'; SET timezone = 'Asia/Tokyo'; SET search_path = other, public
-SET app.user = 'someone'
+SET app.tester = 'someone'
 SET session_replication_role = replica; DELETE FROM country
 SET ROLE guest; INSERT INTO note VALUES ({n}, 'by guest')
 SET SESSION AUTHORIZATION guest; INSERT INTO note VALUES ({n}, 'as guest')
