@@ -19,9 +19,10 @@ const EXACT: [(&str, &str); 2] = [
     ),
 ];
 
-/// Every relation with rows of its own: its name, its kind, whether it is a catalog, its columns, and beyond them of
-/// columns whose stored form the text does not tell, that form.
+/// Every relation with rows of its own: its name, its kind, whether it is a catalog, whether it is unlogged, its columns,
+/// and beyond them of columns whose stored form the text does not tell, that form.
 const RELATIONS: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, n.nspname = 'pg_catalog', \
+    c.relpersistence = 'u', \
     string_agg('t.' || quote_ident(a.attname), ', ' ORDER BY a.attnum), \
     string_agg(CASE WHEN a.atttypid = 'xml'::regtype \
         THEN ', xmlserialize(CONTENT t.' || quote_ident(a.attname) || ' AS text)' ELSE '' END \
@@ -31,7 +32,7 @@ const RELATIONS: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.r
     LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
         AND NOT (c.oid = 'pg_class'::regclass AND a.attname IN ('relfilenode', 'relfrozenxid', 'relminmxid')) \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared AND n.nspname !~ '^pg_(toast_)?temp_' \
-    GROUP BY n.nspname, c.relname, c.relkind, c.oid ORDER BY c.oid";
+    GROUP BY n.nspname, c.relname, c.relkind, c.relpersistence, c.oid ORDER BY c.oid";
 
 /// What the shared catalogs say of this database.
 const SHARED: &str = "WITH own AS (SELECT * FROM pg_database WHERE datname = current_database()) \
@@ -58,6 +59,8 @@ struct Rows {
     places: String,
     /// The query for their text.
     query: String,
+    /// Whether a crash empties it.
+    unlogged: bool,
 }
 
 /// All that one database holds.
@@ -77,7 +80,8 @@ impl Content {
         for row in session.rows(RELATIONS)? {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);
             let mut next = || columns.next().unwrap_or_default();
-            let (name, kind, catalog, columns, stored) = (next(), next(), next() == "t", next(), next());
+            let (name, kind, catalog, unlogged) = (next(), next(), next() == "t", next() == "t");
+            let (columns, stored) = (next(), next());
             let (rows, places) = match (kind.as_str(), catalog) {
                 ("S", _) => ("ROW(t.last_value, t.is_called)::text".to_owned(), false),
                 (_, true) => (format!("ROW({columns})::text"), false),
@@ -89,7 +93,13 @@ impl Content {
             let query = format!(
                 "SELECT r FROM (SELECT {rows} AS r FROM ONLY {name} t{filter}) x ORDER BY r COLLATE \"C\""
             );
-            let rows = Rows { values: String::new(), writers: String::new(), places: String::new(), query };
+            let rows = Rows {
+                values: String::new(),
+                writers: String::new(),
+                places: String::new(),
+                query,
+                unlogged,
+            };
             relations.insert(name, rows);
         }
         for row in session.rows(&sql.join(" UNION ALL "))? {
@@ -107,11 +117,14 @@ impl Content {
         Ok(Self { relations, shared, address: address.clone(), database: database.to_owned() })
     }
 
-    /// In what `other` differs from this: a line for each relation.
-    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+    /// In what `other` differs from this: a line for each relation. Of those that are not logged it may have what
+    /// `crashed` has, the same database after a crash.
+    pub(crate) fn differences(&self, other: &Self, crashed: Option<&Self>) -> Vec<String> {
         let mut found = Vec::new();
         for (name, rows) in &self.relations {
+            let emptied = crashed.filter(|_| rows.unlogged).map(|crashed| &crashed.relations[name].values);
             match other.relations.get(name) {
+                Some(others) if emptied == Some(&others.values) => {}
                 None => found.push(format!("{name} is missing")),
                 Some(others) if others.values != rows.values => {
                     found.push(format!("{name} differs: {}", self.rows_that_differ(other, name)));

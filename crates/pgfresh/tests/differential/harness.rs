@@ -111,7 +111,7 @@ fn databases_and_sessions_that_nobody_has_used_do_not_differ() {
         let mut session = runner.gateway.connect("first", BRIEF).unwrap();
         for name in ["copy", "copy", "reference", "first"] {
             let other = Content::read(&server, name).unwrap();
-            assert_eq!(reference.differences(&other), [""; 0], "{name} on PostgreSQL {major}");
+            assert_eq!(reference.differences(&other, None), [""; 0], "{name} on PostgreSQL {major}");
         }
         assert_eq!(runner.pg_dump("copy"), runner.pg_dump("reference"));
         let state = SessionState::read(&mut session, &seeded(&runner.gateway)).unwrap();
@@ -134,7 +134,7 @@ fn every_planted_change_of_a_database_is_found() {
             let name = format!("changed_{at}");
             make_copy(&gateway, &name);
             gateway.direct(&name, change).unwrap_or_else(|error| panic!("{change}: {error}"));
-            let found = reference.differences(&Content::read(&server, &name).unwrap());
+            let found = reference.differences(&Content::read(&server, &name).unwrap(), None);
             let is_found = found.iter().any(|line| line.starts_with(word));
             assert!(is_found || word.is_empty(), "PostgreSQL {major}: {change}: no {word:?} in {found:#?}");
             let _ = gateway.direct(&name, "ROLLBACK PREPARED 'p'");

@@ -10,7 +10,7 @@ pub(crate) struct Parameter {
 }
 
 /// Parameters for which a stock server has one value only, or none that a client may give.
-pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 6] = [
+pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 10] = [
     // There is one access method.
     "default_table_access_method",
     // Libraries must be in a folder that has none.
@@ -21,6 +21,11 @@ pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 6] = [
     "transaction_deferrable",
     "transaction_isolation",
     "transaction_read_only",
+    // They have no effect on a unix socket.
+    "tcp_keepalives_count",
+    "tcp_keepalives_idle",
+    "tcp_keepalives_interval",
+    "tcp_user_timeout",
 ];
 
 /// Not shown in `pg_settings`. That of the session's user has no effect at the start.

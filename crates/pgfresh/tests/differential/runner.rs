@@ -26,6 +26,8 @@ const DUMPED_MAJOR: u32 = 15;
 pub(crate) struct Runner {
     pub(crate) gateway: Gateway,
     reference: Content,
+    /// The same database after a crash, which has emptied what is not logged.
+    crashed: Option<Content>,
     dump: String,
     seeded: SeededNumbers,
     /// The case that has used a database last, by the database's oid.
@@ -38,8 +40,8 @@ pub(crate) struct Runner {
     pub(crate) unsettled: u32,
     restored: usize,
     pub(crate) findings: Vec<String>,
-    /// How often each probe and relation differed.
-    tally: BTreeMap<String, u32>,
+    /// How often each probe and relation differed, and how it did first.
+    tally: BTreeMap<String, (u32, String)>,
 }
 
 impl Runner {
@@ -56,6 +58,7 @@ impl Runner {
         let mut runner = Self {
             gateway,
             reference,
+            crashed: None,
             dump: String::new(),
             seeded,
             used: HashMap::new(),
@@ -88,6 +91,9 @@ impl Runner {
         let left = play(&self.gateway, case, &name, lease);
         first.close();
         self.undo_shared();
+        if case.crashes() {
+            self.crashed = Some(Content::read(&self.gateway.server(), "reference").unwrap());
+        }
         let _ = oid.map(|oid| self.used.insert(oid, case.clone()));
         let left = match left {
             Ok(left) => left,
@@ -142,7 +148,7 @@ impl Runner {
         found.extend(content);
         for line in &found {
             let what = line.split(':').next().unwrap_or_default().to_owned();
-            *self.tally.entry(what).or_default() += 1;
+            self.tally.entry(what).or_insert_with(|| (0, line.chars().take(300).collect())).0 += 1;
         }
         if !found.is_empty() {
             let after = used.map_or_else(|| format!("unknown; at {case}"), |used| used.to_string());
@@ -184,7 +190,7 @@ impl Runner {
             Err(error) => return vec![format!("its content could not be read: {error}")],
         };
         self.restored += self.reference.restored(&content);
-        let mut found = self.reference.differences(&content);
+        let mut found = self.reference.differences(&content, self.crashed.as_ref());
         if self.compared.is_multiple_of(DUMP_EVERY) && self.pg_dump(name) != self.dump {
             found.push("pg_dump writes something else".to_owned());
         }
@@ -198,7 +204,10 @@ impl Runner {
         }
         let folder = self.gateway.serve.ready["log"].as_str().unwrap().rsplit_once('/').unwrap().0;
         let program = ground::psql().replace("/psql", "/pg_dump");
-        let output = Command::new(program).args(["-h", folder, "-U", "postgres", name]).output().unwrap();
+        let output = Command::new(program)
+            .args(["--no-unlogged-table-data", "-h", folder, "-U", "postgres", name])
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         sort_rows(&String::from_utf8_lossy(&output.stdout))
     }
@@ -220,8 +229,8 @@ impl Runner {
 
     /// Prints how often what differed.
     pub(crate) fn print_tally(&self) {
-        for (what, times) in &self.tally {
-            println!("{times:>6} times {what}");
+        for (times, first) in self.tally.values() {
+            println!("{times:>6} times, first: {first}");
         }
     }
 
