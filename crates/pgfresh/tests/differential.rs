@@ -132,6 +132,25 @@ fn whatever_was_done_what_is_handed_out_is_new_on_postgres_18() {
     whatever_was_done_what_is_handed_out_is_new(18, &["--set", "wal_level=logical"]);
 }
 
+/// With `--paranoid` pgfresh compares each database itself: what differs is dropped and reported, never handed out.
+#[test]
+fn paranoid_sees_whatever_this_test_sees() {
+    let gateway = start(15, &["--paranoid"]);
+    let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
+    let generator = Generator { seed, parameters: Vec::new(), crash_every: 0 };
+    let mut runner = Runner::new(gateway);
+    for number in 1..=cases() / 3 {
+        runner.run(&generator.case(number));
+    }
+    runner.report(seed);
+    assert_none(&runner.dirty, seed);
+    assert_eq!(
+        runner.gateway.status()["differences"],
+        serde_json::json!([]),
+        "pgfresh itself has found some"
+    );
+}
+
 /// Each parameter in turn: a session that has it touches every table, the database is reset, and it and its next
 /// session, with that parameter and without, are compared.
 fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {

@@ -165,8 +165,11 @@ impl Content {
             (Err(error), _) | (_, Err(error)) => return format!("(rows could not be read: {error})"),
         };
         let only = |some: &[String], others: &[String]| {
-            let only = some.iter().filter(|row| !others.contains(row)).take(2);
-            only.map(|row| row.chars().take(250).collect::<String>()).collect::<Vec<_>>()
+            some.iter()
+                .filter(|row| !others.contains(row))
+                .take(2)
+                .map(|row| shorten(row))
+                .collect::<Vec<_>>()
         };
         format!(
             "{} rows instead of {}, new {:?}, missing {:?}",
@@ -176,6 +179,16 @@ impl Content {
             only(&ours, &theirs)
         )
     }
+}
+
+/// The beginning and the end of a long row.
+fn shorten(row: &str) -> String {
+    let characters: Vec<char> = row.chars().collect();
+    if characters.len() <= 300 {
+        return row.to_owned();
+    }
+    let (beginning, end) = (&characters[..200], &characters[characters.len() - 90..]);
+    format!("{} … {}", beginning.iter().collect::<String>(), end.iter().collect::<String>())
 }
 
 fn open(address: &Address, database: &str) -> Result<Connection, SqlError> {

@@ -134,7 +134,7 @@ impl Generator {
         if !guest && random.chance(25) {
             parameters = (0..=random.below(2)).map(|_| random.choose(&self.parameters).clone()).collect();
         }
-        let statements = (0..random.below(8)).map(|_| statement(random, 5)).collect();
+        let statements = (0..random.below(8)).map(|_| statement(random, 4)).collect();
         let end = match random.below(100) {
             0..52 => End::Terminate,
             52..67 => End::Close,

@@ -40,6 +40,8 @@ pub(crate) struct Runner {
     pub(crate) unsettled: u32,
     restored: usize,
     pub(crate) findings: Vec<String>,
+    /// Those of the findings that are about what a database holds.
+    pub(crate) dirty: Vec<String>,
     /// How often each probe and relation differed, and how it did first.
     tally: BTreeMap<String, (u32, String)>,
 }
@@ -68,6 +70,7 @@ impl Runner {
             unsettled: 0,
             restored: 0,
             findings: Vec::new(),
+            dirty: Vec::new(),
             tally: BTreeMap::new(),
         };
         runner.dump = runner.pg_dump("reference");
@@ -145,6 +148,7 @@ impl Runner {
             let _ = self.gateway.direct("postgres", &format!("DROP DATABASE \"{name}\" WITH (FORCE)"));
         }
         let dirty = !content.is_empty();
+        self.dirty.extend(content.iter().cloned());
         found.extend(content);
         for line in &found {
             let what = line.split(':').next().unwrap_or_default().to_owned();

@@ -120,6 +120,7 @@ CHECKPOINT
 -- rare: definitions, and what is dear to undo
 UPDATE large SET body = 'changed' WHERE id = {n}
 TRUNCATE large
+UPDATE query SET q = 'fat'
 INSERT INTO watched VALUES ({n}); DELETE FROM watched
 REFRESH MATERIALIZED VIEW summary
 INSERT INTO city VALUES ('Rome{n}', 'DE') ON CONFLICT DO NOTHING; REFRESH MATERIALIZED VIEW CONCURRENTLY summary
