@@ -90,8 +90,9 @@ fn sessions_that_time_out_leave_no_data(major: u32) {
     let mut findings = Findings::new(gateway.clean_state());
     for round in 0..2 {
         let name = format!("a{round}");
-        let mut session = gateway.connect(&name, "-c pgfresh.linger=3s").unwrap();
-        session.rows(CHANGES).and_then(|_| session.rows("CREATE TABLE dirty ()")).unwrap();
+        let session = gateway.connect(&name, "-c pgfresh.linger=3s");
+        let Some(mut session) = findings.note(&name, session, STATE) else { continue };
+        let _ = session.rows(CHANGES).and_then(|_| session.rows("CREATE TABLE dirty ()"));
         session.close();
         // So long that every session, and then the lease, has ended.
         thread::sleep(Duration::from_secs(6));
