@@ -160,6 +160,11 @@ pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     random.choose(&lines).replace("{n}", &n.to_string())
 }
 
+/// The query strings of a line, which `;; ` separates: each is sent when the one before is answered.
+pub(crate) fn queries(line: &str) -> impl Iterator<Item = &str> {
+    line.split(";; ")
+}
+
 /// All statements with the kind of their section: "common" or "rare".
 pub(crate) fn statements() -> Vec<(&'static str, &'static str)> {
     let mut kind = "";

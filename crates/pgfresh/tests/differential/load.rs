@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::BRIEF;
 use crate::common::connection::{Address, Connection};
 use crate::common::random::Random;
-use crate::generate::statement;
+use crate::generate::{queries, statement};
 
 /// Between two leases, so that the cases themselves have most of the machine.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ pub(crate) fn play_others(address: &Address, seed: u64, ended: &AtomicBool) {
             let Ok(mut session) = Connection::open(address, &name, &[("options", BRIEF)]) else { continue };
             let _ = session.rows("SET lock_timeout = '200ms'");
             for _ in 0..random.below(4) {
-                let _ = session.rows(&statement(&mut random, 3));
+                queries(&statement(&mut random, 3)).for_each(|query| drop(session.rows(query)));
             }
             if random.chance(50) {
                 session.close();

@@ -2,7 +2,7 @@
 
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
-use crate::generate::{Case, End, SessionPlan};
+use crate::generate::{Case, End, SessionPlan, queries};
 use crate::parameters::Parameter;
 
 /// No session waits longer for another one's lock.
@@ -24,7 +24,7 @@ pub(crate) fn play(
         for at in 0..longest {
             for (plan, session) in case.sessions.iter().zip(&mut sessions) {
                 if let Some(statement) = plan.statements.get(at) {
-                    let _ = session.rows(statement);
+                    queries(statement).for_each(|query| drop(session.rows(query)));
                 }
             }
         }
@@ -35,7 +35,7 @@ pub(crate) fn play(
         for plan in &case.sessions {
             let mut session = open(plan)?;
             for statement in &plan.statements {
-                let _ = session.rows(statement);
+                queries(statement).for_each(|query| drop(session.rows(query)));
             }
             left.extend(end(gateway, session, plan.end));
             if plan.end == End::Killed {

@@ -94,13 +94,13 @@ BEGIN; SET LOCAL track_counts = off; DELETE FROM city; COMMIT
 SELECT setseed(0.{n})
 SET seed = 0.{n}
 LOAD 'auto_explain'
-SELECT dblink_connect('c{n}', 'dbname=postgres host=' || current_setting('unix_socket_directories') || ' port=' || current_setting('port') || ' user=postgres')
+SELECT dblink_connect('c{n}', 'dbname=postgres host=' || trim(both '"' from current_setting('unix_socket_directories')) || ' port=' || current_setting('port') || ' user=postgres')
 SELECT pg_replication_origin_session_setup('origin')
 SELECT set_config('app.a_{n}', 'x', false)
 BEGIN; SET LOCAL app.b_{n} = 'x'; COMMIT
 SELECT pg_stat_reset()
-INSERT INTO note VALUES ({n}, 'hidden'); SELECT pg_stat_force_next_flush(); SELECT pg_stat_reset()
-INSERT INTO note VALUES ({n}, 'x'); SELECT pg_stat_force_next_flush(); SELECT 1; SELECT pg_stat_reset_single_table_counters('note'::regclass)
+INSERT INTO note VALUES ({n}, 'hidden'); SELECT pg_stat_force_next_flush();; SELECT pg_stat_reset()
+INSERT INTO note VALUES ({n}, 'x'); SELECT pg_stat_force_next_flush();; SELECT 1;; SELECT pg_stat_reset_single_table_counters('note'::regclass)
 SELECT pg_stat_reset_shared('bgwriter')
 BEGIN; INSERT INTO note VALUES ({n}, 'prepared'); PREPARE TRANSACTION 'p{n}'
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -176,7 +176,7 @@ ALTER ROLE guest SET work_mem = '{n}MB'
 ALTER ROLE ALL SET temp_buffers = '1{n}MB'
 ALTER ROLE postgres SET geqo = off
 ALTER SYSTEM SET work_mem = '1{n}MB'
-ALTER SYSTEM SET work_mem = '1{n}MB'; SELECT pg_reload_conf()
+ALTER SYSTEM SET work_mem = '1{n}MB';; SELECT pg_reload_conf()
 UPDATE pg_class SET relnatts = relnatts WHERE relname = 'note'
 UPDATE pg_proc SET prosrc = prosrc || ' ' WHERE proname = 'watch'
 CREATE STATISTICS made_{n} ON id, body FROM note; ANALYZE note
