@@ -86,20 +86,27 @@ impl Runner {
             Handover::SameName => ("same".to_owned(), BRIEF),
             Handover::Http | Handover::Connection => ("kept".to_owned(), LASTING),
         };
-        // A lease that begins may get any database; those of the kept name were compared when they were reset.
+        // A lease that begins may get any database; those of the kept name were compared when they were reset, and no
+        // session is in them but those of the case: a reset may use what they leave.
         let first = match case.handover {
-            Handover::NewName | Handover::SameName => self.check_out(&name, lease, &[], case),
-            Handover::Http | Handover::Connection => self.connect(&name, lease, &[]).ok(),
+            Handover::NewName | Handover::SameName => match self.check_out(&name, lease, &[], case) {
+                Some(first) => Some(first),
+                None => return,
+            },
+            Handover::Http | Handover::Connection => None,
         };
-        let Some(mut first) = first else { return };
-        let oid = oid(&mut first);
         let left = play(&self.gateway, case, &name, lease);
-        first.close();
+        let oid = self.oid_of(&name);
+        if let Some(first) = first {
+            first.close();
+        }
         self.undo_shared();
         if case.crashes() {
             self.crashed = Some(Content::read(&self.gateway.server(), "reference").unwrap());
         }
-        let _ = oid.map(|oid| self.used.insert(oid, case.clone()));
+        if let Some(oid) = oid {
+            self.used.insert(oid, case.clone());
+        }
         let left = match left {
             Ok(left) => left,
             Err(error) => {
@@ -165,6 +172,12 @@ impl Runner {
             self.findings.push(format!("{name} {parameters}:\n  {}\nafter {after}", found.join("\n  ")));
         }
         if dirty { self.connect(name, options, parameters).ok() } else { Some(session) }
+    }
+
+    /// The database that has this name now.
+    fn oid_of(&self, name: &str) -> Option<String> {
+        let sql = format!("SELECT oid FROM pg_database WHERE datname = '{name}'");
+        self.gateway.direct("postgres", &sql).ok()?.into_iter().flatten().next().flatten()
     }
 
     fn connect(&self, name: &str, options: &str, parameters: &[Parameter]) -> Result<Connection, SqlError> {
