@@ -10,11 +10,13 @@ pub(crate) struct Parameter {
 }
 
 /// Parameters for which a stock server has one value only, or none that a client may give.
-pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 10] = [
+pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 11] = [
     // There is one access method.
     "default_table_access_method",
     // Libraries must be in a folder that has none.
     "local_preload_libraries",
+    // A build without lz4 has pglz alone.
+    "default_toast_compression",
     // Builds with assertions only.
     "debug_discard_caches",
     // The value of a table that a snapshot or transaction fixes.
