@@ -140,7 +140,9 @@ fn whatever_was_done_what_is_handed_out_is_new_on_postgres_18() {
 fn paranoid_sees_whatever_this_test_sees() {
     let gateway = start(15, &["--paranoid"]);
     let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
-    let generator = Generator { seed, parameters: Vec::new(), crash_every: 0 };
+    let (parameters, _) = Parameter::all(&gateway.server());
+    let parameters = parameters.into_iter().filter(|parameter| parameter.name != "post_auth_delay").collect();
+    let generator = Generator { seed, parameters, crash_every: 0 };
     let mut runner = Runner::new(gateway);
     for number in 1..=cases() / 3 {
         runner.run(&generator.case(number));
