@@ -34,6 +34,8 @@ pub(crate) struct Runner {
     seeded: SeededNumbers,
     /// The case that has used a database last, by the database's oid.
     used: HashMap<String, Case>,
+    /// Cases in which sessions had a database.
+    pub(crate) played: u32,
     /// Databases handed out, and compared.
     pub(crate) compared: u32,
     pub(crate) recycled: u32,
@@ -66,6 +68,7 @@ impl Runner {
             dump: String::new(),
             seeded,
             used: HashMap::new(),
+            played: 0,
             compared: 0,
             recycled: 0,
             dropped: 0,
@@ -95,6 +98,7 @@ impl Runner {
             },
             Handover::Http | Handover::Connection => None,
         };
+        self.played += 1;
         let left = play(&self.gateway, case, &name, lease);
         let oid = self.oid_of(&name);
         if let Some(first) = first {
@@ -283,14 +287,15 @@ impl Runner {
 
     /// Ends with a line of counts; fails if anything differed.
     pub(crate) fn report(&self, seed: u64) {
-        let Self { recycled, dropped, unsettled, .. } = self;
-        let cases = recycled + dropped + unsettled;
-        let share = 100 * recycled / cases.max(1);
+        let Self { played, recycled, dropped, unsettled, .. } = self;
+        let share = 100 * recycled / (*played).max(1);
+        // A database that was used twice before it was compared counts once.
+        let unknown = played.saturating_sub(recycled + dropped + unsettled);
         let (major, status) = (self.gateway.major, self.gateway.status());
         println!(
-            "differential: {cases} cases, {} differences, {share} % recycled, seed {seed} (PostgreSQL {major}: {} \
+            "differential: {played} cases, {} differences, {share} % recycled, seed {seed} (PostgreSQL {major}: {} \
              databases and sessions compared, {} tables restored, {recycled} recycled, {dropped} dropped, {unsettled} \
-             neither; {})",
+             neither, {unknown} not followed; {})",
             self.findings.len(),
             self.compared,
             self.restored,
