@@ -11,6 +11,8 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod connection;
+pub(crate) mod gateway;
 pub(crate) mod ground;
 pub(crate) mod leftovers;
 pub(crate) mod machine;

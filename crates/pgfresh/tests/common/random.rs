@@ -26,3 +26,25 @@ impl Random {
         Duration::from_nanos(self.number() % span)
     }
 }
+
+impl Random {
+    /// One that gives the same numbers again.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number from 0 up to, but not including, `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.number() % u64::try_from(bound).unwrap()).unwrap()
+    }
+
+    /// Whether something happens that does so in `percent` of all cases.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `choices`.
+    pub(crate) fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}

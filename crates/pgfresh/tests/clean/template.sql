@@ -1,0 +1,18 @@
+CREATE TABLE t (v text);
+CREATE TABLE seed (id int PRIMARY KEY, v text);
+INSERT INTO seed VALUES (1, 'café'), (2, 'naïve €'), (3, 'plain');
+CREATE TABLE moment (id int, at timestamptz, day date, span interval, body bytea, ratio float8);
+INSERT INTO moment VALUES (1, '2024-03-31 01:30:00+00', '2024-12-31', '-1 day +02:03:04', '\x00ff5c', 0.1::float8 + 0.2);
+CREATE TABLE packed (id int, body text);
+INSERT INTO packed SELECT 1, repeat('compressible ', 20000);
+CREATE TABLE document (id int, body xml);
+INSERT INTO document VALUES (1, '<?xml version="1.0" encoding="UTF-8"?><a>é</a>');
+CREATE FUNCTION tax(amount numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT amount * 0.1';
+CREATE TABLE priced (amount numeric, tax numeric GENERATED ALWAYS AS (tax(amount)) STORED);
+INSERT INTO priced (amount) VALUES (100);
+CREATE OR REPLACE FUNCTION tax(amount numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT amount * 0.2';
+CREATE TABLE information_schema.extra (id int);
+CREATE SEQUENCE ticket;
+CREATE SEQUENCE used;
+SELECT nextval('used');
+CREATE EXTENSION dblink;

@@ -1,0 +1,235 @@
+//! A connection to PostgreSQL, over TCP through the gateway or over a unix socket to the server itself.
+//!
+//! It speaks the protocol itself, so that a test can break off at any byte, and sees each ParameterStatus and each
+//! ReadyForQuery. Every wait is bounded by [`ANSWER_TIMEOUT`].
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an answer may take, on a busy machine and while a server recovers from a crash.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The code of protocol 3.0 in a StartupMessage.
+const PROTOCOL_3_0: u32 = 0x0003_0000;
+/// The code of a CancelRequest.
+const CANCEL_REQUEST: u32 = 80_877_102;
+
+/// Rows of text; `None` is NULL.
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
+
+/// Where a server or a gateway listens.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    /// A gateway, with the password that it asks for.
+    Tcp {
+        /// Host and port.
+        address: String,
+        password: String,
+    },
+    /// A server's own socket, which trusts.
+    Unix(PathBuf),
+}
+
+/// An error of the server's, or of the connection with SQLSTATE 08006.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SqlError {
+    pub(crate) sqlstate: String,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.sqlstate, self.message)
+    }
+}
+
+impl From<io::Error> for SqlError {
+    fn from(error: io::Error) -> Self {
+        Self { sqlstate: "08006".to_owned(), message: error.to_string() }
+    }
+}
+
+trait Stream: Read + Write + Send {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+/// An open session.
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
+    address: Address,
+    /// Process id and secret.
+    key: Vec<u8>,
+    /// What the server has said of its parameters, in the order of arrival.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// The status of the last ReadyForQuery: `I`, `T` or `E`.
+    pub(crate) status: char,
+}
+
+impl Connection {
+    /// Opens a session with `database` as superuser `postgres`, unless `parameters` name another user.
+    pub(crate) fn open(
+        address: &Address,
+        database: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Self, SqlError> {
+        let mut connection = Self {
+            stream: connect(address)?,
+            address: address.clone(),
+            key: Vec::new(),
+            parameters: Vec::new(),
+            status: '?',
+        };
+        let mut body = format!("database\0{database}\0");
+        if !parameters.iter().any(|(name, _)| *name == "user") {
+            body.push_str("user\0postgres\0");
+        }
+        for (name, value) in parameters {
+            body.extend([*name, "\0", *value, "\0"]);
+        }
+        body.push('\0');
+        connection.stream.write_all(&packet(PROTOCOL_3_0, body.as_bytes()))?;
+        connection.collect()?;
+        Ok(connection)
+    }
+
+    /// Runs one or more statements and returns the rows of all, or the first error. It answers requests for COPY data
+    /// with none.
+    pub(crate) fn rows(&mut self, sql: &str) -> Result<Rows, SqlError> {
+        self.send(b'Q', format!("{sql}\0").as_bytes())?;
+        self.collect()
+    }
+
+    /// The first value of the first row; empty for NULL and for no row.
+    pub(crate) fn value(&mut self, sql: &str) -> Result<String, SqlError> {
+        Ok(self.rows(sql)?.into_iter().flatten().next().flatten().unwrap_or_default())
+    }
+
+    /// Sends a message and reads nothing.
+    pub(crate) fn send(&mut self, tag: u8, body: &[u8]) -> Result<(), SqlError> {
+        Ok(self.stream.write_all(&message(tag, body))?)
+    }
+
+    /// Reads one message: its tag and its body.
+    pub(crate) fn read(&mut self) -> Result<(u8, Vec<u8>), SqlError> {
+        let mut header = [0; 5];
+        self.stream.read_exact(&mut header)?;
+        let [tag, length @ ..] = header;
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        self.stream.read_exact(&mut body)?;
+        Ok((tag, body))
+    }
+
+    /// Ends the session with a Terminate message and waits until the other side has closed the connection.
+    pub(crate) fn close(mut self) {
+        let _ = self.send(b'X', b"");
+        self.wait_for_end();
+    }
+
+    /// Waits until the other side closes the connection.
+    pub(crate) fn wait_for_end(&mut self) {
+        let _ = self.stream.read_to_end(&mut Vec::new());
+    }
+
+    /// Asks the server to cancel what this session runs.
+    pub(crate) fn cancel(&self) -> Result<(), SqlError> {
+        let mut stream = connect(&self.address)?;
+        stream.write_all(&packet(CANCEL_REQUEST, &self.key))?;
+        let _ = stream.read(&mut [0]);
+        Ok(())
+    }
+
+    /// Reads up to ReadyForQuery; authenticates on the way.
+    fn collect(&mut self) -> Result<Rows, SqlError> {
+        let (mut rows, mut failure) = (Rows::new(), None);
+        loop {
+            let (tag, body) = match self.read() {
+                Ok(message) => message,
+                // What a server says before it hangs up counts more than that it does.
+                Err(error) => return Err(failure.unwrap_or(error)),
+            };
+            match tag {
+                b'Z' => {
+                    self.status = body.first().copied().map_or('?', char::from);
+                    return failure.map_or(Ok(rows), Err);
+                }
+                b'E' => drop(failure.get_or_insert(server_error(&body))),
+                b'D' => rows.push(columns(&body)),
+                b'K' => self.key = body,
+                b'S' => self.parameters.extend(parameter(&body)),
+                b'G' => self.send(b'f', b"no data\0")?,
+                b'R' if body == [0, 0, 0, 3] => self.authenticate()?,
+                _ => {}
+            }
+        }
+    }
+
+    fn authenticate(&mut self) -> Result<(), SqlError> {
+        let Address::Tcp { password, .. } = &self.address else { panic!("the server asks for a password") };
+        let body = format!("{password}\0");
+        self.send(b'p', body.as_bytes())
+    }
+}
+
+fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
+    match address {
+        Address::Tcp { address, .. } => {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+    }
+}
+
+/// A message with a tag.
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[tag], &length.to_be_bytes()[..], body].concat()
+}
+
+/// A packet without a tag.
+fn packet(code: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 8).unwrap();
+    [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
+}
+
+/// The columns of a `DataRow`.
+fn columns(body: &[u8]) -> Vec<Option<String>> {
+    let (count, mut rest) = body.split_at(2);
+    let count = u16::from_be_bytes([count[0], count[1]]);
+    let mut columns = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let (length, after) = rest.split_at(4);
+        let length = i32::from_be_bytes(length.try_into().unwrap());
+        let (value, after) = after.split_at(usize::try_from(length).unwrap_or(0));
+        columns.push((length >= 0).then(|| String::from_utf8_lossy(value).into_owned()));
+        rest = after;
+    }
+    columns
+}
+
+/// Name and value of a ParameterStatus.
+fn parameter(body: &[u8]) -> Option<(String, String)> {
+    let mut words = body.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    Some((words.next()?, words.next()?))
+}
+
+fn server_error(body: &[u8]) -> SqlError {
+    let field = |code: u8| {
+        let mut fields = body.split(|byte| *byte == 0);
+        let found = fields.find(|field| field.first() == Some(&code)).unwrap_or(b"?");
+        String::from_utf8_lossy(&found[1..]).into_owned()
+    };
+    SqlError { sqlstate: field(b'C'), message: field(b'M') }
+}

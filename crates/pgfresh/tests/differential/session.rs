@@ -1,0 +1,121 @@
+//! All that a session can tell of itself, comparable with that of a new connection to the server.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::common::connection::{Connection, SqlError};
+
+/// Each is one value that a new session has. Those that load a library come last.
+const PROBES: [(&str, &str); 17] = [
+    ("session_user", "SELECT session_user"),
+    ("current_user", "SELECT current_user"),
+    ("role", "SELECT current_setting('role')"),
+    ("is_superuser", "SELECT current_setting('is_superuser')"),
+    ("lastval", "SELECT lastval()"),
+    ("currval", "SELECT currval('public.ticket'), currval('other.used'), currval('public.cycling')"),
+    ("prepared statements", "SELECT string_agg(name, ', ') FROM pg_prepared_statements"),
+    ("cursors", "SELECT string_agg(name, ', ') FROM pg_cursors WHERE name <> ''"),
+    ("channels", "SELECT string_agg(c, ', ') FROM pg_listening_channels() c"),
+    ("temporary schema", "SELECT pg_my_temp_schema()"),
+    (
+        "advisory locks",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database \
+         WHERE datname = current_database())",
+    ),
+    ("replication origin", "SELECT pg_replication_origin_session_is_setup()"),
+    ("transaction", "SELECT pg_current_xact_id_if_assigned()"),
+    (
+        "other sessions",
+        "SELECT string_agg(application_name || ' ' || coalesce(query, ''), ', ') FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' \
+         AND application_name NOT LIKE 'pgfresh%' AND application_name NOT IN ('comparison', 'pg_dump')",
+    ),
+    ("prepared transactions", "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"),
+    ("search path", "SELECT current_schemas(true)"),
+    ("modules", "SELECT string_agg(file_name, ', ' ORDER BY file_name) FROM pg_get_loaded_modules()"),
+];
+
+/// Every setting with its value, where that comes from, and what RESET would make of it.
+const SETTINGS: &str =
+    "SELECT name, concat_ws(' | ', setting, source, reset_val, sourcefile, sourceline) FROM pg_settings";
+
+/// Settings with a dot that statements of the cases set; of those that were never set the value is NULL.
+const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.tester,app.tenant,app.x,\
+    auto_explain.log_min_duration,plpgsql.variable_conflict}'::text[]) n UNION ALL SELECT n, coalesce(current_setting(n, true), 'NULL') \
+    FROM (SELECT 'app.' || k || '_' || i FROM unnest('{a,b}'::text[]) k, generate_series(1, 11) i) x(n)";
+
+/// First numbers that a session gives after `setseed` with values that the cases use.
+pub(crate) struct SeededNumbers(Vec<String>);
+
+impl SeededNumbers {
+    pub(crate) fn read(session: &mut Connection) -> Result<Self, SqlError> {
+        let mut numbers = Vec::new();
+        for n in 1..12 {
+            session.rows(&format!("SELECT setseed(0.{n})"))?;
+            numbers.extend(
+                session.rows("SELECT random() FROM generate_series(1, 50)")?.into_iter().flatten().flatten(),
+            );
+        }
+        Ok(Self(numbers))
+    }
+}
+
+/// What a session tells, by what was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SessionState(BTreeMap<String, String>);
+
+impl SessionState {
+    /// Reads a session that nothing was asked yet.
+    pub(crate) fn read(session: &mut Connection, seeded: &SeededNumbers) -> Result<Self, SqlError> {
+        let mut state = BTreeMap::new();
+        state.insert("transaction status".to_owned(), session.status.to_string());
+        for (name, value) in &session.parameters {
+            state.insert(format!("ParameterStatus {name}"), value.clone());
+        }
+        // First, before a probe loads one.
+        let pid = session.value("SELECT pg_backend_pid()")?;
+        state.insert("libraries".to_owned(), libraries(&pid));
+        let random = session.value("SELECT random()")?;
+        state.insert("random() is that of a seed".to_owned(), seeded.0.contains(&random).to_string());
+        for row in session.rows(SETTINGS)?.into_iter().chain(session.rows(CUSTOM)?) {
+            let mut columns = row.into_iter().map(Option::unwrap_or_default);
+            let name = columns.next().unwrap_or_default();
+            state.insert(format!("setting {name}"), columns.next().unwrap_or_default());
+        }
+        for (name, sql) in PROBES {
+            let value = match session.rows(sql) {
+                Ok(rows) => format!("{:?}", rows.first()),
+                Err(error) if error.sqlstate == "08006" => return Err(error),
+                Err(error) => error.sqlstate,
+            };
+            state.insert(name.to_owned(), value);
+        }
+        Ok(Self(state))
+    }
+
+    /// In what `other` differs from this: a line for each probe.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, value) in &self.0 {
+            let others = other.0.get(name);
+            if others != Some(value) {
+                found.push(format!("{name}: {others:?} instead of {value:?}"));
+            }
+        }
+        let more = other.0.iter().filter(|(name, _)| !self.0.contains_key(*name));
+        found.extend(more.map(|(name, value)| format!("{name}: {value:?} instead of nothing")));
+        found
+    }
+}
+
+/// The names of PostgreSQL's libraries, and of libpq, that a backend has loaded.
+fn libraries(pid: &str) -> String {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let ours = files.filter(|file| file.contains(".so"));
+    let ours = ours.filter(|file| file.contains("/postgresql/") || file.contains("/libpq.so"));
+    let mut names: Vec<&str> = ours.filter_map(|file| file.rsplit('/').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(" ")
+}
