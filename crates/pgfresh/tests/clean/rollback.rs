@@ -6,7 +6,7 @@ use super::{BRIEF, on_every_major};
 
 on_every_major! {
     a_rollback_lease_has_no_sequence_value_of_an_earlier_one
-    a_held_cursor_is_in_no_ones_way_in_rollback_isolation
+    a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation
     statements_of_pgfresh_are_not_seen_in_rollback_isolation
     parameters_are_reported_where_a_server_reports_them
 }
@@ -28,25 +28,20 @@ fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
     }
 }
 
-fn a_held_cursor_is_in_no_ones_way_in_rollback_isolation(major: u32) {
+/// A plain server copies the rows of a cursor WITH HOLD at the end of its transaction; here there is none. The error is the
+/// server's own, with a hint, and is in docs/isolation.md.
+fn a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation(major: u32) {
     let gateway = Gateway::clean(major, &[]);
-    let mut answers = Vec::new();
-    for options in [BRIEF, ROLLBACK] {
-        let mut session = gateway.connect_in_time("cursor", options);
-        session
-            .rows("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id FROM seed ORDER BY id; COMMIT")
-            .unwrap();
-        let mut answer = |sql: &str| session.value(sql).map_err(|error| error.sqlstate);
-        answers.push([
-            answer("FETCH c"),
-            answer("TRUNCATE seed"),
-            answer("ALTER TABLE seed ADD COLUMN extra int"),
-            answer("DROP TABLE seed"),
-            answer("FETCH c"),
-        ]);
-        session.close();
+    let mut session = gateway.connect_in_time("cursor", ROLLBACK);
+    session.rows("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id FROM seed ORDER BY id; COMMIT").unwrap();
+    assert_eq!(session.value("FETCH c").unwrap(), "1");
+    for sql in ["TRUNCATE seed", "ALTER TABLE seed ADD COLUMN extra int", "DROP TABLE seed"] {
+        let state = session.value(sql).map_err(|error| error.sqlstate);
+        assert_eq!(state, Err("55006".to_owned()), "{sql} on PostgreSQL {major}");
     }
-    assert_eq!(answers[1], answers[0], "PostgreSQL {major}: with rollback isolation, and without");
+    assert_eq!(session.value("FETCH c").unwrap(), "2");
+    session.rows("CLOSE c; TRUNCATE seed").unwrap();
+    session.close();
 }
 
 fn statements_of_pgfresh_are_not_seen_in_rollback_isolation(major: u32) {

@@ -32,13 +32,6 @@ INSERT INTO audited VALUES ({n})
 INSERT INTO ruled VALUES ({n})
 INSERT INTO secret VALUES ({n})
 DELETE FROM secret
-UPDATE every_type SET i2 = {n}, arr = '{7}', tstz = now()
-DELETE FROM every_type WHERE id = 1
-INSERT INTO every_type (id, x, m, pr) VALUES (100{n}, '<a/>', 'low', ROW({n}, 'p')) ON CONFLICT DO NOTHING
-UPDATE priced SET amount = {n}
-INSERT INTO priced VALUES (3, {n})
-UPDATE toasted SET packed = packed || 'x' WHERE id = 1
-DELETE FROM toasted
 UPDATE dropped_column SET b = 'changed'
 INSERT INTO dropped_column VALUES ({n}, 'b')
 SELECT nextval('ticket')
@@ -80,13 +73,11 @@ TRUNCATE note
 TRUNCATE customer, orders, line RESTART IDENTITY CASCADE
 TRUNCATE country RESTART IDENTITY CASCADE
 TRUNCATE event
-TRUNCATE every_type
 TRUNCATE scratch; INSERT INTO scratch VALUES ({n}, 'z')
 TRUNCATE scratch_seed RESTART IDENTITY
 INSERT INTO customer (name) VALUES ('t{n}'); TRUNCATE customer RESTART IDENTITY CASCADE; INSERT INTO customer (name) VALUES ('after')
 BEGIN; TRUNCATE country CASCADE; ROLLBACK
 TRUNCATE other."Mixed Case"; INSERT INTO country (code, name) VALUES ('Q{n}', 'q')
-TRUNCATE toasted
 TRUNCATE team, member
 -- rare: sessions
 SET track_counts = off; INSERT INTO note VALUES ({n}, 'uncounted'); UPDATE country SET name = 'uncounted'
@@ -118,6 +109,15 @@ REINDEX TABLE orders
 CLUSTER orders USING orders_pkey
 CHECKPOINT
 -- rare: definitions, and what is dear to undo
+UPDATE every_type SET i2 = {n}, arr = '{7}', tstz = now()
+DELETE FROM every_type WHERE id = 1
+INSERT INTO every_type (id, x, m, pr) VALUES (100{n}, '<a/>', 'low', ROW({n}, 'p')) ON CONFLICT DO NOTHING
+UPDATE priced SET amount = {n}
+INSERT INTO priced VALUES (3, {n})
+UPDATE toasted SET packed = packed || 'x' WHERE id = 1
+DELETE FROM toasted
+TRUNCATE every_type
+TRUNCATE toasted
 UPDATE large SET body = 'changed' WHERE id = {n}
 TRUNCATE large
 UPDATE query SET q = 'fat'
