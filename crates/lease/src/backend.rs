@@ -43,6 +43,11 @@ impl StartupParams {
         ParamsId(hasher.finish())
     }
 
+    /// Whether a session with them may have queries compiled, for which the server loads a library into its process.
+    pub(crate) fn compiles(&self) -> bool {
+        self.parameters.windows(3).any(|window| window.eq_ignore_ascii_case(b"jit"))
+    }
+
     /// The start-up message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {

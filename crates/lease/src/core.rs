@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,8 @@ pub(crate) struct Held {
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
     server: Option<Arc<Mutex<LeasedServer>>>,
+    /// Where the socket of its own server is.
+    pub(crate) directory: Option<PathBuf>,
     /// Since when it is known what was changed in it.
     pub(crate) epoch: Epoch,
     pub(crate) clients: Vec<Arc<Client>>,
@@ -116,13 +119,16 @@ impl Held {
             session: None,
             transaction: None,
             server: None,
+            directory: None,
             epoch,
             clients: Vec::new(),
         }
     }
 
     pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {
-        Self { server: Some(Arc::new(Mutex::new(server))), ..Self::new(String::new(), None, epoch) }
+        let directory = Some(server.directory.clone());
+        let server = Some(Arc::new(Mutex::new(server)));
+        Self { server, directory, ..Self::new(String::new(), None, epoch) }
     }
 
     pub(crate) fn server(&self) -> Option<Arc<Mutex<LeasedServer>>> {

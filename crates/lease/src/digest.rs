@@ -1,4 +1,4 @@
-//! A digest of all that a database holds, independent of what recycling believes.
+//! A digest of all that a database holds, independent of what the log says.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::admin::literal;
 
 /// Digests by relation: every table, materialised view and sequence, the system's own included.
 ///
-/// Left out is what no user can see or what any VACUUM changes: files, pages and row counts in `pg_class`, and how many
-/// values of a sequence are written ahead.
+/// Left out are file numbers and ages in `pg_class`, schemas of temporary tables, which stay once they were made, and how many
+/// values of a sequence are written ahead. What the planner is told is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
@@ -27,15 +27,16 @@ impl Digest {
             let (name, kind) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
             let row = match (name.as_str(), kind.as_str()) {
                 ("pg_catalog.pg_class", _) => {
-                    "(pg_catalog.to_jsonb(t) - '{relfilenode,relpages,reltuples,relallvisible,relallfrozen,\
-                     relfrozenxid,relminmxid}'::pg_catalog.text[])"
+                    "(pg_catalog.to_jsonb(t) - '{relfilenode,relfrozenxid,relminmxid}'::pg_catalog.text[])"
                 }
                 (_, "S") => "(last_value, is_called)",
                 _ => "t",
             };
+            let rows =
+                if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
             sql.push(format!(
                 "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}::pg_catalog.text, E'\\n' \
-                 ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM ONLY {name} t",
+                 ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM ONLY {name} t {rows}",
                 literal(&name)
             ));
         }

@@ -38,27 +38,38 @@ struct State {
     settings: Vec<u32>,
     /// Where one of these was changed last.
     settings_changed: Lsn,
+    /// Changes of the catalogs that are watched for what all databases share.
     shared: Vec<SharedChange>,
+    watched: Vec<u32>,
+    /// Whether some of these may be unknown.
+    missed_shared: bool,
     /// Why the log could not be followed, for people.
     failures: Vec<String>,
 }
 
-/// The shared catalogs that a session reads when it starts: roles, their memberships, their settings.
-const SETTINGS: &str = "SELECT pg_relation_filenode(c) FROM unnest('{pg_authid,pg_auth_members,pg_db_role_setting}'\
-    ::regclass[]) c";
+/// Files of the shared catalogs that are watched: first those that a session reads when it starts (roles, their memberships,
+/// their settings), then others.
+const WATCHED: &str = "SELECT pg_relation_filenode(c) FROM unnest('{pg_authid,pg_auth_members,pg_db_role_setting,\
+    pg_tablespace,pg_subscription,pg_replication_origin}'::regclass[]) WITH ORDINALITY u(c, at) ORDER BY at";
+/// How many of these a session reads.
+const SETTINGS: usize = 3;
 
 impl Evidence {
     /// Begins with what is in the log from now on.
     pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
         let mark = Self::mark(&admin.run("mark the log", MARK)?);
-        let files = admin.run("look for the files of shared catalogs", SETTINGS)?;
-        let settings = files.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
+        let files = admin.run("look for the files of shared catalogs", WATCHED)?;
+        let watched: Vec<u32> =
+            files.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
+        let settings = watched.iter().take(SETTINGS).copied().collect();
         let state = State {
             reader: None,
             epoch: Epoch::default(),
             settings,
             settings_changed: mark,
             shared: Vec::new(),
+            watched,
+            missed_shared: false,
             failures: Vec::new(),
         };
         let evidence = Self { data, state: Mutex::new(state) };
@@ -126,9 +137,11 @@ impl Evidence {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Databases from which what all share was changed, since the last time; `None` where the log does not tell.
-    pub(crate) fn take_shared(&self) -> Vec<SharedChange> {
-        std::mem::take(&mut self.lock().shared)
+    /// Changes of what all databases share, as far as the log was read, since the last time; `None` if some are unknown.
+    pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
+        let mut state = self.lock();
+        let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
+        (!missed).then_some(changes)
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -156,8 +169,7 @@ impl State {
     fn advance(&mut self, data: &std::path::Path, mark: Lsn) {
         let Some(reader) = &mut self.reader else {
             // A new beginning: what is known from before is not.
-            self.epoch.0 += 1;
-            self.settings_changed = mark;
+            self.begin_anew(mark);
             return self.open(data, mark);
         };
         // Somebody else may have read further.
@@ -166,8 +178,7 @@ impl State {
         }
         if let Err(error) = reader.advance(mark) {
             self.reader = None;
-            self.epoch.0 += 1;
-            self.settings_changed = mark;
+            self.begin_anew(mark);
             self.fail(&error);
             return self.open(data, mark);
         }
@@ -175,7 +186,15 @@ impl State {
         if changes.iter().any(|change| self.settings.contains(&change.file.number)) {
             self.settings_changed = mark;
         }
-        self.shared.extend(changes);
+        let watched = &self.watched;
+        self.shared.extend(changes.into_iter().filter(|change| watched.contains(&change.file.number)));
+    }
+
+    /// What is known from before the mark is not to be trusted.
+    fn begin_anew(&mut self, mark: Lsn) {
+        self.epoch.0 += 1;
+        self.settings_changed = mark;
+        self.missed_shared = true;
     }
 
     fn fail(&mut self, error: &WalError) {

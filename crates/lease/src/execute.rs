@@ -1,5 +1,6 @@
 //! What tasks do in the server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -148,7 +149,7 @@ impl Inner {
         if let Some(server) = server {
             return outcome(lock(&server).rename(to));
         }
-        let renamed = self.rename(id, to);
+        let renamed = if self.is_parked_as(id, to) { self.look_again(id) } else { self.rename(id, to) };
         if !matches!(renamed, Outcome::Done) {
             return renamed;
         }
@@ -180,6 +181,29 @@ impl Inner {
             held.transaction = Some(transaction);
         }
         Outcome::Done
+    }
+
+    /// Whether a database that was rolled back still has that name.
+    fn is_parked_as(&self, id: DatabaseId, name: &str) -> bool {
+        let core = self.lock();
+        core.databases.get(&id).is_some_and(|held| held.transaction.is_some() && held.last_name == name)
+    }
+
+    /// Reads what a session in a database would find that keeps its name.
+    fn look_again(&self, id: DatabaseId) -> Outcome {
+        let Some(oid) = self.lock().databases.get(&id).map(|held| held.oid) else { return Outcome::Vanished };
+        match self.read_stamp(oid) {
+            Ok((stamp, _)) if stamp.is_empty() => Outcome::Vanished,
+            Ok((stamp, _)) => {
+                let mut core = self.lock();
+                if let Some(held) = core.databases.get_mut(&id) {
+                    held.stamp = (stamp, true);
+                    lock(&self.shared).suspect(&held.last_name);
+                }
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
+        }
     }
 
     fn open_transaction_session(
@@ -307,7 +331,8 @@ impl Inner {
             }
         }
         // The database is as new; its session goes on only if that is, too.
-        if !may_be_reused || !leaves_nothing || self.is_maintained() {
+        if !may_be_reused || !leaves_nothing || self.jit || session.params.compiles() || self.is_maintained()
+        {
             return Ok(Outcome::Stale);
         }
         if let Some(held) = self.lock().databases.get_mut(&id) {
@@ -441,31 +466,30 @@ impl Inner {
         }
     }
 
-    /// Looks whether somebody has changed what all databases share.
+    /// Looks whether somebody has changed what all databases share, if the log or a file says that there is something to see.
     pub(crate) fn look_at_shared_state(&self) {
-        let found = crate::shared::facts(&self.admin);
-        let names: Vec<_> = self.lock().table.leases().into_iter().map(|lease| lease.name).collect();
-        match found {
+        let changes = self.evidence.take_shared();
+        let files_changed = lock(&self.shared).have_files_changed(&self.options.data);
+        let (leased, guilty) = {
+            let core = self.lock();
+            let name = |oid: u32| {
+                let held = core.databases.values().find(|held| held.oid == oid)?;
+                (!held.last_name.is_empty()).then(|| held.last_name.clone())
+            };
+            let guilty: BTreeSet<_> =
+                changes.iter().flatten().filter_map(|change| name(change.from?)).collect();
+            (core.table.leases().into_iter().map(|lease| lease.name), guilty)
+        };
+        if !files_changed && changes.is_some_and(|changes| changes.is_empty()) {
+            return lock(&self.shared).nothing_changed(leased);
+        }
+        match crate::shared::facts(&self.admin) {
             Ok(facts) => {
-                let guilty = self.guilty();
-                lock(&self.shared).compare(facts, names.into_iter(), &guilty);
+                let guilty: Vec<_> = guilty.into_iter().collect();
+                lock(&self.shared).compare(facts, leased, &guilty);
             }
             Err(error) => self.report("look for changes of what all databases share", &error.to_string()),
         }
-    }
-
-    /// The names of those databases from which, by the log, what all share was changed.
-    fn guilty(&self) -> Vec<String> {
-        let changes = self.evidence.take_shared();
-        let core = self.lock();
-        let name = |oid: u32| {
-            let held = core.databases.values().find(|held| held.oid == oid)?;
-            (!held.last_name.is_empty()).then(|| held.last_name.clone())
-        };
-        let mut names: Vec<_> = changes.iter().filter_map(|change| name(change.from?)).collect();
-        names.sort();
-        names.dedup();
-        names
     }
 
     /// Counts what went wrong in the background, and says so where somebody listens.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::template::Maker;
 
-use crate::admin::{AdminPool, literal};
+use crate::admin::{AdminPool, literal, text};
 use crate::core::{Core, lock};
 use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) options: LeaseOptions,
     pub(crate) admin: AdminPool,
     pub(crate) evidence: Evidence,
+    /// Whether the server may compile a query, for which it loads a library into the session's process.
+    pub(crate) jit: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
     pub(crate) core: Mutex<Core>,
     pub(crate) shared: Mutex<SharedWatch>,
@@ -94,7 +96,9 @@ impl Leases {
     pub fn open(options: LeaseOptions) -> Result<Self, LeaseError> {
         let admin = AdminPool::new(options.directory.clone(), options.major);
         let evidence = Evidence::open(options.data.clone(), &admin)?;
-        let watch = SharedWatch::new(shared::facts(&admin)?);
+        let mut watch = SharedWatch::new(shared::facts(&admin)?);
+        watch.have_files_changed(&options.data);
+        let jit = text(&admin.run("look at a setting", "SHOW jit")?) == "on";
         let mut core = Core::new(LEAST_CAPACITY);
         let mut templates = Vec::new();
         for template in &options.templates {
@@ -108,6 +112,7 @@ impl Leases {
             options,
             admin,
             evidence,
+            jit,
             templates: Mutex::new(templates),
             core: Mutex::new(core),
             shared: Mutex::new(watch),
@@ -223,9 +228,7 @@ impl Leases {
     pub fn directory(&self, name: &str) -> Option<PathBuf> {
         let core = lock(&self.0.core);
         let id = core.table.holder(cut(name))?;
-        let server = core.databases.get(&id)?.server()?;
-        drop(core);
-        Some(lock(&server).directory.clone())
+        core.databases.get(&id)?.directory.clone()
     }
 
     /// Takes note of a session from which databases are made and dropped by SQL.

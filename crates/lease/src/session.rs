@@ -352,6 +352,8 @@ impl SessionGuard {
         if let Some(held) = core.databases.get_mut(&stay.id)
             && has_room
             && !held.has_functions
+            && !stay.inner.jit
+            && !stay.params.compiles()
             && !stay.stamp.is_empty()
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);

@@ -1,6 +1,10 @@
 //! What all databases share, and no copy isolates: state of the whole server that a test has changed for all others.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
@@ -40,6 +44,8 @@ const FACTS: Prepared = Prepared {
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     suspects: BTreeSet<String>,
+    /// Of the files of [`Self::have_files_changed`]: time, inode and length.
+    files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
 }
 
@@ -58,6 +64,22 @@ impl SharedWatch {
     /// Somebody has this database from now on.
     pub(crate) fn suspect(&mut self, database: &str) {
         self.suspects.insert(database.to_owned());
+    }
+
+    /// Whether files have changed of which the log does not tell: settings of the server, and replication slots.
+    pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
+        let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
+            let about = fs::symlink_metadata(data.join(name)).ok()?;
+            Some((about.modified().ok()?, about.ino(), about.len()))
+        });
+        let changed = self.files.as_ref().is_some_and(|before| *before != now);
+        self.files = Some(now);
+        changed
+    }
+
+    /// A lease has ended, and nothing has changed. `leased` are those who still have a database.
+    pub(crate) fn nothing_changed(&mut self, leased: impl Iterator<Item = String>) {
+        self.suspects = leased.collect();
     }
 
     /// A lease has ended, and these are the facts: what changed since the last time is due to one of those who had a

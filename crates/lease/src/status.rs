@@ -96,6 +96,9 @@ impl Leases {
     /// The same, with a last look at what all databases share.
     #[must_use]
     pub fn final_status(&self) -> Status {
+        if let Err(error) = self.0.evidence.catch_up(&self.0.admin) {
+            self.0.report("read the log", &error.to_string());
+        }
         self.0.look_at_shared_state();
         self.status()
     }

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
+    log();
     let cli = cli::Cli::parse();
     let on_failure = cli.command.exit_code_on_failure();
     match commands::execute(cli) {
@@ -34,4 +35,15 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code().unwrap_or(on_failure))
         }
     }
+}
+
+/// Which messages of the background are printed: `error`, `warn`, `info`, `debug` or `trace`.
+const LOG: &str = "PGFRESH_LOG";
+
+/// Prints what happens in the background to standard error, if `PGFRESH_LOG` says so.
+fn log() {
+    let Some(level) = std::env::var(LOG).ok().and_then(|level| level.parse::<tracing::Level>().ok()) else {
+        return;
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
 }

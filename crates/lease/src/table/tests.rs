@@ -1,1 +1,140 @@
 //! Examples of the table, one at a time.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const PARAMS: ParamsId = ParamsId(1);
+
+/// A table of which each task is answered by hand.
+struct Example {
+    table: LeaseTable,
+    now: Instant,
+    tickets: u64,
+}
+
+impl Example {
+    fn new() -> Self {
+        let mut table = LeaseTable::new(4);
+        table.add_source(Source::Template("app".to_owned()), true);
+        Self { table, now: Instant::now(), tickets: 0 }
+    }
+
+    fn ask(&mut self, name: &str, want: Want) -> (Ticket, Vec<Action>) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        (ticket, self.raise(Event::Request { ticket, name: name.to_owned(), want }))
+    }
+
+    fn session(&mut self, name: &str, linger: u64) -> (Ticket, Vec<Action>) {
+        let linger = Duration::from_millis(linger);
+        let terms =
+            Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
+        self.ask(name, Want::Session { params: PARAMS, terms, explicit: false, reset: false })
+    }
+
+    fn raise(&mut self, event: Event) -> Vec<Action> {
+        self.table.handle(event, self.now)
+    }
+
+    fn finish(&mut self, database: DatabaseId, outcome: Outcome) -> Vec<Action> {
+        self.raise(Event::Finished { database, outcome })
+    }
+
+    /// Does what the background is to do next, well.
+    fn work(&mut self) -> (TaskKind, Vec<Action>) {
+        let Task { database, kind } = self.table.next_task(self.now).unwrap();
+        let outcome = match kind {
+            TaskKind::Create(_) | TaskKind::Reset { .. } => Outcome::Fresh(Proof::new()),
+            _ => Outcome::Done,
+        };
+        (kind, self.finish(database, outcome))
+    }
+}
+
+/// The task that somebody waits for.
+fn task(actions: &[Action]) -> Task {
+    match actions {
+        [Action::Run { task, .. }] => task.clone(),
+        other => panic!("one task was expected, not {other:?}"),
+    }
+}
+
+/// The database in which a session may be opened.
+fn granted(actions: &[Action], to: Ticket) -> DatabaseId {
+    match actions {
+        [Action::Answer { ticket, answer: Answer::Session(id) }] if *ticket == to => *id,
+        other => panic!("a session for {to:?} was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn who_comes_first_gets_the_first_ready_database_and_the_next_the_next() {
+    let mut example = Example::new();
+    let (one, waits) = example.session("one", 0);
+    let (two, waits_too) = example.session("two", 0);
+    assert!(waits.is_empty() && waits_too.is_empty());
+    for ticket in [one, two] {
+        let naming = task(&example.work().1);
+        let granted = granted(&example.finish(naming.database, Outcome::Done), ticket);
+        assert_eq!(granted, naming.database);
+    }
+}
+
+#[test]
+fn a_lease_whose_only_client_has_gone_is_not_joined_if_it_does_not_linger() {
+    for (linger, joined) in [(0, false), (5000, true)] {
+        let mut example = Example::new();
+        let (first, _) = example.session("name", linger);
+        let naming = task(&example.work().1);
+        let database = granted(&example.finish(naming.database, Outcome::Done), first);
+        example.raise(Event::Leaving { database });
+        let (second, answer) = example.session("name", linger);
+        if joined {
+            assert_eq!(granted(&answer, second), database);
+            continue;
+        }
+        assert!(answer.is_empty(), "it waits: {answer:?}");
+        example.raise(Event::Disconnected { database, leaving: true });
+        assert_eq!(example.work().0, TaskKind::Unname);
+    }
+}
+
+#[test]
+fn a_name_that_could_not_be_taken_back_is_nobodys_until_it_was() {
+    let mut example = Example::new();
+    let (first, _) = example.session("name", 0);
+    let naming = task(&example.work().1);
+    let database = granted(&example.finish(naming.database, Outcome::Done), first);
+    example.raise(Event::Disconnected { database, leaving: false });
+    assert_eq!(example.table.next_task(example.now).unwrap().kind, TaskKind::Unname);
+    let failed = Outcome::Failed(LeaseError::NotLeased("name".to_owned()));
+    assert!(example.finish(database, failed).is_empty());
+    let (_, answer) = example.session("name", 0);
+    assert!(answer.is_empty(), "the name is still that database's: {answer:?}");
+    example.now += RETRY;
+    while example.table.holder("name") == Some(database) {
+        example.work();
+    }
+    assert_eq!(example.table.failures, 1);
+}
+
+#[test]
+fn a_reset_in_doubt_gives_the_name_another_database_and_is_answered_then() {
+    let mut example = Example::new();
+    let (first, _) = example.session("name", 5000);
+    let naming = task(&example.work().1);
+    let database = granted(&example.finish(naming.database, Outcome::Done), first);
+    example.work();
+    example.raise(Event::Disconnected { database, leaving: false });
+    let (reset, actions) = example.ask("name", Want::Reset { close: false });
+    assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
+    assert!(example.finish(database, Outcome::Doubt("chance")).is_empty());
+    let mut actions = example.work().1;
+    let naming = task(&actions);
+    assert_ne!(naming.database, database);
+    actions = example.finish(naming.database, Outcome::Done);
+    let is_done = |action: &Action| matches!(action, Action::Answer { ticket, answer: Answer::Done(Some(id)) } if *ticket == reset && *id == naming.database);
+    assert!(matches!(&actions[..], [action] if is_done(action)), "{actions:?}");
+    assert_eq!(example.table.dropped["chance"], 1);
+}
