@@ -301,7 +301,7 @@ fn enter(door: &Door, request: &ConnectRequest<'_>, replication: bool) -> Result
     let isolation = request.isolation.or_else(|| leases.isolation(request.database));
     let rolls_back = isolation.unwrap_or_else(|| leases.default_isolation()) == Isolation::Rollback;
     if replication && rolls_back && !Leases::is_always_there(request.database) {
-        return Err(LeaseError::Replication(request.database.to_owned()));
+        return Err(LeaseError::Replication);
     }
     leases.connect(request)
 }

@@ -114,6 +114,7 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
       OR t.oid < 16384 AND t.typname = ANY (string_to_array($types$, ','))) \
     UNION SELECT f.adrelid FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
     JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid \
+    OR d.classid = 'pg_class'::regclass AND d.objid = f.adrelid AND d.objsubid = f.adnum \
     WHERE a.attgenerated <> '' AND d.refclassid <> 'pg_class'::regclass AND d.refobjid >= 16384";
 
 /// For each table from 14 on, what finds values in it that are compressed in another way than new ones would be.

@@ -54,8 +54,8 @@ pub enum LeaseError {
         isolation: Isolation,
     },
     /// What is replicated is committed.
-    #[error("cannot replicate database \"{0}\" in rollback isolation")]
-    Replication(String),
+    #[error("cannot replicate in rollback isolation")]
+    Replication,
     /// What was waited for did not happen.
     #[error("no answer for database \"{name}\" after {} s", .waited.as_secs())]
     Timeout {
@@ -143,7 +143,7 @@ impl LeaseError {
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
-            Self::NoServers | Self::NoServer(_) | Self::Replication(_) => "0A000",
+            Self::NoServers | Self::NoServer(_) | Self::Replication => "0A000",
             Self::Server { .. } => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
@@ -188,7 +188,7 @@ impl LeaseError {
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
-            Self::Replication(_) => Some("Use isolation \"clone\".".to_owned()),
+            Self::Replication => Some("Use isolation \"clone\".".to_owned()),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
             Self::Full { .. } => Some(

@@ -312,16 +312,33 @@ impl Core {
 }
 
 impl Stay {
-    /// The session has ended. `lost`: so has the lease.
+    /// The session has ended. `lost`: so has the lease. Does not wait for anything.
     fn leave(self, lost: bool) {
         let mut core = self.inner.lock();
+        self.count_out(&mut core, lost);
+        drop(core);
+        self.inner.work.notify_one();
+    }
+
+    /// The same, and makes the database ready for the next lease if this one has ended: the next client of the same name
+    /// waits for that.
+    fn leave_and_end(self, lost: bool) {
+        let mut core = self.inner.lock();
+        self.count_out(&mut core, lost);
+        let mut tasks: Vec<_> = core.table.take_due(self.id).into_iter().collect();
+        drop(core);
+        self.inner.work.notify_one();
+        while let Some(task) = tasks.pop() {
+            tasks.extend(self.inner.run(task, None));
+        }
+    }
+
+    fn count_out(&self, core: &mut Core, lost: bool) {
         let Some(leaving) = core.count_out(self.id, &self.client) else { return };
         let database = self.id;
         let event =
             if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };
         core.raise_in_background(event);
-        drop(core);
-        self.inner.work.notify_one();
     }
 
     fn lost(self, name: &str) -> LeaseError {
@@ -408,7 +425,7 @@ impl TransactionGuard {
         if kept && let Some(held) = stay.inner.lock().databases.get_mut(&stay.id) {
             held.transaction = Some(session);
         }
-        stay.leave(!kept);
+        stay.leave_and_end(!kept);
     }
 }
 

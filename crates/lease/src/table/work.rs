@@ -68,6 +68,12 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
+    /// The task that is due for a database, for who has just ended its lease.
+    pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
+        let is_due = self.databases.get(&id).is_some_and(|database| database.work == Work::Due);
+        if is_due { self.start_due(id) } else { None }
+    }
+
     /// Starts the task that is due for a database.
     pub(super) fn start_due(&mut self, id: DatabaseId) -> Option<Task> {
         let database = self.databases.get_mut(&id)?;
