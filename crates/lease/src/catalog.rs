@@ -31,6 +31,8 @@ pub(crate) struct TemplateCatalog {
     pub(crate) attributes: String,
     /// A digest of `pg_class` without what TRUNCATE and VACUUM change.
     pub(crate) classes: String,
+    /// Tables and sequences whose contents are in no log.
+    pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// Name and digest of each catalog, by oid.
     pub(crate) catalogs: HashMap<u32, (String, String)>,
     /// What each file holds.
@@ -251,6 +253,10 @@ impl TemplateCatalog {
             }
         }
         catalog.sequences = read_sequences(session, &sequences)?;
+        let tables = catalog.tables.iter().filter(|(_, table)| table.unlogged).map(|(oid, _)| *oid);
+        let sequences =
+            catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
+        catalog.unlogged = (tables.collect(), sequences.collect());
         Ok(catalog)
     }
 

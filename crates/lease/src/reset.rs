@@ -216,10 +216,8 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     // What is not in the log may have been touched.
-    let tables = used.catalog.tables.iter().filter(|(_, table)| table.unlogged).map(|(oid, _)| *oid);
+    let (tables, sequences) = &used.catalog.unlogged;
     touched.tables.extend(tables);
-    let sequences =
-        used.catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
     touched.sequences.extend(sequences);
     Ok(touched)
 }

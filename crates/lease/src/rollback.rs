@@ -194,8 +194,7 @@ impl TransactionSession {
         };
         let touched = changes.files.iter().filter(|(_, change)| change.sequence);
         // What is not in the log may have been touched.
-        let unlogged =
-            catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
+        let unlogged = catalog.unlogged.1.iter().copied();
         let touched: BTreeSet<u32> =
             touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
         Ok(touched.difference(&restored).copied().collect())

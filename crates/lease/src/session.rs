@@ -209,27 +209,26 @@ impl Inner {
 
     /// A backend that waits in a leased database, if it cannot be told from a new one, and what a new one would read.
     fn find_place(&self, id: DatabaseId, params: &StartupParams) -> Place {
-        let (oid, (stamp, is_current), files) = {
+        let (oid, (stamp, is_current)) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else {
                 return Place { waiting: None, stamp: CatalogStamp::from(""), since: None };
             };
             let stamp = held.stamp.clone();
             held.stamp.1 = false;
-            let files = held.files.clone().or_else(|| Some(held.catalog()?.files.clone()));
-            (held.oid, stamp, files)
+            (held.oid, stamp)
         };
         let (stamp, since) = if is_current {
             (stamp, self.evidence.position())
         } else {
             self.read_stamp(oid).unwrap_or((CatalogStamp::from(""), Lsn(0)))
         };
-        // A function that its users have made may have left anything in a backend, whoever has called it.
-        let defines = !is_current && self.evidence.has_new_definitions(oid, files.as_ref());
         let mut core = self.lock();
         let mut waiting = None;
         if let Some(held) = core.databases.get_mut(&id) {
-            if defines {
+            // A function that its users have made may have left anything in a backend, whoever has called it.
+            let files = held.files.as_ref().or_else(|| Some(&held.catalog()?.files));
+            if !is_current && self.evidence.has_new_definitions(oid, files) {
                 held.waiting.clear();
             }
             let is_new = |at: &WaitingBackend| {
