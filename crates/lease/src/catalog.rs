@@ -242,16 +242,7 @@ impl TemplateCatalog {
             };
             catalog.tables.insert(oid, Table { name, rows, referenced, unlogged });
         }
-        let names: HashMap<String, u32> =
-            session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
-        let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
-        for row in session.query(&digests.join(" UNION ALL "))? {
-            let mut columns = row.into_iter().map(Option::unwrap_or_default);
-            let (name, digest) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
-            if let Some(oid) = names.get(&name) {
-                catalog.catalogs.insert(*oid, (name, digest));
-            }
-        }
+        catalog.catalogs = read_catalogs(session)?;
         catalog.sequences = read_sequences(session, &sequences)?;
         let tables = catalog.tables.iter().filter(|(_, table)| table.unlogged).map(|(oid, _)| *oid);
         let sequences =
@@ -264,6 +255,20 @@ impl TemplateCatalog {
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
     }
+}
+
+/// Names and digests of the catalogs.
+fn read_catalogs(session: &mut Session) -> Result<HashMap<u32, (String, String)>, SessionError> {
+    let names: HashMap<String, u32> =
+        session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
+    let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
+    let rows = session.query(&digests.join(" UNION ALL "))?;
+    let found = rows.into_iter().filter_map(|row| {
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        let (name, digest) = (columns.next()?, columns.next()?);
+        Some((*names.get(&name)?, (name, digest)))
+    });
+    Ok(found.collect())
 }
 
 /// An oid and a text.
