@@ -92,6 +92,8 @@ pub(crate) struct Held {
     server: Option<Arc<Mutex<LeasedServer>>>,
     /// Where the socket of its own server is.
     pub(crate) directory: Option<PathBuf>,
+    /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::leases::Inner).
+    pub(crate) generation: u32,
     /// Since when it is known what was changed in it.
     pub(crate) epoch: Epoch,
     pub(crate) clients: Vec<Arc<Client>>,
@@ -120,6 +122,7 @@ impl Held {
             transaction: None,
             server: None,
             directory: None,
+            generation: 0,
             epoch,
             clients: Vec::new(),
         }

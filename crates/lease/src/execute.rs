@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::admin::{identifier, literal, text};
+use crate::admin::{identifier, literal, number, text};
 use crate::backend::WaitingBackend;
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
@@ -42,6 +42,7 @@ impl Inner {
     fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
         let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
+        let generation = self.generation();
         let made = self.template(Some(template)).and_then(|template| {
             self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
             self.make(&template, &own_name).map(|(oid, has_functions)| (template, oid, has_functions))
@@ -57,9 +58,18 @@ impl Inner {
         let params = ids(&waiting);
         if let Some(held) = core.databases.get_mut(&id) {
             (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
+            held.generation = generation;
         }
         core.raise_in_background(Event::Warmed { database: id, params });
-        Outcome::Fresh(Proof::new())
+        drop(core);
+        if !template.has_unlogged() {
+            return Outcome::Fresh(Proof::new());
+        }
+        // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
+        match self.recycle(id, false) {
+            Ok(proof) => Outcome::Fresh(proof),
+            Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
+        }
     }
 
     /// Makes a copy, and reads from the first one what is in it. Returns its oid, and whether it has functions of its own.
@@ -159,6 +169,10 @@ impl Inner {
             held.clients.clear();
             (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
         };
+        // A crash empties unlogged tables, whoever has them.
+        if self.has_crashed_since(id) {
+            return Outcome::Stale;
+        }
         // Nobody should have been in it; if somebody was, it is reset first.
         if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
             return Outcome::Stale;
@@ -181,6 +195,25 @@ impl Inner {
             held.transaction = Some(transaction);
         }
         Outcome::Done
+    }
+
+    /// Names the server's life since its last crash: after one, the checkpointer is another process. 0 if it is not known.
+    fn generation(&self) -> u32 {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+        self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
+    }
+
+    /// Whether a crash may have emptied unlogged tables of a database since it was known to be fresh.
+    fn has_crashed_since(&self, id: DatabaseId) -> bool {
+        let known = {
+            let core = self.lock();
+            let Some(held) = core.databases.get(&id) else { return true };
+            if !held.template.as_ref().is_some_and(Template::has_unlogged) {
+                return false;
+            }
+            held.generation
+        };
+        known == 0 || known != self.generation()
     }
 
     /// Whether a database that was rolled back still has that name.
@@ -364,6 +397,7 @@ impl Inner {
         }
         let catalog = template.catalog();
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
+        let generation = if template.has_unlogged() { self.generation() } else { 0 };
         let mut used = Used { oid, name: &name, catalog, files, waiting, session };
         let proof = reset(&self.admin, &self.evidence, &mut used)?;
         self.check_epoch(epoch)?;
@@ -378,6 +412,7 @@ impl Inner {
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.waiting, held.session) = (files, waiting, session);
+        held.generation = generation;
         core.raise_in_background(Event::Warmed { database: id, params });
         Ok(proof)
     }

@@ -86,6 +86,11 @@ impl Template {
         self.catalog.get().map(|(catalog, _)| catalog)
     }
 
+    /// Whether there are tables or sequences in it whose contents are in no log; false while that is not known.
+    pub(crate) fn has_unlogged(&self) -> bool {
+        self.catalog().is_some_and(|catalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty())
+    }
+
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
     ///
     /// # Errors
