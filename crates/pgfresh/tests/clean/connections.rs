@@ -1,4 +1,4 @@
-//! What a new connection is: faults 7 and 8 of issue 13.
+//! What a new connection is: faults 7 and 8.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is in a database: faults 1, 4 and 11 of issue 13.
+//! What is in a database: faults 1, 4 and 11.
 
 use super::common::MAJORS;
 use super::common::gateway::Gateway;

@@ -1,4 +1,4 @@
-//! How a session and a lease may end: faults 2, 3, 5, 6 and 12 of issue 13.
+//! How a session and a lease may end: faults 2, 3, 5, 6 and 12.
 
 use std::thread;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use super::{BRIEF, CHANGES, Findings, LASTING, STATE, on_every_major};
 on_every_major! {
     a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database
     a_crashed_backend_hides_no_change
+    a_crash_empties_no_unlogged_table_of_a_later_database
     sessions_that_time_out_leave_no_data
     terminating_all_other_sessions_harms_no_later_one
     a_name_whose_lease_does_not_linger_is_clean_with_each_session
@@ -169,4 +170,16 @@ fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
         all.wrong.extend(findings.wrong);
     }
     all.assert_none();
+}
+
+/// Recovery empties unlogged tables, those of the template and of databases that are ready among them.
+fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let mut session = gateway.connect_in_time("crash", BRIEF);
+    let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
+    for number in 0..6 {
+        let mut session = gateway.connect_in_time(&format!("later_{number}"), LASTING);
+        let count = session.value("SELECT count(*) FROM unlogged_seed").unwrap();
+        assert_eq!(count, "2", "database {number} after the crash, on PostgreSQL {major}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Rollback isolation: fault 9 of issue 13.
+//! Rollback isolation: fault 9.
 
 use super::common::connection::Connection;
 use super::common::gateway::Gateway;

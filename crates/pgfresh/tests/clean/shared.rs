@@ -1,4 +1,4 @@
-//! What all databases of a server share: faults 10 and 13 of issue 13.
+//! What all databases of a server share: faults 10 and 13.
 
 use super::common::gateway::Gateway;
 use super::common::{Scene, User, ground, postgres, wait_until};

@@ -16,3 +16,5 @@ CREATE SEQUENCE ticket;
 CREATE SEQUENCE used;
 SELECT nextval('used');
 CREATE EXTENSION dblink;
+CREATE UNLOGGED TABLE unlogged_seed (v text);
+INSERT INTO unlogged_seed VALUES ('one'), ('two');
