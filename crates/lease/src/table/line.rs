@@ -441,6 +441,14 @@ impl LeaseTable {
 fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
     let Some(lease) = lease else { return LONGEST_WAIT };
     match want {
+        // Their clients are gone, and the server has not noticed yet.
+        Want::Session { reset: true, .. }
+        | Want::Reset { close: false }
+        | Want::Copy { close: false, .. }
+            if lease.open == 0 =>
+        {
+            LEAVING_TIMEOUT
+        }
         Want::Session { reset: true, .. }
         | Want::Reset { close: false }
         | Want::Copy { close: false, .. } => IN_USE_TIMEOUT,
