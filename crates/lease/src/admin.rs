@@ -13,19 +13,16 @@ use crate::LeaseError;
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a server may take to recover from a crash that a test has caused.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is asked meanwhile: it tells nobody when it is done.
+/// How often it is asked meanwhile: a server does not announce the end of its recovery.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
 /// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set. Its commits are written to the log
 /// at once, so that what they follow can be read there.
 const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
-    SET idle_session_timeout = 0; SET client_min_messages = error; SET default_transaction_read_only = off; \
-    SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
-    SET synchronous_commit = on; SET row_security = off; SET role = none";
-/// The same for PostgreSQL 13, which knows no `idle_session_timeout`.
-const PLAIN_13: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
     SET client_min_messages = error; SET default_transaction_read_only = off; \
     SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
     SET synchronous_commit = on; SET row_security = off; SET role = none";
+/// The same for what PostgreSQL 13 does not know.
+const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 
 /// A name as SQL wants it.
 pub(crate) fn identifier(name: &str) -> String {
@@ -91,7 +88,7 @@ impl AdminPool {
         self.lend(verb, |connection| connection.session.query(sql))
     }
 
-    /// Runs `sql` once: where the connection is lost, nobody knows whether it was run.
+    /// Runs `sql` once: where the connection is lost, it may have been run or not.
     pub(crate) fn run_once(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         let mut connection = self.take(verb)?;
         let result = connection.session.query(sql);
@@ -193,7 +190,10 @@ fn list(items: &[&str]) -> String {
 
 fn open(directory: &Path, database: &str, major: u32) -> Result<Session, SessionError> {
     let mut session = Session::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
-    session.query(if major >= 14 { PLAIN } else { PLAIN_13 })?;
+    match major {
+        ..14 => session.query(PLAIN)?,
+        _ => session.query(&format!("{PLAIN}; {PLAIN_FROM_14}"))?,
+    };
     Ok(session)
 }
 

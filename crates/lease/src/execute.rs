@@ -42,7 +42,6 @@ impl Inner {
     fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
         let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
-        let generation = self.generation();
         let made = self.template(Some(template)).and_then(|template| {
             self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
             self.make(&template, &own_name).map(|(oid, has_functions)| (template, oid, has_functions))
@@ -58,7 +57,6 @@ impl Inner {
         let params = ids(&waiting);
         if let Some(held) = core.databases.get_mut(&id) {
             (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
-            held.generation = generation;
         }
         core.raise_in_background(Event::Warmed { database: id, params });
         drop(core);

@@ -427,13 +427,14 @@ impl LeaseTable {
         Some(Step::Next)
     }
 
-    fn refuse_head(&mut self, name: &str, error: LeaseError, out: &mut Vec<Action>) -> Option<Step> {
+    /// Refuses the first in a line.
+    pub(super) fn refuse_head(
+        &mut self,
+        name: &str,
+        error: LeaseError,
+        out: &mut Vec<Action>,
+    ) -> Option<Step> {
         self.answer_head(name, Answer::Refused(error), out)
-    }
-
-    /// Refuses the first in a line for what its task failed with.
-    pub(super) fn fail_head(&mut self, name: &str, error: LeaseError, out: &mut Vec<Action>) {
-        self.refuse_head(name, error, out);
     }
 }
 

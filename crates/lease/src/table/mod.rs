@@ -107,6 +107,17 @@ pub(crate) struct Terms {
     pub(crate) retained: bool,
 }
 
+impl Want {
+    /// With which parameters a session shall start, if one is asked for.
+    fn params(&self) -> Option<ParamsId> {
+        match self {
+            Self::Session { params, .. } => Some(*params),
+            Self::Lease { params, .. } => *params,
+            _ => None,
+        }
+    }
+}
+
 impl Terms {
     fn source(&self) -> Source {
         match self.isolation {
@@ -262,7 +273,7 @@ impl LeaseTable {
                     database.warm = params;
                 }
             }
-            Event::Vacate => self.vacate(now),
+            Event::Vacate => self.vacate(),
             Event::Tick => self.tick(now, &mut out),
             Event::Close => self.close(&mut out),
         }

@@ -91,7 +91,7 @@ impl LeaseTable {
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
                 self.unname(id, retire, again);
                 if let Outcome::Failed(error) = outcome {
-                    self.fail_head(name, error, out);
+                    self.refuse_head(name, error, out);
                 }
             }
         }
@@ -121,7 +121,7 @@ impl LeaseTable {
             .and_then(|line| line.requests.front())
             .is_some_and(|head| matches!(head.want, Want::Lease { .. } | Want::Reset { .. }))
         {
-            self.fail_head(name, LeaseError::Leased(name.to_owned()), out);
+            self.refuse_head(name, LeaseError::Leased(name.to_owned()), out);
         }
         self.advance(name, now, out);
     }

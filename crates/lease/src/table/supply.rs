@@ -60,7 +60,7 @@ impl LeaseTable {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         if let Some(line) = self.names.get_mut(name) {
             line.state = NameState::Free;
-            self.fail_head(name, error, out);
+            self.refuse_head(name, error, out);
             self.advance(name, now, out);
         }
     }
@@ -112,11 +112,7 @@ impl LeaseTable {
                 && let NameState::Wanted(terms) = &line.state
                 && terms.source() == *source
             {
-                let params = match line.requests.front().map(|request| &request.want) {
-                    Some(Want::Session { params, .. }) => Some(*params),
-                    Some(Want::Lease { params, .. }) => *params,
-                    _ => None,
-                };
+                let params = line.requests.front().and_then(|request| request.want.params());
                 return Some(Demand { name, isolation: terms.isolation, params });
             }
             supply.line.pop_front();
@@ -150,18 +146,9 @@ impl LeaseTable {
     pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant, out: &mut Vec<Action>) {
         let Some(line) = self.names.get_mut(name) else { return };
         let NameState::Wanted(terms) = line.state.clone() else { return };
-        let (params, ticket) = match line.requests.front() {
-            Some(request) => {
-                let params = match &request.want {
-                    Want::Session { params, .. } => Some(*params),
-                    Want::Lease { params, .. } => *params,
-                    _ => None,
-                };
-                (params, request.ticket)
-            }
-            None => return,
-        };
-        line.requests[0].begun |= matches!(line.requests[0].want, Want::Lease { .. });
+        let Some(request) = line.requests.front_mut() else { return };
+        let (params, ticket) = (request.want.params(), request.ticket);
+        request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
         if let Some(database) = self.databases.get_mut(&id) {
@@ -220,7 +207,7 @@ impl LeaseTable {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();
         }
-        self.fail_head(name, error, out);
+        self.refuse_head(name, error, out);
         self.advance(name, now, out);
     }
 

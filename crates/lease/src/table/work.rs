@@ -178,7 +178,7 @@ impl LeaseTable {
     }
 
     /// Gives up the sessions of databases that wait, rolled back, for their next lease.
-    pub(super) fn vacate(&mut self, _now: Instant) {
+    pub(super) fn vacate(&mut self) {
         let idle = |database: &Database| {
             database.state == DatabaseState::Ready && database.isolation == Isolation::Rollback
         };
