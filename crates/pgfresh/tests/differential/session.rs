@@ -30,7 +30,7 @@ const PROBES: [(&str, &str); 17] = [
         "SELECT string_agg(application_name || ' ' || coalesce(query, ''), ', ') FROM pg_stat_activity \
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' \
          AND application_name NOT LIKE 'pgfresh%' AND application_name NOT IN ('comparison', 'pg_dump') \
-         AND NOT (state = 'idle' AND (query IN ('', 'DISCARD ALL') OR query LIKE 'BEGIN READ WRITE; SET LOCAL sync%'))",
+         AND NOT (state IN ('idle', 'disabled') AND (query IN ('', 'DISCARD ALL') OR query LIKE 'BEGIN READ WRITE; SET LOCAL sync%'))",
     ),
     ("prepared transactions", "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"),
     ("search path", "SELECT current_schemas(true)"),
