@@ -52,7 +52,7 @@ pub(crate) fn floor(
     let data = run.data();
     let log = run.create_file("log", &maker.account)?;
     let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
-    postgres.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(run.address());
+    postgres.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(run.socket_directory());
     postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
 
     let mut watch = Stopwatch::start();
@@ -103,7 +103,7 @@ pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Resul
     let guard = guarded(maker, place)?;
     let (run, ward) = (guard.run(), guard.ward()?);
     let data = run.data();
-    let socket = run.address().display().to_string().replace('\'', "'\\''");
+    let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
     let options = format!("-c listen_addresses= -k '{socket}' {}", with.postgres);
 
     let mut watch = Stopwatch::start();
@@ -154,6 +154,6 @@ fn program(
 
 /// The first session and its first query. Without psql, whose own start is not the server's.
 fn answer(run: &RunDirectory) -> Result<(), BenchError> {
-    Session::open(run.address(), SUPERUSER, "postgres", PATIENCE)?.query("SELECT 1")?;
+    Session::open(&run.socket_directory(), SUPERUSER, "postgres", PATIENCE)?.query("SELECT 1")?;
     Ok(())
 }

@@ -51,7 +51,7 @@ impl Stage {
         wishes.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
         let maker = Maker::find(wishes, Cache::locate(cache)?, program)?;
         let started = maker.start(&|_| ())?;
-        let directory = started.server.run().address().to_owned();
+        let directory = started.server.run().socket_directory();
         let mut admin = started.server.session("postgres")?;
         admin.query(&format!("CREATE DATABASE {TEMPLATE}"))?;
         started.server.session(TEMPLATE)?.query(&tables())?;
@@ -80,12 +80,12 @@ impl Stage {
 
     /// The server's own socket.
     pub(crate) fn socket(&self) -> Address {
-        Address::Unix(self.server.run().address().join(SOCKET))
+        Address::Unix(self.server.run().socket_directory().join(SOCKET))
     }
 
     /// A session that makes and drops databases, as a superuser of the server.
     pub(crate) fn admin(&self) -> Result<Session, BenchError> {
-        Ok(Session::open(self.server.run().address(), SUPERUSER, "postgres", PATIENCE)?)
+        Ok(Session::open(&self.server.run().socket_directory(), SUPERUSER, "postgres", PATIENCE)?)
     }
 
     /// The server's binaries.

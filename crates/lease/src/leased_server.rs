@@ -54,7 +54,7 @@ impl LeasedServer {
         let started = maker.start(&|_| ());
         let Started { server, place, database, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
-        let directory = server.run().address().to_owned();
+        let directory = server.run().socket_directory();
         let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
         let sql = if database == "postgres" {
             format!("CREATE DATABASE {READY}")

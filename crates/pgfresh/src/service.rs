@@ -80,7 +80,9 @@ impl Service {
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
         let times = Times { template: look_up, boot };
-        let directory = server.run().address().to_owned();
+        let directory = server.run().socket_directory();
+        // Not beside the server's own, where its account could put another in its place.
+        let socket = server.run().address().join(format!(".s.PGSQL.{SOCKET_PORT}"));
         // What CREATE DATABASE copies everywhere is always there as well: for whoever wants an empty one.
         let mut templates =
             vec![TemplateDatabase { name: "template1".to_owned(), database: "template1".to_owned() }];
@@ -104,7 +106,7 @@ impl Service {
         }
         let options = gateway::Options {
             listen: SocketAddr::new(listen, wish.port),
-            socket: Some(directory.join(format!(".s.PGSQL.{SOCKET_PORT}"))),
+            socket: Some(socket),
             secret,
             directory,
             failed: wish.failed,

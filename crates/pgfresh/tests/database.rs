@@ -31,7 +31,7 @@ fn fixture(setup: &str) -> Fixture {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
     let maker = Maker::find(Wishes::default(), cache, program).unwrap();
     let started = maker.start(&|_| ()).unwrap();
-    let folder = started.server.run().address().to_owned();
+    let folder = started.server.run().socket_directory();
     let mut admin = Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
     admin.query("CREATE DATABASE app").unwrap();
     let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
@@ -84,8 +84,8 @@ impl Fixture {
     }
 
     fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
-        let folder = self.started.server.run().address();
-        Session::open(folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
+        let folder = self.started.server.run().socket_directory();
+        Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
     }
 
     /// Waits, with a bound, until no database of that name is left.

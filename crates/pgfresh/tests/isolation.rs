@@ -236,12 +236,17 @@ fn the_server_is_in_a_private_directory_at_its_place() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let psql = ground::psql();
-        let script =
-            format!("data=$({psql} -XAtqc 'SHOW data_directory'); cd \"$data/..\"; stat -c %a . data; pwd");
+        let script = format!(
+            "data=$({psql} -XAtqc 'SHOW data_directory'); cd \"$data/..\"; stat -c '%a %u' . data socket; pwd"
+        );
         let text = scene.shell(&[], &script);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!((lines[0], lines[1]), ("700", "700"));
-        assert!(lines[2].starts_with(scene.place.to_str().unwrap()), "{text}");
+        // The account of root's servers passes through what is root's.
+        let run = if user.uid() == 0 { "711 0".to_owned() } else { format!("700 {}", user.uid()) };
+        assert_eq!(lines[0], run);
+        assert!(lines[1].starts_with("700 ") && lines[1] == lines[2], "{text}");
+        assert!(!lines[1].ends_with(" 0"), "{text}");
+        assert!(lines[3].starts_with(scene.place.to_str().unwrap()), "{text}");
     }
 }
 

@@ -32,7 +32,7 @@ fn make_fixture() -> Fixture {
     let wishes = Wishes { settings, ..Wishes::default() };
     let maker = Maker::find(wishes, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
     let started = maker.start(&|_| ()).unwrap();
-    let folder = started.server.run().address().to_owned();
+    let folder = started.server.run().socket_directory();
     let mut admin = Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
     admin.query("CREATE ROLE guest LOGIN").unwrap();
     admin.query("CREATE DATABASE app").unwrap();

@@ -360,7 +360,7 @@ fn every_change_is_named_on_18() {
 fn a_change_before_a_crash_is_named_after_it() {
     for major in common::MAJORS {
         let mut fixture = Fixture::new(major, variants()[1]);
-        let (oid, folder) = (fixture.oid("app"), fixture.started.server.run().address().to_owned());
+        let (oid, folder) = (fixture.oid("app"), fixture.started.server.run().socket_directory());
         let mut session = fixture.session("app");
         let known = file_names(&mut session, oid);
         session.query("SET synchronous_commit = on; INSERT INTO item VALUES (-1, 'kept')").unwrap();

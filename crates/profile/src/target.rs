@@ -31,7 +31,7 @@ impl Target {
     #[must_use]
     pub fn of(server: &Server) -> Self {
         let mut config = Config::new();
-        config.host_path(server.run().address()).user(SUPERUSER).dbname("postgres");
+        config.host_path(server.run().socket_directory()).user(SUPERUSER).dbname("postgres");
         Self { config: config.clone(), ours: true }.prepared()
     }
 

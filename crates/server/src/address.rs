@@ -32,7 +32,7 @@ impl Address {
     /// `database` on `server`, as the superuser, with nothing in the way.
     #[must_use]
     pub fn of(server: &Server, database: &str) -> Self {
-        let host = server.run().address().display().to_string();
+        let host = server.run().socket_directory().display().to_string();
         Self { host, port: PORT, user: SUPERUSER, password: None, database: database.to_owned() }
     }
 

@@ -1,14 +1,14 @@
 //! Starting a server: copy, boot, ready, and the proof that it does what it was told.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
+use storage::{Account, Attempt, Copied, Copying, Entry, Place, RunDirectory};
+use sys::Directory;
 
 use crate::error::StartError;
 use crate::{Guard, Installation, SUPERUSER, Session, Settings, log};
@@ -17,6 +17,10 @@ use crate::{Guard, Installation, SUPERUSER, Session, Settings, log};
 const BOOT: Duration = Duration::from_mins(2);
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
+/// The postmaster's file, in the data directory.
+pub(crate) const PID_FILE: &str = "postmaster.pid";
+/// More than it ever has, in bytes.
+pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 /// The folder of a data directory that a server does not look into before it is ready.
 const LATER: &str = "base/";
 
@@ -113,10 +117,11 @@ impl Server {
     /// Waits for the word "ready" in the pid file, which the kernel tells us of, or for the end of the server.
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
-        let watch = sys::Watch::new(&data).attempt("watch", &data)?;
+        let files = Directory::open(&data).attempt("open", &data)?;
+        let watch = sys::Watch::new(&files).attempt("watch", &data)?;
         loop {
             watch.clear().attempt("watch", &data)?;
-            if says_ready(&data.join("postmaster.pid")) {
+            if says_ready(&files) {
                 return Ok(());
             }
             let left = Timespec::try_from(BOOT.saturating_sub(since.elapsed())).unwrap_or_default();
@@ -162,10 +167,10 @@ impl Server {
 
     /// A session as the superuser.
     pub fn session(&self, database: &str) -> Result<Session, StartError> {
-        Ok(Session::open(self.run().address(), SUPERUSER, database, ANSWER)?)
+        Ok(Session::open(&self.run().socket_directory(), SUPERUSER, database, ANSWER)?)
     }
 
-    /// The directory in which its socket lies, its data and its log.
+    /// The directory of its data, its socket and its log.
     #[must_use]
     #[allow(clippy::missing_panics_doc)]
     pub fn run(&self) -> &RunDirectory {
@@ -206,14 +211,15 @@ impl Server {
 /// Starts the postmaster; the pipe is readable once it and all its children are gone.
 fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd), StartError> {
     let data = run.data();
-    write_conf(order, &data)?;
+    // initdb has made one: only its text is new.
+    run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
     let output = run.create_file("log", order.account)?;
     let (alive, theirs) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
     let mut command = order.installation.command("postgres", order.account);
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c"]);
-    let folder = run.address().display().to_string().replace('"', "\"\"");
+    let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -223,16 +229,10 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd), Star
     Ok((postmaster, alive))
 }
 
-fn write_conf(order: &Order<'_>, data: &Path) -> Result<(), FileError> {
-    let path = data.join("postgresql.conf");
-    // The file is there, made by initdb and the account's own: only its text is new.
-    fs::write(&path, order.settings.to_conf()).attempt("write", &path)
-}
-
 /// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.
-fn says_ready(pid_file: &Path) -> bool {
-    fs::read_to_string(pid_file)
-        .is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim_end() == "ready"))
+fn says_ready(data: &Directory) -> bool {
+    let text = data.read(PID_FILE, PID_FILE_SIZE).unwrap_or_default();
+    text.split(|&byte| byte == b'\n').nth(7).is_some_and(|line| line.trim_ascii_end() == b"ready")
 }
 
 /// A setting's name as `SHOW` wants it: each part between dots quoted.

@@ -33,7 +33,7 @@ impl Entrance {
             return Ok(None);
         }
         let closing = Arc::new(AtomicBool::new(false));
-        let socket = server.run().address().join(SOCKET);
+        let socket = server.run().socket_directory().join(SOCKET);
         let listening = thread::spawn({
             let closing = Arc::clone(&closing);
             move || listen(&listener, address, &socket, &closing)

@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use storage::{Abandoned, Account, Attempt, FileError, Place, RunDirectory};
+use sys::Directory;
 
 use crate::Installation;
+use crate::boot::{PID_FILE, PID_FILE_SIZE};
 
 /// The hidden argument that makes a guard of a pgfresh.
 const ARGUMENT: &str = "guard-run-directory";
@@ -161,23 +163,32 @@ pub fn guard_main() -> bool {
 /// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
+    let account = account_of(&path);
     for lock in abandoned.locks() {
         if sys::Lock::is_held(&lock).unwrap_or(false) {
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
-            sys::end_holders(&lock, GRACE).attempt("stop what is alive in", &path)?;
+            sys::end_holders(&lock, account, GRACE).attempt("stop what is alive in", &path)?;
         }
     }
     if let Some(postmaster) = postmaster(&path.join("data")) {
-        sys::remove_segments(postmaster).attempt("remove the shared memory of", &path)?;
+        sys::remove_segments(postmaster, account).attempt("remove the shared memory of", &path)?;
     }
     abandoned.remove()
 }
 
-/// The process that wrote the data directory's pid file, which a clean end would have removed.
+/// Whom the server of run directory `path` runs as: whoever owns what is the server's.
+pub(crate) fn account_of(path: &Path) -> u32 {
+    let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
+    owner.unwrap_or_else(|_| rustix::process::geteuid().as_raw())
+}
+
+/// The process that wrote the data directory's pid file, which a clean end would have removed. It may be any, if SQL has
+/// written that file.
 fn postmaster(data: &Path) -> Option<Pid> {
-    let text = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
+    let line = text.split(|&byte| byte == b'\n').next()?;
     // A minus in front marks a process without children, as initdb runs them.
-    Pid::from_raw(text.lines().next()?.trim().trim_start_matches('-').parse().ok()?)
+    Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
 /// Removes what dead owners left in the directories `roots`; returns what it removed, and what it could not.

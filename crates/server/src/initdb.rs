@@ -73,6 +73,7 @@ impl Initdb {
         let run = guard.run();
         let program = installation.bin().join("initdb");
         let output = run.create_file("log", account)?;
+        run.create_data(account)?;
         let ward = guard.ward()?;
         let mut command = ward.command(installation, "initdb", account)?;
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());

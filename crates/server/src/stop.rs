@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use storage::{Attempt, FileError, Removing};
 
 use crate::error::StopError;
+use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
 /// How long an immediate shutdown may take before the server is killed.
 const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long processes of a server may take that outlive the postmaster.
+const STRAGGLING: Duration = Duration::from_millis(500);
 /// How long we remove files ourselves; the guard goes on.
 const TIDYING: Duration = Duration::from_millis(30);
 /// How long a clean one may take: it writes all that is dirty.
@@ -25,7 +28,7 @@ impl Server {
         let begun = Instant::now();
         self.signal(Signal::QUIT);
         // Most of the files can go while its processes do.
-        let removing = Removing::begin(&self.run().data().join("base"));
+        let removing = Removing::begin(&self.run().data(), "base");
         self.wait_for_end(AT_ONCE)?;
         let stopped = begun.elapsed();
         removing.finish(TIDYING);
@@ -62,8 +65,8 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them after `patience`.
-    /// `None` means that it had to.
+    /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them if it has not ended after
+    /// `patience`. `None` means that it had to.
     fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         self.signal(signal);
         self.wait_for_end(patience)
@@ -77,14 +80,19 @@ impl Server {
     /// The second half of [`Self::end`].
     fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
-        let gone = sys::wait_readable(&self.alive, patience).attempt("wait for", postmaster)?;
+        let handle = pidfd_open(Pid::from_child(&self.postmaster), PidfdFlags::empty());
+        let handle = handle.attempt("wait for", postmaster)?;
+        let ended = sys::wait_readable(&handle, patience).attempt("wait for", postmaster)?;
+        // It waits for its children, but not for programs that SQL has started.
+        let gone = ended && sys::wait_readable(&self.alive, STRAGGLING).attempt("wait for", postmaster)?;
         if !gone {
             let lock = self.run().path().join("server.lock");
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
-            sys::end_holders(&lock, Duration::ZERO).attempt("stop the holders of", &lock)?;
+            let account = account_of(self.run().path());
+            sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
-        Ok(gone.then_some(status))
+        Ok(ended.then_some(status))
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Of the 28 MB and 966 files that initdb of version 15 leaves, 8 MB and 116 files go, a fifth of the work of a copy.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
+use std::{fs, io};
 
-use storage::{Account, Attempt, FileError};
+use storage::{Account, Attempt};
+use sys::{Directory, FileKind};
 
 use crate::error::InitdbError;
 use crate::{Installation, Ward, log};
@@ -21,18 +21,19 @@ pub(crate) fn trim(
     account: &Account,
     ward: &Ward<'_>,
 ) -> Result<(), InitdbError> {
-    remove_free_space_maps(&ward.run().data())?;
+    let data = ward.run().data();
+    let folder = Directory::open(&data).attempt("open", &data)?;
+    remove_free_space_maps(&folder).attempt("remove the free space maps of", &data)?;
     reset_wal(installation, account, ward)
 }
 
 /// Removes `*_fsm`: the server looks for free space without them, and writes them again as it finds some.
-fn remove_free_space_maps(folder: &Path) -> Result<(), FileError> {
-    for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
-        let path = entry.path();
-        if entry.file_type().attempt("examine", &path)?.is_dir() {
-            remove_free_space_maps(&path)?;
-        } else if path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.ends_with("_fsm")) {
-            fs::remove_file(&path).attempt("remove", &path)?;
+fn remove_free_space_maps(folder: &Directory) -> io::Result<()> {
+    for (name, kind) in folder.entries()? {
+        if kind == FileKind::Directory {
+            remove_free_space_maps(&folder.directory(&name)?)?;
+        } else if name.as_bytes().ends_with(b"_fsm") {
+            folder.remove_file(&name)?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 use crate::manifest::Manifest;
@@ -303,16 +304,11 @@ impl Entry {
 
 /// Removes a directory tree; one that is not there, or goes away meanwhile, is no error.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
-    loop {
-        match fs::remove_dir_all(path) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match path.symlink_metadata() {
-                // Somebody else removes it too: what is left is still ours to remove.
-                Ok(meta) if meta.nlink() > 0 => {}
-                _ => return Ok(()),
-            },
-            Err(error) => return Err(error).attempt("remove", path),
-        }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    // Its parent may be reached by a link; what is in it may not.
+    match Directory::open(&folder.join(".")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),
     }
 }
 

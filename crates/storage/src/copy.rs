@@ -4,7 +4,7 @@
 //! Nothing is ever hard-linked: a server writes in place.
 
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use rustix::fs::{Mode, OFlags, SeekFrom, fchown, fstat, mkdirat, openat, seek};
+use rustix::fs::{SeekFrom, fchown, fstat, seek};
+use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
@@ -100,7 +101,7 @@ struct Job {
 struct Tree {
     root: PathBuf,
     /// As [`Manifest::directories`], in order of name; the root is at the end.
-    directories: Vec<OwnedFd>,
+    directories: Vec<Directory>,
 }
 
 impl Copying {
@@ -212,20 +213,19 @@ impl Job {
         let Some((folder, name)) = self.manifest.folder_of(&file.path) else {
             return Err(CopyError::Damaged { path: source, what: "lies in no directory of the entry" });
         };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let from = match openat(&self.from.directories[folder], name, flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP) => {
+        let from = match self.from.directories[folder].file(name) {
+            Err(error) if is_missing(&error) => {
                 return Err(CopyError::Damaged { path: source, what: "is missing" });
             }
-            other => fs::File::from(other.attempt("open", &source)?),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(CopyError::Damaged { path: source, what: "is no regular file" });
+            }
+            other => other.attempt("open", &source)?,
         };
         let stored = check(file, &from, source)?;
 
         let target = self.to.root.join(&file.path);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let to = openat(&self.to.directories[folder], name, flags, mode).attempt("create", &target)?;
-        let to = fs::File::from(to);
+        let to = self.to.directories[folder].create_file(name).attempt("create", &target)?;
         self.account.give(&to).attempt("change the owner of", &target)?;
         if file.size == 0 {
             return Ok(self.method);
@@ -285,9 +285,6 @@ impl Job {
 /// The time of a file may be lost on the way (an archive of the cache that somebody unpacked): its bytes decide then.
 fn check(file: &manifest::File, from: &fs::File, path: PathBuf) -> Result<u64, CopyError> {
     let stat = fstat(from).attempt("examine", &path)?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-        return Err(CopyError::Damaged { path, what: "is no regular file" });
-    }
     if u64::try_from(stat.st_size) != Ok(file.size) {
         return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
     }
@@ -309,37 +306,55 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
 
 impl Tree {
     fn open(root: &Path, manifest: &Manifest) -> Result<Self, CopyError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = |path: &Path| match rustix::fs::open(path, flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-                Err(CopyError::Damaged { path: path.to_owned(), what: "is missing" })
-            }
+        let damaged = |path: &Path| CopyError::Damaged { path: path.to_owned(), what: "is missing" };
+        let open = |opened: io::Result<Directory>, path: &Path| match opened {
+            Err(error) if is_missing(&error) => Err(damaged(path)),
             other => Ok(other.attempt("open", path)?),
         };
-        let mut directories = Vec::with_capacity(manifest.directories.len() + 1);
-        for path in &manifest.directories {
-            directories.push(open(&root.join(path))?);
-        }
-        directories.push(open(root)?);
-        Ok(Self { root: root.to_owned(), directories })
+        let top = open(Directory::open(root), root)?;
+        Self::walk(root, top, manifest, |parent, name, path| open(parent.directory(name), path))
     }
 
     fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let make = |path: &Path| -> Result<OwnedFd, FileError> {
-            mkdirat(rustix::fs::CWD, path, Mode::RWXU).attempt("create", path)?;
-            let directory = rustix::fs::open(path, flags, Mode::empty()).attempt("open", path)?;
+        let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
+            let directory = parent.create_directory(name).attempt("create", path)?;
             account.give(&directory).attempt("change the owner of", path)?;
             Ok(directory)
         };
-        let top = make(root)?;
-        let mut directories = Vec::with_capacity(manifest.directories.len() + 1);
-        for path in &manifest.directories {
-            directories.push(make(&root.join(path))?);
+        let (parent, name) = (root.parent().unwrap_or(Path::new("/")), root.file_name().unwrap_or_default());
+        let parent = Directory::open(parent).attempt("open", parent)?;
+        let top = make(&parent, name, root)?;
+        Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
+    }
+
+    /// Takes one `step` from each directory's parent, which was reached before, to the directory.
+    fn walk(
+        root: &Path,
+        top: Directory,
+        manifest: &Manifest,
+        step: impl Fn(&Directory, &OsStr, &Path) -> Result<Directory, CopyError>,
+    ) -> Result<Self, CopyError> {
+        let mut directories: Vec<Directory> = Vec::with_capacity(manifest.directories.len() + 1);
+        for relative in &manifest.directories {
+            let path = root.join(relative);
+            let reached = manifest.folder_of(relative).and_then(|(folder, name)| {
+                let is_top = folder == manifest.directories.len();
+                Some((if is_top { &top } else { directories.get(folder)? }, name))
+            });
+            let Some((parent, name)) = reached else {
+                return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
+            };
+            directories.push(step(parent, name.as_ref(), &path)?);
         }
         directories.push(top);
         Ok(Self { root: root.to_owned(), directories })
     }
+}
+
+/// Whether there is nothing, or a link or a file where a directory should be.
+fn is_missing(error: &io::Error) -> bool {
+    let kind = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(kind, Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
 }
 
 impl Account {

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use sys::{Directory, FileKind};
+
 use crate::attempt::{Attempt, FileError};
 use crate::cache::{CacheError, Entry, remove_tree};
 use crate::copy::modified;
@@ -90,53 +92,71 @@ fn stage(from: &Path, without: &[&str], about: &str, staging: &Path) -> Result<M
     let path = staging.join("about");
     fs::write(&path, about).attempt("write", &path)?;
     let mut manifest = Manifest::default();
-    add_folder(from, "", without, &data, &mut manifest)?;
+    let folder = Directory::open(from).attempt("open", from)?;
+    add_folder(&Source { folder: &folder, path: from, relative: "" }, without, &data, &mut manifest)?;
     manifest.directories.sort();
     Ok(manifest)
 }
 
-/// Copies what lies in folder `relative` of `from` to `to`, and writes it down.
+/// A folder of what is published.
+struct Source<'a> {
+    /// Held open, for whoever may write in it shall not lead us elsewhere.
+    folder: &'a Directory,
+    /// For errors.
+    path: &'a Path,
+    /// Below the top; empty there.
+    relative: &'a str,
+}
+
+/// Copies what lies in a folder to `to`, and writes it down.
 fn add_folder(
-    from: &Path,
-    relative: &str,
+    from: &Source<'_>,
     without: &[&str],
     to: &Path,
     manifest: &mut Manifest,
 ) -> Result<(), CacheError> {
-    let folder = from.join(relative);
-    for entry in fs::read_dir(&folder).attempt("read", &folder)? {
-        let entry = entry.attempt("read", &folder)?;
-        let name = entry.file_name();
-        let unfit = |what| CacheError::Unfit { path: entry.path(), what };
+    let Source { folder, path, relative } = *from;
+    for (name, kind) in folder.entries().attempt("read", path)? {
+        let path = path.join(&name);
+        let unfit = |what| CacheError::Unfit { path: path.clone(), what };
         let name = name.to_str().filter(|name| manifest::safe(name).is_some());
         let name = name.ok_or_else(|| unfit("its name is no plain text"))?;
         if relative.is_empty() && without.contains(&name) {
             continue;
         }
-        let path = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
-        let kind = entry.file_type().attempt("examine", &entry.path())?;
-        if kind.is_dir() {
-            let target = to.join(&path);
-            fs::DirBuilder::new().mode(0o700).create(&target).attempt("create", &target)?;
-            add_folder(from, &path, without, to, manifest)?;
-            manifest.directories.push(path);
-        } else if kind.is_file() {
-            manifest.files.push(add_file(&entry.path(), path, to)?);
-        } else if kind.is_symlink() {
-            return Err(unfit(
-                "a symbolic link (a tablespace outside?) leads to files that every copy would share",
-            ));
-        } else {
-            return Err(unfit("it is neither a regular file nor a directory"));
+        let below = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
+        match kind {
+            FileKind::Directory => {
+                let target = to.join(&below);
+                fs::DirBuilder::new().mode(0o700).create(&target).attempt("create", &target)?;
+                let folder = folder.directory(name).attempt("open", &path)?;
+                let from = Source { folder: &folder, path: &path, relative: &below };
+                add_folder(&from, without, to, manifest)?;
+                manifest.directories.push(below);
+            }
+            FileKind::File => {
+                let source = folder.file(name).attempt("open", &path)?;
+                manifest.files.push(add_file(source, &path, below, to)?);
+            }
+            FileKind::Link => {
+                return Err(unfit(
+                    "a symbolic link (a tablespace outside?) leads to files that every copy would share",
+                ));
+            }
+            FileKind::Other => return Err(unfit("it is neither a regular file nor a directory")),
         }
     }
     Ok(())
 }
 
 /// Copies one file, in one pass: hashed, and with holes where it is zero.
-fn add_file(from: &Path, relative: String, folder: &Path) -> Result<manifest::File, CacheError> {
+fn add_file(
+    mut source: File,
+    from: &Path,
+    relative: String,
+    folder: &Path,
+) -> Result<manifest::File, CacheError> {
     let to = folder.join(&relative);
-    let mut source = File::open(from).attempt("open", from)?;
     let mut target =
         File::options().write(true).create_new(true).mode(0o600).open(&to).attempt("create", &to)?;
     let mut hasher = blake3::Hasher::new();

@@ -1,16 +1,16 @@
 //! Removing many files while somebody waits: with all cores, and not for long.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, unlinkat};
+use sys::{Directory, FileKind};
 
-/// The removal, under way, of the files one level below a directory; whoever removes the tree afterwards finds less to
+/// The removal, under way, of the files one level below a directory in another; whoever removes the tree afterwards finds less to
 /// do. Failures leave it more.
 ///
 /// The threads leave one core to the caller, who has something to wait for meanwhile. Dropping it stops them soon and
@@ -23,7 +23,7 @@ pub struct Removing {
 
 #[derive(Debug, Default)]
 struct Job {
-    folders: Vec<File>,
+    folders: Vec<Directory>,
     /// The number of the folder, and the name in it.
     files: Vec<(usize, OsString)>,
     next: AtomicUsize,
@@ -31,10 +31,11 @@ struct Job {
 }
 
 impl Removing {
-    /// Begins with the files in the directories in `parent`, none of which anybody needs any more.
+    /// Begins with the files in the directories in directory `name` of `root`, none of which anybody needs any more. No
+    /// link below `root` is followed.
     #[must_use]
-    pub fn begin(parent: &Path) -> Self {
-        let job = Arc::new(Job::list(parent));
+    pub fn begin(root: &Path, name: &str) -> Self {
+        let job = Arc::new(Job::list(root, name).unwrap_or_default());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..cores.saturating_sub(1).clamp(1, 4))
             .map(|_| {
@@ -61,19 +62,23 @@ impl Drop for Removing {
 }
 
 impl Job {
-    fn list(parent: &Path) -> Self {
+    fn list(root: &Path, name: &str) -> io::Result<Self> {
+        let parent = Directory::open(root)?.directory(name)?;
         let mut job = Self::default();
         let mut places = Vec::new();
-        for path in entries(parent) {
-            let Ok(folder) = File::open(&path) else { continue };
-            let names = entries(&path).filter_map(|path| Some(path.file_name()?.to_owned()));
-            places.extend(names.enumerate().map(|(place, name)| (place, job.folders.len(), name)));
+        for (name, kind) in parent.entries()? {
+            if kind != FileKind::Directory {
+                continue;
+            }
+            let Ok(folder) = parent.directory(&name) else { continue };
+            let files = folder.entries()?.into_iter().filter(|(_, kind)| *kind == FileKind::File);
+            places.extend(files.enumerate().map(|(place, (name, _))| (place, job.folders.len(), name)));
             job.folders.push(folder);
         }
         // From each folder in turn: one folder changes hands only as fast as its lock does.
         places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
         job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
-        job
+        Ok(job)
     }
 
     fn work(&self, end: Option<Instant>) {
@@ -82,23 +87,22 @@ impl Job {
                 break;
             };
             // What is left, a directory for one, is for whoever removes the tree.
-            let _ = unlinkat(&self.folders[*folder], name, AtFlags::empty());
+            let _ = self.folders[*folder].remove_file(name);
         }
     }
 }
 
-fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn files_one_level_below_go_and_nothing_else_does() {
         let directory = tempfile::tempdir().unwrap();
-        let root = directory.path();
+        let root = &directory.path().join("root");
+        fs::create_dir(root).unwrap();
         for folder in ["1", "2", "2/deep"] {
             fs::create_dir(root.join(folder)).unwrap();
             for name in 0..50 {
@@ -106,23 +110,22 @@ mod tests {
             }
         }
         fs::write(root.join("top"), "x").unwrap();
-        Removing::begin(root).finish(Duration::from_mins(1));
-        assert_eq!(entries(&root.join("1")).count(), 0);
-        assert_eq!(entries(&root.join("2")).collect::<Vec<_>>(), [root.join("2/deep")]);
-        assert_eq!(entries(&root.join("2/deep")).count(), 50);
+        Removing::begin(directory.path(), "root").finish(Duration::from_mins(1));
+        let count = |folder: &str| fs::read_dir(root.join(folder)).unwrap().count();
+        assert_eq!((count("1"), count("2"), count("2/deep")), (0, 1, 50));
         assert!(root.join("top").exists());
-        Removing::begin(&root.join("missing")).finish(Duration::from_mins(1));
+        Removing::begin(root, "missing").finish(Duration::from_mins(1));
     }
 
     #[test]
     fn it_ends_when_patience_does() {
         let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("1")).unwrap();
+        fs::create_dir_all(directory.path().join("root/1")).unwrap();
         for name in 0..2000 {
-            fs::write(directory.path().join("1").join(name.to_string()), "").unwrap();
+            fs::write(directory.path().join("root/1").join(name.to_string()), "").unwrap();
         }
         let begun = Instant::now();
-        Removing::begin(directory.path()).finish(Duration::ZERO);
+        Removing::begin(directory.path(), "root").finish(Duration::ZERO);
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 }

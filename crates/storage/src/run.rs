@@ -1,18 +1,30 @@
 //! Run directories: one for each server, private, locked while somebody needs it, swept when nobody does.
+//!
+//! ```text
+//! pgfresh-UID/1a2b3c4d/   ours: nobody else can put anything here
+//!   owner.lock  server.lock  helper.lock  log
+//!   data/                 the server account's
+//!   socket/               the server account's
+//! ```
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sys::Lock;
+use sys::{Directory, Lock};
 
 use crate::attempt::{Attempt, FileError};
 use crate::cache::remove_tree;
 use crate::{Account, Place, place, private};
 
-/// `sun_path` less its final zero, less `/.s.PGSQL.5432`. Source: unix(7).
-const LONGEST: usize = 107 - "/.s.PGSQL.5432".len();
+/// `sun_path` less its final zero, less `/socket/.s.PGSQL.5432`. Source: unix(7).
+const LONGEST: usize = 107 - "/socket/.s.PGSQL.5432".len();
+
+/// The directory of the server's files.
+const DATA: &str = "data";
+/// The directory of the server's socket.
+const SOCKET: &str = "socket";
 
 /// The file that its owner has locked.
 const OWNER_LOCK: &str = "owner.lock";
@@ -37,7 +49,7 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new directory in `place`, for `account`, and locks it. `announce` hears its path before anything is
+    /// Makes a new directory in `place`, for a server that runs as `account`, and locks it. `announce` hears its path before anything is
     /// there, so that it can be cleared away whenever we die; what it returned for this path comes back with it.
     pub fn create<T>(
         place: &Place,
@@ -61,9 +73,10 @@ impl RunDirectory {
             let lock = path.join(OWNER_LOCK);
             match Lock::try_take(&lock) {
                 Ok(Some(owner)) => {
-                    let folder = File::open(&path).attempt("open", &path)?;
-                    account.give(&folder).attempt("change the owner of", &path)?;
                     let mut run = Self { address: path.clone(), path, owner: Some(owner) };
+                    let mode = fs::Permissions::from_mode(private::passable());
+                    fs::set_permissions(&run.path, mode).attempt("change the mode of", &run.path)?;
+                    run.create_directory(SOCKET, account)?;
                     run.shorten_address()?;
                     return Ok((run, announced));
                 }
@@ -111,10 +124,39 @@ impl RunDirectory {
         &self.address
     }
 
+    /// Where the server's socket belongs, under such a name.
+    #[must_use]
+    pub fn socket_directory(&self) -> PathBuf {
+        self.address.join(SOCKET)
+    }
+
     /// Where the data directory belongs.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.path.join("data")
+        self.path.join(DATA)
+    }
+
+    /// Makes an empty data directory, the account's own, if there is none.
+    pub fn create_data(&self, account: &Account) -> Result<(), FileError> {
+        if self.data().is_dir() { Ok(()) } else { self.create_directory(DATA, account) }
+    }
+
+    /// Makes a directory of the account's in the directory.
+    fn create_directory(&self, name: &str, account: &Account) -> Result<(), FileError> {
+        let path = self.path.join(name);
+        let run = Directory::open(&self.path).attempt("open", &self.path)?;
+        let directory = run.create_directory(name).attempt("create", &path)?;
+        account.give(&directory).attempt("change the owner of", &path)
+    }
+
+    /// Writes a file of the data directory anew, the account's own. Whatever has its name is removed, not followed.
+    pub fn rewrite(&self, name: &str, text: &str, account: &Account) -> Result<(), FileError> {
+        let path = self.data().join(name);
+        let data = Directory::open(&self.data()).attempt("open", &self.data())?;
+        data.remove_file(name).attempt("remove", &path)?;
+        let mut file = data.create_file(name).attempt("create", &path)?;
+        account.give(&file).attempt("change the owner of", &path)?;
+        file.write_all(text.as_bytes()).attempt("write", &path)
     }
 
     /// Where the server's log belongs.

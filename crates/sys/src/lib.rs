@@ -1,4 +1,5 @@
-//! Safe calls for what the standard library has no words for: advisory locks, reflinks and bulk transfers, what a
+//! Safe calls for what the standard library has no words for: advisory locks, directories held open, reflinks and bulk
+//! transfers, what a
 //! child inherits, who holds a file open, how much memory is really left, System V segments, whose program
 //! a connection comes from, how many files may be open, which disks a path lies on
 //! and how they are.
@@ -18,6 +19,7 @@ mod linux;
 
 #[cfg(target_os = "linux")]
 pub use linux::{
+    directory::{Directory, FileKind},
     disk::{Bottom, Disk, Stack},
     filesystem::{Filesystem, Kind},
     gauges::{Gauges, Panel},

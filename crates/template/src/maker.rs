@@ -300,7 +300,7 @@ impl Maker {
     pub(crate) fn command_to_open(&self, path: &std::path::Path, database: &str) -> String {
         let (bin, path) = (self.installation.bin().display(), path.display());
         let start = format!(
-            "{bin}/pg_ctl -D {path}/data -l {path}/log -o \"-c listen_addresses= -k {path}\" -w start"
+            "{bin}/pg_ctl -D {path}/data -l {path}/log -o \"-c listen_addresses= -k {path}/socket\" -w start"
         );
         let Account { uid, gid, foreign } = self.account;
         let become_it = if foreign {
@@ -308,7 +308,7 @@ impl Maker {
         } else {
             String::new()
         };
-        format!("{become_it}{start} && psql -h {path} -U {} {database}", server::SUPERUSER)
+        format!("{become_it}{start} && psql -h {path}/socket -U {} {database}", server::SUPERUSER)
     }
 
     /// Removes what dead owners left wherever a server of this maker's may have been.

@@ -111,7 +111,7 @@ impl Setup<'_> {
         if let Some(line) = sql.lines().position(|line| line.starts_with('\\')) {
             return Err(SetupError::NeedsPsql { file: file.to_owned(), line: line + 1 }.into());
         }
-        Session::open(self.server.run().address(), SUPERUSER, &self.recipe.name, PATIENCE)
+        Session::open(&self.server.run().socket_directory(), SUPERUSER, &self.recipe.name, PATIENCE)
             .and_then(|mut session| session.query(&sql))
             .map_err(|source| SetupError::Sql { file: file.to_owned(), source })?;
         Ok(None)

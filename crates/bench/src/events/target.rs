@@ -101,7 +101,7 @@ impl Ground {
         let cache = Cache::locate(events.cache.as_deref())?;
         let started = Maker::find(wishes, cache, events.program.clone())?.start(&|_| ())?;
         let mut config = Config::new();
-        config.host_path(started.server.run().address()).user(SUPERUSER).dbname("postgres");
+        config.host_path(started.server.run().socket_directory()).user(SUPERUSER).dbname("postgres");
         let place = started.place.why();
         let (name, way) = (name.to_owned(), Way::Sql(Box::new(config)));
         Ok(Self { name, place, version: String::new(), way, server: Some(started.server) })

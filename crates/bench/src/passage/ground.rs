@@ -71,7 +71,7 @@ impl Ground {
         let tree = Tree::list(&maker.base_image(&|_| ())?.entry.data())?;
         let guard = by_hand::guarded(maker, place)?;
         let ward = guard.ward()?;
-        let directory = ward.run().address().to_owned();
+        let directory = ward.run().socket_directory();
         tree.copy(&ward.run().data(), &maker.account)?;
         let conf = ward.run().data().join("postgresql.conf");
         fs::write(&conf, maker.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
@@ -141,7 +141,7 @@ fn start_server(maker: &Maker, ward: &Ward<'_>) -> Result<(Child, SocketAddr), B
         let address = free_address()?;
         let log = run.create_file("log", &maker.account)?;
         let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
-        postgres.arg("-D").arg(run.data()).arg("-k").arg(run.address());
+        postgres.arg("-D").arg(run.data()).arg("-k").arg(run.socket_directory());
         postgres.args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-N", &SESSIONS.to_string()]);
         postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
         let mut child = postgres.spawn().attempt("run", Path::new("postgres"))?;
@@ -177,7 +177,7 @@ fn start_bouncer(maker: &Maker, ward: &Ward<'_>, server: SocketAddr) -> Result<O
         "[databases]\n* = host={} port={} user={SUPERUSER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
          listen_port = {}\nunix_socket_dir =\nauth_type = any\npool_mode = session\n\
          max_client_conn = {SESSIONS}\ndefault_pool_size = {SESSIONS}\n",
-        run.address().display(),
+        run.socket_directory().display(),
         server.port(),
         address.port(),
     );

@@ -83,7 +83,7 @@ fn contender(side: &str, clients: u32) -> String {
 
 /// The server's own socket.
 fn socket(server: &Server) -> Address {
-    Address::Unix(server.run().address().join(server::SOCKET))
+    Address::Unix(server.run().socket_directory().join(server::SOCKET))
 }
 
 impl Transactions {

@@ -6,11 +6,13 @@
 //! Source: `access/xlog_internal.h`.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use sys::{Directory, FileKind};
 
 use super::error::WalError;
 
@@ -132,7 +134,9 @@ pub(super) struct Span<'a> {
 /// The pages of a log.
 #[derive(Debug)]
 pub(super) struct Pages {
-    folder: PathBuf,
+    folder: Directory,
+    /// For errors.
+    path: PathBuf,
     segment_size: u64,
     /// Of every page: magic number and, in long headers, the cluster's identifier.
     magic: u16,
@@ -151,10 +155,13 @@ pub(super) struct Pages {
 impl Pages {
     /// Opens the log in `data` and finds out its format from the segment of `position`.
     pub(super) fn open(data: &Path, position: u64) -> Result<Self, WalError> {
-        let folder = data.join("pg_wal");
-        let segment_size = segment_size(&folder)?;
+        let path = data.join("pg_wal");
+        let io = |source| WalError::Io { verb: "read", path: path.clone(), source };
+        let folder = Directory::open(data).and_then(|data| data.directory("pg_wal")).map_err(io)?;
+        let segment_size = segment_size(&folder, &path)?;
         let mut pages = Self {
             folder,
+            path,
             segment_size,
             magic: 0,
             system: 0,
@@ -286,8 +293,11 @@ impl Pages {
         let stop = self.next_segment(address).min(end.next_multiple_of(PAGE)).min(address + CHUNK);
         if self.file.as_ref().is_none_or(|(open, _)| *open != segment) {
             self.file = None;
-            let path = self.segment_path(segment);
-            let file = File::open(&path).map_err(|source| WalError::Io { verb: "open", path, source })?;
+            let file = self.folder.file(self.segment_name(segment)).map_err(|source| WalError::Io {
+                verb: "open",
+                path: self.path.join(self.segment_name(segment)),
+                source,
+            })?;
             self.file = Some((segment, file));
         }
         self.buffer.resize(to_index(stop.saturating_sub(address)), 0);
@@ -299,7 +309,7 @@ impl Pages {
         };
         read.map_err(|source| {
             self.buffer.clear();
-            WalError::Io { verb: "read", path: self.segment_path(segment), source }
+            WalError::Io { verb: "read", path: self.path.join(self.segment_name(segment)), source }
         })
     }
 
@@ -365,26 +375,25 @@ impl Pages {
     }
 
     /// Timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
-    fn segment_path(&self, segment: u64) -> PathBuf {
+    fn segment_name(&self, segment: u64) -> String {
         let high_unit = (1 << 32) / self.segment_size;
-        self.folder.join(format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit))
+        format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit)
     }
 }
 
-/// The size of the segment files in `folder`, all of which must be of timeline 1.
-fn segment_size(folder: &Path) -> Result<u64, WalError> {
-    let io = |source| WalError::Io { verb: "read", path: folder.to_owned(), source };
+/// The size of the segment files in `folder`, which is at `path`, all of which must be of timeline 1.
+fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
+    let io = |source| WalError::Io { verb: "read", path: path.to_owned(), source };
     let mut size = None;
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
+    for (name, kind) in folder.entries().map_err(io)? {
+        let name = name.to_string_lossy().into_owned();
         let is_segment = name.len() == 24 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
         let has_history = Path::new(&name).extension().is_some_and(|extension| extension == "history");
         if has_history || (is_segment && !name.starts_with("00000001")) {
             return Err(WalError::Timeline(name));
         }
-        if is_segment {
-            match entry.metadata() {
+        if is_segment && kind == FileKind::File {
+            match folder.file(&name).and_then(|file| file.metadata()) {
                 Ok(metadata) => size = Some(metadata.len()),
                 // The server has removed or renamed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

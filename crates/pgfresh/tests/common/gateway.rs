@@ -32,7 +32,7 @@ impl Gateway {
     /// Where the server listens.
     pub(crate) fn server(&self) -> Address {
         let log = Path::new(self.serve.ready["log"].as_str().unwrap());
-        Address::Unix(PathBuf::from(log.parent().unwrap()).join(".s.PGSQL.5432"))
+        Address::Unix(PathBuf::from(log.parent().unwrap()).join("socket/.s.PGSQL.5432"))
     }
 
     /// A session with `database`, with words for its `options`.
@@ -67,15 +67,20 @@ impl Gateway {
 
     /// What HTTP answers: the status code and the body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        self.try_http(method, path, body).unwrap()
+    }
+
+    /// The same where it may have ended.
+    pub(crate) fn try_http(&self, method: &str, path: &str, body: &str) -> Result<(u16, Value), ureq::Error> {
         let url = format!("http://{}{path}", self.serve.address());
         let token = format!("Bearer {}", self.serve.secret());
         let request = ureq::http::Request::builder().method(method).uri(url);
         let request = request.header("authorization", token).header("content-type", "application/json");
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
         let agent: ureq::Agent = config.build().into();
-        let mut response = agent.run(request.body(body.to_owned()).unwrap()).unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
-        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or_default())
+        let mut response = agent.run(request.body(body.to_owned()).unwrap())?;
+        let text = response.body_mut().read_to_string()?;
+        Ok((response.status().as_u16(), serde_json::from_str(&text).unwrap_or_default()))
     }
 
     /// Resets `database` over HTTP, closing its sessions.

@@ -1,5 +1,6 @@
 //! Linux: what the interface of this crate means there.
 
+pub(crate) mod directory;
 pub(crate) mod disk;
 pub(crate) mod filesystem;
 pub(crate) mod gauges;

@@ -69,16 +69,18 @@ pub fn is_ignored(signal: i32) -> bool {
 /// How long a killed process may take to be gone, and how often we look.
 const DYING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
 
-/// Ends every process that holds the lock on the file at `path`: by `SIGQUIT`, and by `SIGKILL` those that are still
-/// there after `grace`, and removes the System V segments that they leave. Returns whether the lock is free; we do not
-/// count as a holder.
+/// Ends every process of `account`'s, or of our own user's, that holds the lock on the file at `path`: by `SIGQUIT`, and
+/// by `SIGKILL` those that are still there after `grace`, and removes the System V segments that they leave. Returns
+/// whether the lock is free; we do not count as a holder.
+///
+/// Others are let be: who holds a descriptor can send it to anybody who takes some (unix(7), `SCM_RIGHTS`).
 ///
 /// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
 /// a busy machine, so not for the usual path.
-pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
+pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
     for (signal, patience) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
-        let (pids, holders): (Vec<_>, Vec<_>) = holders(path)?.into_iter().unzip();
+        let (pids, holders): (Vec<_>, Vec<_>) = holders(path, account)?.into_iter().unzip();
         if holders.is_empty() {
             break;
         }
@@ -92,7 +94,7 @@ pub fn end_holders(path: &Path, grace: Duration) -> io::Result<bool> {
     // A process on its way out hides its files, but still has them, and its memory, for some milliseconds.
     let free = wait_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
-        remove_segments(creator)?;
+        remove_segments(creator, account)?;
     }
     Ok(free)
 }
@@ -112,9 +114,11 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io:
     }
 }
 
-/// The processes that hold `path` open, with handles: the handle, unlike the number, never comes to mean another process.
-fn holders(path: &Path) -> io::Result<Vec<(Pid, OwnedFd)>> {
+/// The processes of `account`'s or ours that hold `path` open, with handles: the handle, unlike the number, never comes
+/// to mean another process.
+fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, OwnedFd)>> {
     let ours = rustix::process::getpid();
+    let users = [account, rustix::process::geteuid().as_raw()];
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
@@ -126,11 +130,20 @@ fn holders(path: &Path) -> io::Result<Vec<(Pid, OwnedFd)>> {
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
         let holds =
             descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
-        if holds && pid != ours {
+        if holds && pid != ours && is_of(&users, pid) {
             found.push((pid, handle));
         }
     }
     Ok(found)
+}
+
+/// Whether a process is one of `users` in every respect. Source: proc(5), `Uid` in `/proc/PID/status`.
+fn is_of(users: &[u32], process: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.is_some_and(|line| {
+        line.split_whitespace().all(|id| id.parse().is_ok_and(|id: u32| users.contains(&id)))
+    })
 }
 
 /// Waits until all processes have ended or `patience` is over.
@@ -179,9 +192,29 @@ mod tests {
         let mut child = command.spawn().unwrap();
         drop((command, lock));
         assert!(Lock::is_held(&path).unwrap());
-        assert!(end_holders(&path, Duration::from_millis(200)).unwrap());
+        let account = rustix::process::geteuid().as_raw();
+        assert!(end_holders(&path, account, Duration::from_millis(200)).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(!Lock::is_held(&path).unwrap());
-        assert!(end_holders(&path, Duration::ZERO).unwrap());
+        assert!(end_holders(&path, account, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_process_of_another_user_is_let_be() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("lock");
+        let lock = Lock::take(&path).unwrap();
+        let mut command = Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).uid(65_533).gid(65_533);
+        inherit(&mut command, vec![lock.descriptor().unwrap()]);
+        let mut child = command.spawn().unwrap();
+        drop((command, lock));
+        assert!(!end_holders(&path, 65_532, Duration::ZERO).unwrap());
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(end_holders(&path, 65_533, Duration::from_millis(200)).unwrap());
+        assert!(!child.wait().unwrap().success());
     }
 }

@@ -7,17 +7,17 @@ use rustix::process::Pid;
 
 use super::process::wait_until;
 
-/// Removes the segments that process `creator` made, if it is gone and nobody is attached to them any more; returns
-/// how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
+/// Removes the segments of `account`'s that process `creator` made, if it is gone and nobody is attached to them any
+/// more; returns how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
 ///
 /// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
-pub fn remove_segments(creator: Pid) -> io::Result<usize> {
+pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
     }
     let mut removed = 0;
     wait_until(|| {
-        let segments = segments_of(creator)?;
+        let segments = segments_of(creator, account)?;
         for &(id, _) in segments.iter().filter(|&&(_, attached)| attached == 0) {
             removed += usize::from(remove(id)?);
         }
@@ -26,16 +26,18 @@ pub fn remove_segments(creator: Pid) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// The segments that process `creator` made: how each is called, and how often it is attached.
-fn segments_of(creator: Pid) -> io::Result<Vec<(i32, i64)>> {
+/// The segments of `account`'s that process `creator` made: how each is called, and how often it is attached.
+fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
     let segment = |line: &str| {
         let fields: Vec<i64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        let &[_key, id, _mode, _size, made_by, _last, attached, ..] = fields.as_slice() else { return None };
-        let ours = made_by == i64::from(creator.as_raw_nonzero().get());
+        let &[_key, id, _mode, _size, made_by, _last, attached, owner, ..] = fields.as_slice() else {
+            return None;
+        };
+        let ours = made_by == i64::from(creator.as_raw_nonzero().get()) && owner == i64::from(account);
         Some((i32::try_from(id).ok().filter(|_| ours)?, attached))
     };
     Ok(table.lines().skip(1).filter_map(segment).collect())
@@ -78,13 +80,13 @@ mod tests {
         // SAFETY: shmget(2) has no memory preconditions.
         let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600) };
         assert!(id >= 0);
-        assert_eq!(remove_segments(ours).unwrap(), 0);
+        assert_eq!(remove_segments(ours, 0).unwrap(), 0);
         assert!(remove(id).unwrap());
         assert!(!remove(id).unwrap());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let gone = Pid::from_child(&child);
         child.wait().unwrap();
-        assert_eq!(remove_segments(gone).unwrap(), 0);
+        assert_eq!(remove_segments(gone, 0).unwrap(), 0);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Waking up when somebody has written a file.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::inotify;
+
+use super::directory::Directory;
 
 /// Becomes readable when a file in one directory was written and closed, or appeared by a rename.
 #[derive(Debug)]
@@ -12,11 +13,11 @@ pub struct Watch(OwnedFd);
 
 impl Watch {
     /// Watches the files in `directory`, not those further down. Source: inotify(7).
-    pub fn new(directory: &Path) -> io::Result<Self> {
+    pub fn new(directory: &Directory) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         inotify::add_watch(
             &queue,
-            directory,
+            format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()),
             inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO,
         )?;
         Ok(Self(queue))

@@ -1,0 +1,295 @@
+//! Directories held open: what lies in them is reached without following a link.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+/// How deep a tree is removed by descending; what lies deeper is moved up first.
+const DEEP: usize = 64;
+/// How often a directory is emptied again into which somebody still writes.
+const TIMES: usize = 1000;
+
+/// A directory held open.
+///
+/// What lies in it is reached by name, one step at a time, and never through a symbolic link: whoever may write in it
+/// cannot lead us elsewhere. A name that is a link, or of another kind than what was asked for, is an error.
+#[derive(Debug)]
+pub struct Directory(OwnedFd);
+
+/// What a name in a directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, a socket or a device.
+    Other,
+}
+
+impl Directory {
+    /// Opens the directory at `path`. The directories above it are trusted; it must not be a link itself.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(rustix::fs::open(path, Self::flags(), Mode::empty())?))
+    }
+
+    fn flags() -> OFlags {
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+    }
+
+    /// The number of the user whom it belongs to.
+    pub fn owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.0)?.st_uid)
+    }
+
+    /// Opens a directory in it.
+    pub fn directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        Ok(Self(openat(&self.0, single(name.as_ref())?, Self::flags(), Mode::empty())?))
+    }
+
+    /// Makes a directory in it, for its owner alone, and opens that.
+    pub fn create_directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = single(name.as_ref())?;
+        rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
+        self.directory(name)
+    }
+
+    /// Opens a regular file in it for reading. A FIFO is not waited for.
+    pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.0, single(name.as_ref())?, flags, Mode::empty())?;
+        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+            FileType::RegularFile => Ok(File::from(file)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        }
+    }
+
+    /// The first `most` bytes of a regular file in it.
+    pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file(name)?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Makes a file in it, for its owner alone, and opens it for writing.
+    pub fn create_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(&self.0, single(name.as_ref())?, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(file))
+    }
+
+    /// All names in it, and what they stand for.
+    pub fn entries(&self) -> io::Result<Vec<(OsString, FileKind)>> {
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if matches!(name.as_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => return Err(error.into()),
+                },
+                known => known,
+            };
+            let kind = match kind {
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Directory,
+                FileType::Symlink => FileKind::Link,
+                _ => FileKind::Other,
+            };
+            found.push((name.to_owned(), kind));
+        }
+        Ok(found)
+    }
+
+    /// Removes whatever is called `name`, unless that is a directory; a name that is not there is no error.
+    pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        gone(unlinkat(&self.0, single(name.as_ref())?, AtFlags::empty()))
+    }
+
+    /// Removes whatever is called `name`, a directory with all that is in it; a name that is not there is no error.
+    ///
+    /// Directories of ours whose modes keep us out are opened by changing these; trees of any depth go.
+    pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = single(name.as_ref())?;
+        for _ in 0..TIMES {
+            match self.enter(name) {
+                Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::NOTDIR | Errno::LOOP) => return self.remove_file(name),
+                Err(error) => return Err(error.into()),
+                Ok(folder) => folder.empty(&folder, 0)?,
+            }
+            match unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
+                // Moved here from far below, or written meanwhile.
+                Err(Errno::NOTEMPTY) => {}
+                other => return gone(other),
+            }
+        }
+        Err(io::Error::other("somebody still writes in it"))
+    }
+
+    /// Removes all that is in it; what lies deeper than [`DEEP`] is moved into `top` instead.
+    fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
+        for (name, kind) in self.entries()? {
+            if kind != FileKind::Directory {
+                match unlinkat(&self.0, &name, AtFlags::empty()) {
+                    // Somebody has made it a directory meanwhile: the next look finds that.
+                    Err(Errno::ISDIR) => {}
+                    other => gone(other)?,
+                }
+                continue;
+            }
+            if depth == DEEP {
+                self.move_up(&name, top)?;
+                continue;
+            }
+            match self.enter(&name) {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                Err(error) => return Err(error.into()),
+                Ok(folder) => folder.empty(top, depth + 1)?,
+            }
+            match unlinkat(&self.0, &name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                other => gone(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves directory `name` into `top`, under a name that is free there.
+    fn move_up(&self, name: &OsStr, top: &Self) -> io::Result<()> {
+        for number in 0..TIMES {
+            let free = format!("deep-{number}");
+            match rustix::fs::renameat_with(&self.0, name, &top.0, free, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => {}
+                other => return gone(other),
+            }
+        }
+        Err(io::Error::other("its tree is too deep to be removed"))
+    }
+
+    /// Opens a directory in it of which everything may go.
+    fn enter(&self, name: &OsStr) -> Result<Self, Errno> {
+        let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                let place = openat(&self.0, name, OFlags::PATH | Self::flags(), Mode::empty())?;
+                rustix::fs::chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::RWXU)?;
+                openat(&self.0, name, Self::flags(), Mode::empty())?
+            }
+            other => other?,
+        };
+        let stat = fstat(&folder)?;
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if ours && !Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
+            rustix::fs::fchmod(&folder, Mode::RWXU)?;
+        }
+        Ok(Self(folder))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What is not there need not be removed.
+fn gone(result: Result<(), Errno>) -> io::Result<()> {
+    match result {
+        Err(Errno::NOENT) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// A name of one step.
+fn single(name: &OsStr) -> io::Result<&OsStr> {
+    let mut steps = Path::new(name).components();
+    match (steps.next(), steps.next()) {
+        (Some(Component::Normal(step)), None) if step.len() == name.len() => Ok(name),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a name in a directory")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn scene() -> (tempfile::TempDir, Directory) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("outside/below")).unwrap();
+        fs::write(directory.path().join("outside/file"), "theirs").unwrap();
+        fs::create_dir(directory.path().join("inside")).unwrap();
+        let inside = Directory::open(&directory.path().join("inside")).unwrap();
+        (directory, inside)
+    }
+
+    #[test]
+    fn no_link_and_no_path_leads_out() {
+        let (directory, inside) = scene();
+        let path = directory.path();
+        symlink(path.join("outside"), path.join("inside/folder")).unwrap();
+        symlink(path.join("outside/file"), path.join("inside/file")).unwrap();
+        assert!(inside.directory("folder").is_err());
+        assert!(inside.file("file").is_err());
+        assert!(inside.create_file("file").is_err());
+        assert!(Directory::open(&path.join("inside/folder")).is_err());
+        for name in ["..", ".", "", "folder/below", "/", "folder/"] {
+            assert_eq!(inside.directory(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
+        }
+        inside.remove_tree("folder").unwrap();
+        inside.remove_tree("file").unwrap();
+        inside.remove_tree("nothing").unwrap();
+        assert!(inside.entries().unwrap().is_empty());
+        assert_eq!(fs::read_to_string(path.join("outside/file")).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn a_fifo_is_no_file_and_nobody_waits_for_it() {
+        let (_directory, inside) = scene();
+        rustix::fs::mkfifoat(&inside, "fifo", Mode::RWXU).unwrap();
+        assert_eq!(inside.file("fifo").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(inside.entries().unwrap(), [("fifo".into(), FileKind::Other)]);
+    }
+
+    #[test]
+    fn a_file_is_read_as_far_as_was_asked() {
+        let (_directory, inside) = scene();
+        io::Write::write_all(&mut inside.create_file("file").unwrap(), b"12345").unwrap();
+        assert_eq!(inside.read("file", 3).unwrap(), b"123");
+        assert_eq!(inside.read("file", 9).unwrap(), b"12345");
+    }
+
+    #[test]
+    fn a_tree_without_modes_and_of_any_depth_is_removed() {
+        let (directory, inside) = scene();
+        let path = directory.path().join("inside");
+        fs::create_dir_all(path.join("shut/shut")).unwrap();
+        fs::write(path.join("shut/shut/file"), "").unwrap();
+        for folder in ["shut/shut", "shut"] {
+            fs::set_permissions(path.join(folder), fs::Permissions::from_mode(0)).unwrap();
+        }
+        let mut at = inside.create_directory("deep").unwrap();
+        for _ in 0..3000 {
+            at.create_file("file").unwrap();
+            at = at.create_directory("deep-0").unwrap();
+        }
+        inside.remove_tree("shut").unwrap();
+        inside.remove_tree("deep").unwrap();
+        assert!(inside.entries().unwrap().is_empty());
+    }
+}
