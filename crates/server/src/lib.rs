@@ -13,6 +13,7 @@ mod initdb;
 mod installation;
 mod locate;
 mod log;
+mod orphans;
 mod session;
 mod settings;
 mod stop;

@@ -79,7 +79,7 @@ impl Server {
         let postmaster = Path::new("postmaster");
         let gone = sys::wait_readable(&self.alive, patience).attempt("wait for", postmaster)?;
         if !gone {
-            let lock = self.run().path().join("server.lock");
+            let lock = self.run().server_lock_path();
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
             sys::end_holders(&lock, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
