@@ -67,6 +67,9 @@ pub enum LeaseError {
     /// Nothing is leased any more.
     #[error("pgfresh is shutting down")]
     Closed,
+    /// The server has ended, and nobody asked it to.
+    #[error("the server has ended")]
+    Gone,
     /// The name cannot be one.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
@@ -142,7 +145,7 @@ impl LeaseError {
             | Self::OtherParameters(_)
             | Self::OtherIsolation { .. } => "55006",
             Self::Timeout { .. } => "57014",
-            Self::Closed => "57P01",
+            Self::Closed | Self::Gone => "57P01",
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
@@ -169,7 +172,10 @@ impl LeaseError {
                 "In rollback isolation a lease has one session of the server's, with one user and set of parameters."
                     .to_owned(),
             ),
-            Self::Sql { source, .. } => source.detail(),
+            Self::Sql { source, .. } => {
+                Some(source.detail().unwrap_or_else(|| format!("The server's answer: {source}.")))
+            }
+            Self::Io { source, .. } => Some(format!("The cause: {source}.")),
             Self::Server { source, .. } => source.detail(),
             _ => None,
         }

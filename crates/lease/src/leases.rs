@@ -14,7 +14,7 @@ use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
 use crate::maintenance;
 use crate::shared::{self, SharedWatch};
-use crate::table::{Answer, DatabaseId, Event, Source, Terms, Want};
+use crate::table::{Answer, Closing, DatabaseId, Event, Source, Terms, Want};
 use crate::template::{PREFIX, Template, drop_database};
 use crate::{Isolation, LeaseError};
 
@@ -289,17 +289,20 @@ impl Leases {
         lock(&self.0.core).databases.clear();
     }
 
+    /// Stops handing out, and tells all who wait: the server has ended.
+    pub fn server_gone(&self) {
+        self.0.stop_handing_out(Closing::ServerGone);
+    }
+
     /// Stops handing out, whatever is being done just now: the server is going to be stopped at once.
     pub fn abandon(&self) {
-        self.0.raise(Event::Close, None);
+        self.0.stop_handing_out(Closing::ShuttingDown);
         let mut core = lock(&self.0.core);
-        core.closed = true;
         core.forked.clear();
         let servers: Vec<_> =
             core.databases.values_mut().filter_map(crate::core::Held::take_server).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);
         drop(core);
-        self.0.work.notify_all();
         // Each takes as long as its shutdown.
         thread::scope(|scope| {
             for server in servers {
@@ -310,6 +313,12 @@ impl Leases {
 }
 
 impl Inner {
+    fn stop_handing_out(&self, why: Closing) {
+        self.raise(Event::Close(why), None);
+        lock(&self.core).closed = true;
+        self.work.notify_all();
+    }
+
     /// The template of that name, or the default one.
     pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
         let templates = lock(&self.templates);

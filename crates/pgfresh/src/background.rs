@@ -2,7 +2,7 @@
 //! for a while.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock   held by whoever looks for it in vain, and starts it
+//! CACHE/servers/KEY/start.lock   held by whoever looks for it in vain, and by what that starts, until it may be joined
 //! CACHE/servers/KEY/owner.lock   held by the server's process: the proof that it is there
 //! CACHE/servers/KEY/about        where it is, as long as it may be joined
 //! CACHE/servers/KEY/log          what its process says
@@ -13,9 +13,11 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use gateway::Failed;
@@ -33,6 +35,7 @@ use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::service::{self, Service};
+use crate::stops::Stops;
 
 /// How often a server looks whether it is still wanted.
 const TICK: Duration = Duration::from_secs(1);
@@ -126,8 +129,59 @@ impl Spot {
         Lock::try_take(&self.0.join("start.lock")).ok().flatten()
     }
 
-    /// Starts it: this program once more, with the same words, in a session of its own.
-    fn start(&self, kept: Option<&Path>) -> Result<Found, Failure> {
+    /// The same, if there is a spot at all; `waiting` is called if somebody else has it.
+    fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
+        if let Some(lock) = self.try_begin() {
+            return Ok(Some(lock));
+        }
+        let path = self.0.join("start.lock");
+        if path.exists() {
+            waiting();
+        }
+        match Lock::take(&path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            lock => Ok(Some(lock.attempt("lock", &path)?)),
+        }
+    }
+
+    /// Removes it if there is no server, for who has the right to start one. Returns whether there is none.
+    fn remove_if_dead(&self, _starting: &Lock) -> bool {
+        let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
+        if is_dead {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+        is_dead
+    }
+
+    /// What its files say of the server that is there, joined or not.
+    fn describe(&self) -> Option<About> {
+        let files = [self.about(), self.retired()];
+        files.iter().find_map(|path| serde_json::from_str(&fs::read_to_string(path).ok()?).ok())
+    }
+
+    /// Tells its server, which `about` is about, to end; false if it has ended.
+    fn end(&self, about: &About) -> bool {
+        let number = i32::try_from(about.pid).ok().and_then(Pid::from_raw);
+        let handle = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        // The number is still that of the holder of the lock.
+        let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
+        handle.is_some_and(|handle| is_owner && pidfd_send_signal(&handle, Signal::TERM).is_ok())
+    }
+
+    /// Waits for the end of its server; false if that was not within [`PATIENCE`].
+    fn wait_for_end(&self) -> bool {
+        let (sender, receiver) = channel();
+        let owner = self.owner();
+        // The kernel wakes us when the lock is free, or the file is gone.
+        std::thread::spawn(move || sender.send(Lock::take(&owner).is_ok()));
+        receiver.recv_timeout(PATIENCE).is_ok()
+    }
+
+    /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
+    /// input, and so the right to start until it may be joined, whatever becomes of us.
+    fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
         let log = self.log();
         let mut open = fs::OpenOptions::new();
         let output =
@@ -138,7 +192,8 @@ impl Spot {
             command.arg("--kept").arg(kept);
         }
         command.args(std::env::args_os().skip(1));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output);
+        let starting = starting.descriptor().attempt("duplicate", &self.0)?;
+        command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
         let failed =
             |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
@@ -169,18 +224,27 @@ fn spots(cache: &Cache) -> impl Iterator<Item = Spot> {
 
 /// The server of this project and template, started if need be.
 pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
-    let maker = commands::maker(options, false)?;
     let config = config::read(options)?;
+    let stops = Stops::of(&commands::cache(options)?, &config.folder);
+    let before = stops.count();
+    let maker = commands::maker(options, false)?;
     let spot = Spot(folder(&maker.cache).join(key(&maker, &config, options)?));
     if let Some(found) = spot.look()? {
         return Ok(found);
     }
+    // May take long; whoever stops servers does not wait for it.
+    commands::prepare(options, &maker)?;
     let starting = spot.begin()?;
     if let Some(found) = spot.look()? {
         return Ok(found);
     }
-    commands::prepare(options, &maker)?;
-    let found = spot.start(None)?;
+    // Who stops servers counts first, and waits for the lock then.
+    if stops.count() != before {
+        spot.remove_if_dead(&starting);
+        let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
+        return Err(failure.hint("Run the command again.".to_owned()));
+    }
+    let found = spot.start(None, &starting)?;
     drop(starting);
     for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
         let theirs = other.look()?.map(|found| found.about);
@@ -195,8 +259,8 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
 pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
     let cache = commands::cache(options)?;
     let spot = Spot(folder(&cache).join(kept.file_name().unwrap_or_default()));
-    let _starting = spot.begin()?;
-    spot.start(Some(kept))
+    let starting = spot.begin()?;
+    spot.start(Some(kept), &starting)
 }
 
 /// What tells one server from another: change any of it, and it is another one.
@@ -219,32 +283,39 @@ pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
     Ok(found.into_iter().flatten().filter(ours).collect())
 }
 
-/// Ends the servers of this project, or of all, and returns how many there were.
+/// Ends the servers of this project, or of all, and returns how many there were. None is there afterwards that was asked
+/// for before.
 pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
     let cache = commands::cache(options)?;
     let project = config::read(options)?.folder;
-    let mut count = 0;
+    Stops::of(&cache, &project).add(all)?;
+    let waiting = || {
+        if !options.quiet {
+            eprintln!("pgfresh: waiting for a background server that is just starting");
+        }
+    };
+    let (mut count, mut ending) = (0, Vec::new());
     for spot in spots(&cache) {
-        let found = match spot.look()? {
-            None => spot.reach(&spot.retired())?,
-            found => found,
-        };
-        let Some(found) = found else { continue };
-        if !all && found.about.folder != project {
+        // Now its server may be joined, or is on its way out, or there is none.
+        let Some(alone) = spot.after_start(waiting)? else { continue };
+        if spot.remove_if_dead(&alone) {
             continue;
         }
-        let number = i32::try_from(found.about.pid).ok().and_then(Pid::from_raw);
-        let Some(handle) = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { continue };
-        // The number is still that of the holder of the lock.
-        if Lock::is_held(&spot.owner()).unwrap_or(false) {
-            let _ = pidfd_send_signal(&handle, Signal::TERM);
-            if !sys::wait_readable(&handle, PATIENCE).unwrap_or(false) {
-                let failure =
-                    Failure::new(format!("the background server {} does not stop", found.about.pid));
-                return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
-            }
-            count += 1;
+        let about = spot.describe();
+        if !all && about.as_ref().is_none_or(|about| about.folder != project) {
+            continue;
         }
+        count += usize::from(about.as_ref().is_some_and(|about| spot.end(about)));
+        ending.push((spot, alone, about));
+    }
+    for (spot, _alone, about) in ending {
+        if !spot.wait_for_end() {
+            let process = about.map_or_else(String::new, |about| format!(" {}", about.pid));
+            let failure = Failure::new(format!("the background server{process} does not stop"));
+            return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
+        }
+        // It leaves its directory to who has the right to start it.
+        let _ = fs::remove_dir_all(&spot.0);
     }
     Ok(count)
 }
@@ -265,6 +336,7 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 /// Is the background server at `directory`, until nobody wants it.
 pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) -> Result<ExitCode, Failure> {
     let spot = Spot(directory);
+    let starting = inherit_start()?;
     // Whoever was the server before is on its way out, or would have been joined.
     let _owner = Lock::take(&spot.owner()).attempt("lock", &spot.owner())?;
     let config = config::read(options)?;
@@ -289,6 +361,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
         log: service.server.run().log().clone(),
     };
     announce(&spot, &about)?;
+    drop(starting);
     events.watch_server(&service.server)?;
     let early = events.hear();
     // No directory of the user's is kept busy.
@@ -305,6 +378,15 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
         let _ = fs::remove_dir_all(&spot.0);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes over what our standard input is: a share in the right to start, see [`Spot::start`].
+fn inherit_start() -> Result<OwnedFd, Failure> {
+    let null = Path::new("/dev/null");
+    let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
+    // What we start must not have it.
+    rustix::stdio::dup2_stdin(File::open(null).attempt("open", null)?).attempt("open", null)?;
+    Ok(starting)
 }
 
 fn ends(event: &Event) -> bool {

@@ -60,15 +60,9 @@ impl Events {
 
     /// Tells of the end of `server`.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
-        let alive = server.alive().try_clone();
-        let alive = alive.map_err(|error| Failure::new(format!("could not watch the server: {error}")))?;
         let sender = self.sender.clone();
-        thread::spawn(move || {
-            let day = std::time::Duration::from_hours(24);
-            while !sys::wait_readable(&alive, day).unwrap_or(true) {}
-            sender.send(Event::ServerGone)
-        });
-        Ok(())
+        // Nobody may be there to hear it any more.
+        Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
     }
 
     /// Tells of the end of our standard input.
@@ -122,20 +116,22 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     if let Some(server) = server {
         events.watch_server(server)?;
     }
+    let mut said = false;
     loop {
-        match events.next() {
+        let event = events.next();
+        if !said && let Some(server) = server.filter(|server| !server.is_alive()) {
+            let why = server.last_words().unwrap_or_else(|| "the log is empty".to_owned());
+            eprintln!("pgfresh: the server went away while the command was running: {why}");
+            said = true;
+        }
+        match event {
             Event::Signal(origin) => pass_on(&origin, pid),
-            Event::ServerGone => {
-                let why =
-                    server.and_then(Server::last_words).unwrap_or_else(|| "the log is empty".to_owned());
-                eprintln!("pgfresh: the server went away while the command was running: {why}");
-            }
             Event::Ended(status) => {
                 let status = status
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
                 return Ok(exit_code(status));
             }
-            Event::LifelineClosed => {}
+            Event::ServerGone | Event::LifelineClosed => {}
         }
     }
 }

@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod report_file;
 mod service;
+mod stops;
 
 use std::process::ExitCode;
 

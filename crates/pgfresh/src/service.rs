@@ -100,6 +100,11 @@ impl Service {
             paranoid: wish.paranoid,
             maker: Some(maker.clone()),
         })?;
+        // Whoever waits for a database hears of the server's end.
+        server.when_gone({
+            let leases = leases.clone();
+            move || leases.server_gone()
+        })?;
         // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
         if wish.isolation == Isolation::Clone {
             leases.retain(&database);

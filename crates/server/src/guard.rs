@@ -160,14 +160,18 @@ pub fn guard_main() -> bool {
     true
 }
 
-/// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere.
+/// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere. What cannot be
+/// stopped keeps its directory: without that nobody would know what to remove once it has ended.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
     for lock in abandoned.locks() {
         if sys::Lock::is_held(&lock).unwrap_or(false) {
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
-            sys::end_holders(&lock, account, GRACE).attempt("stop what is alive in", &path)?;
+            let ended = sys::end_holders(&lock, account, GRACE).and_then(|free| {
+                if free { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end")) }
+            });
+            ended.attempt("stop what is alive in", &path)?;
         }
     }
     if let Some(postmaster) = postmaster(&path.join("data")) {

@@ -1,7 +1,7 @@
 //! Making a cluster with `initdb`: always the same one, whatever the machine's locale.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use storage::{Account, Attempt};
 
@@ -77,6 +77,7 @@ impl Initdb {
         let ward = guard.ward()?;
         let mut command = ward.command(installation, "initdb", account)?;
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
+        keep_segments_inside(installation, &mut command);
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         let mut child = command.spawn().attempt("run", &program)?;
@@ -90,4 +91,16 @@ impl Initdb {
             Err(InitdbError::Failed { program: "initdb", status, last_words })
         }
     }
+}
+
+/// Sees to it that the backends that initdb runs leave no shared memory in `/dev/shm` when they are killed.
+///
+/// initdb tries POSIX segments first. From 16 on it takes another kind for its backends: files in the data directory.
+/// Before, it takes System V segments where it finds no POSIX ones: those of a dead process can be told and removed.
+/// The words are none that shape the cluster: its configuration is replaced at each boot.
+fn keep_segments_inside(installation: &Installation, command: &mut Command) {
+    if installation.version().major >= 16 {
+        command.args(["-c", "dynamic_shared_memory_type=mmap"]);
+    }
+    sys::refuse_posix_segments(command);
 }

@@ -15,6 +15,7 @@ mod initdb;
 mod installation;
 mod locate;
 mod log;
+mod orphans;
 mod package;
 mod session;
 mod settings;

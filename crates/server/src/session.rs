@@ -55,6 +55,9 @@ impl SessionError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Server { detail, .. } => detail.clone(),
+            Self::Io { source, .. } if is_end(source.kind()) => {
+                Some("The server has ended, or has closed the connection.".to_owned())
+            }
             Self::Io { .. } => None,
         }
     }
@@ -246,6 +249,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a failure means that there is nobody at the other end.
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
 
 /// Whether a connection is open and there is nothing to read.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 use storage::{Attempt, FileError, Removing};
 
 use crate::error::StopError;
@@ -80,13 +80,11 @@ impl Server {
     /// The second half of [`Self::end`].
     fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
-        let handle = pidfd_open(Pid::from_child(&self.postmaster), PidfdFlags::empty());
-        let handle = handle.attempt("wait for", postmaster)?;
-        let ended = sys::wait_readable(&handle, patience).attempt("wait for", postmaster)?;
+        let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
         // It waits for its children, but not for programs that SQL has started.
         let gone = ended && sys::wait_readable(&self.alive, STRAGGLING).attempt("wait for", postmaster)?;
         if !gone {
-            let lock = self.run().path().join("server.lock");
+            let lock = self.run().server_lock_path();
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
             let account = account_of(self.run().path());
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;

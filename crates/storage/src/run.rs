@@ -178,9 +178,15 @@ impl RunDirectory {
         self.owner = None;
     }
 
+    /// The file that the server's processes have locked.
+    #[must_use]
+    pub fn server_lock_path(&self) -> PathBuf {
+        self.path.join(SERVER_LOCK)
+    }
+
     /// The server's lock, for its processes to inherit. Let go of it once they have.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
-        let path = self.path.join(SERVER_LOCK);
+        let path = self.server_lock_path();
         Lock::take(&path).attempt("lock", &path)
     }
 

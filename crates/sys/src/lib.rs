@@ -28,6 +28,7 @@ pub use linux::{
     mount::{Mount, Roots},
     neighbour::is_our_neighbour,
     nvme::Heat,
+    posix::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},

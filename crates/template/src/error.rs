@@ -126,6 +126,14 @@ pub enum SetupError {
         /// What it was wanted for.
         file: String,
     },
+    /// The server did not outlive a step.
+    #[error("the server has ended while {step} was running")]
+    ServerGone {
+        /// "setup", or the program and its file.
+        step: String,
+        /// The line of the log that says why.
+        last_words: Option<String>,
+    },
     /// The template's database could not be made.
     #[error("could not make database \"{database}\"")]
     Database {
@@ -165,6 +173,9 @@ impl SetupError {
                 Some(lines + &log.unwrap_or_default())
             }
             Self::Sql { source, .. } | Self::Database { source, .. } => source.detail(),
+            Self::ServerGone { last_words, .. } => {
+                last_words.as_ref().map(|line| format!("Last log line: {line}"))
+            }
             Self::Unsettled { changes, .. } => Some(format!("Last time: {}.", changes.join(", "))),
             Self::NeedsPsql { .. } | Self::NoProgram { .. } | Self::RunsEachTime { .. } => None,
         }
@@ -191,7 +202,7 @@ impl SetupError {
                 "List what the setup reads: inputs = [\"migrations/**\"] in pgfresh.toml, or --inputs 'migrations/**'."
                     .to_owned(),
             ),
-            Self::Sql { .. } | Self::Database { .. } => None,
+            Self::Sql { .. } | Self::Database { .. } | Self::ServerGone { .. } => None,
         }
     }
 }

@@ -156,6 +156,10 @@ impl Setup<'_> {
         let child = command.spawn().attempt("run", &program)?;
         drop((command, lock));
         let status = self.wait(child, step, begun).attempt("wait for", &program)?;
+        if !self.server.is_alive() {
+            let (step, last_words) = (step.to_owned(), self.server.last_words());
+            return Err(SetupError::ServerGone { step, last_words }.into());
+        }
         let broken = Broken { step: step.to_owned(), status, after: begun.elapsed() };
         Ok((!status.success()).then_some(broken))
     }
@@ -165,6 +169,10 @@ impl Setup<'_> {
         let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, BEAT)? {
+            if !self.server.is_alive() {
+                // The guard ends whatever the step has started; the step itself would wait for the server for ever.
+                let _ = child.kill();
+            }
             let line = Self::last_lines(&log).pop().unwrap_or_default();
             (self.say)(Step::Running { step, since: begun.elapsed(), line: &line });
         }

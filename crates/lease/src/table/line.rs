@@ -74,8 +74,8 @@ impl LeaseTable {
         now: Instant,
         out: &mut Vec<Action>,
     ) {
-        if self.closed {
-            return out.push(refused(ticket, LeaseError::Closed));
+        if let Some(why) = self.closed {
+            return out.push(refused(ticket, why.error()));
         }
         let line = self
             .names

@@ -147,7 +147,23 @@ pub(crate) enum Event {
     /// Time has passed.
     Tick,
     /// Nothing more is handed out.
-    Close,
+    Close(Closing),
+}
+
+/// Why nothing more is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closing {
+    ShuttingDown,
+    ServerGone,
+}
+
+impl Closing {
+    fn error(self) -> LeaseError {
+        match self {
+            Self::ShuttingDown => LeaseError::Closed,
+            Self::ServerGone => LeaseError::Gone,
+        }
+    }
 }
 
 /// What a task came to.
@@ -232,7 +248,7 @@ pub(crate) struct LeaseTable {
     last_id: u64,
     /// Until when nothing is made unless somebody waits for it.
     quiet_until: Option<Instant>,
-    closed: bool,
+    closed: Option<Closing>,
     /// Databases that were not recycled, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) recycled: u64,
@@ -249,7 +265,7 @@ impl LeaseTable {
             capacity,
             last_id: 0,
             quiet_until: None,
-            closed: false,
+            closed: None,
             dropped: BTreeMap::new(),
             recycled: 0,
             failures: 0,
@@ -275,7 +291,7 @@ impl LeaseTable {
             }
             Event::Vacate => self.vacate(),
             Event::Tick => self.tick(now, &mut out),
-            Event::Close => self.close(&mut out),
+            Event::Close(why) => self.close(why, &mut out),
         }
         out
     }

@@ -86,7 +86,7 @@ impl LeaseTable {
     /// Gives ready databases to those who wait for them.
     pub(super) fn serve(&mut self, source: &Source, now: Instant, out: &mut Vec<Action>) {
         while let Some(demand) = self.first_demand(source) {
-            if self.closed {
+            if self.closed.is_some() {
                 return;
             }
             let Some(id) = self.pick(source, &demand) else {

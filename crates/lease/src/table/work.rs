@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::database::{Change, Database, Work};
 use super::line::{NameState, refused};
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
-use crate::{Isolation, LeaseError};
+use super::{Action, Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
+use crate::Isolation;
 
 /// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
 const BACKLOG: usize = 16;
@@ -23,7 +23,7 @@ impl LeaseTable {
         {
             return Ok(task);
         }
-        let make = if self.closed { Err(None) } else { self.next_to_make(now) };
+        let make = if self.closed.is_some() { Err(None) } else { self.next_to_make(now) };
         let soonest = match make {
             Ok(task) => return Ok(task),
             Err(soonest) => soonest,
@@ -189,10 +189,10 @@ impl LeaseTable {
         }
     }
 
-    pub(super) fn close(&mut self, out: &mut Vec<Action>) {
-        self.closed = true;
+    pub(super) fn close(&mut self, why: Closing, out: &mut Vec<Action>) {
+        self.closed = self.closed.or(Some(why));
         for line in self.names.values_mut() {
-            out.extend(line.requests.drain(..).map(|request| refused(request.ticket, LeaseError::Closed)));
+            out.extend(line.requests.drain(..).map(|request| refused(request.ticket, why.error())));
         }
         self.names.retain(|_, line| matches!(line.state, NameState::Held(_) | NameState::Reserved(_)));
     }

@@ -67,7 +67,7 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
 
 /// Brings one, and says beforehand what comes from where.
 pub(super) fn bring(options: &Options, cache: &Cache, major: u32) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, options.download(), &|package, folder| {
+    server::fetch(major, cache, super::OURSELVES.as_ref(), options.download(), &|package, folder| {
         if !options.quiet {
             eprintln!("{}", announcement(package, major, folder));
         }

@@ -23,7 +23,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn read(pid: i32) -> Option<Self> {
+    pub(crate) fn read(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name in parentheses may hold anything.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

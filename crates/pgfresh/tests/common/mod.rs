@@ -211,11 +211,16 @@ impl Scene {
         }
     }
 
+    /// What is left here of all that ran, a line for each.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        self.history.lock().unwrap().leftovers(self)
+    }
+
     /// Fails unless within two seconds nothing is left of all that ran here: no process, directory, lock or segment.
     pub(crate) fn assert_nothing_left(&self, context: impl fmt::Display) {
         let begun = Instant::now();
         loop {
-            let left = self.history.lock().unwrap().leftovers(self);
+            let left = self.leftovers();
             if left.is_empty() {
                 return;
             }

@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod neighbour;
 pub(crate) mod nvme;
+pub(crate) mod posix;
 pub(crate) mod process;
 pub(crate) mod segment;
 pub(crate) mod transfer;

@@ -66,8 +66,8 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// How long a killed process may take to be gone, and how often we look.
-const DYING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
+/// How long a killed process may take to be gone, on a machine that is very busy, and how often we look.
+const DYING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Ends every process of `account`'s, or of our own user's, that holds the lock on the file at `path`: by `SIGQUIT`, and
 /// by `SIGKILL` those that are still there after `grace`, and removes the System V segments that they leave. Returns

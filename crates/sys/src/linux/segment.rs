@@ -11,19 +11,22 @@ use super::process::wait_until;
 /// more; returns how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
 ///
 /// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
+///
+/// # Errors
+/// Somebody is attached still.
 pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
     }
     let mut removed = 0;
-    wait_until(|| {
+    let gone = wait_until(|| {
         let segments = segments_of(creator, account)?;
         for &(id, _) in segments.iter().filter(|&&(_, attached)| attached == 0) {
             removed += usize::from(remove(id)?);
         }
         Ok(segments.iter().all(|&(_, attached)| attached == 0))
     })?;
-    Ok(removed)
+    if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
 /// The segments of `account`'s that process `creator` made: how each is called, and how often it is attached.

@@ -1,0 +1,53 @@
+//! How often background servers were stopped: who asked for one before that is not to start it afterwards.
+//!
+//! ```text
+//! CACHE/stops/all      a byte for each "stop --all"
+//! CACHE/stops/PROJECT  a byte for each "stop" of that project
+//! ```
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use storage::{Attempt, Cache};
+
+use crate::failure::Failure;
+
+/// The stops that concern one project.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    folder: PathBuf,
+    all: PathBuf,
+    project: PathBuf,
+}
+
+impl Stops {
+    pub(crate) fn of(cache: &Cache, project: &Path) -> Self {
+        let folder = cache.root().join("stops");
+        let mut hasher = DefaultHasher::new();
+        project.hash(&mut hasher);
+        let project = folder.join(format!("{:016x}", hasher.finish()));
+        Self { all: folder.join("all"), project, folder }
+    }
+
+    /// How many there were so far.
+    pub(crate) fn count(&self) -> u64 {
+        [&self.all, &self.project]
+            .into_iter()
+            .map(|path| fs::metadata(path).map_or(0, |meta| meta.len()))
+            .sum()
+    }
+
+    /// Counts one more, of this project or of all.
+    pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
+        let path = if all { &self.all } else { &self.project };
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.attempt("create", &self.folder)?;
+        let mut open = fs::OpenOptions::new();
+        let file = open.append(true).create(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(b".")).attempt("write", path)?;
+        Ok(())
+    }
+}
