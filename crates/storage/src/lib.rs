@@ -17,6 +17,7 @@
 //! ```
 
 mod account;
+mod arrival;
 mod attempt;
 mod cache;
 mod carry;

@@ -10,6 +10,7 @@ pub(crate) mod neighbour;
 pub(crate) mod nvme;
 pub(crate) mod process;
 pub(crate) mod segment;
+pub(crate) mod socket_diag;
 pub(crate) mod transfer;
 pub(crate) mod unbuffered;
 pub(crate) mod watch;
