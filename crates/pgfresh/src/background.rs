@@ -140,6 +140,9 @@ impl Spot {
         command.args(std::env::args_os().skip(1));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
+        // What it runs for the user has them as from us.
+        sys::leave_usual_files(&mut command);
+        sys::leave_usual_mask(&mut command);
         let failed =
             |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
         let mut child = command.spawn().map_err(failed)?;

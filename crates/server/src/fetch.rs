@@ -8,7 +8,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -97,6 +97,7 @@ pub fn fetch(major: u32, cache: &Cache, say: &dyn Fn(Client)) -> Result<Installa
     let folder = cache.root().join(FOLDER);
     // The server's account passes through.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
+    let_others_pass(&folder)?;
     let lock = folder.join("lock");
     let _lock = sys::Lock::take(&lock).attempt("lock", &lock)?;
     let is_wanted = |installation: &Installation| installation.version().major == major;
@@ -197,6 +198,7 @@ impl Client {
             return Err(FetchError::NoClient(major));
         };
         DirBuilder::new().mode(0o755).create(staging).attempt("create", staging)?;
+        let_others_pass(staging)?;
         let mut command = Command::new("npm");
         command.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"]);
         command.args(["--no-update-notifier", "--prefix"]).arg(staging).arg(format!("{package}@{version}"));
@@ -209,6 +211,8 @@ impl Client {
     /// Runs the client; returns what it wrote.
     fn run(self, major: u32, command: &mut Command) -> Result<String, FetchError> {
         let failed = |words: String| FetchError::Client { major, client: self.name(), words };
+        // The server's account reads them, whatever mask we have.
+        sys::let_others_read(command);
         let output = output_within(command, PATIENCE).map_err(|error| failed(error.to_string()))?;
         let output =
             output.ok_or_else(|| failed(format!("nothing for {} minutes", PATIENCE.as_secs() / 60)))?;
@@ -219,6 +223,10 @@ impl Client {
         let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
         Err(failed(lines[lines.len().saturating_sub(3)..].join("\n    ")))
     }
+}
+
+fn let_others_pass(folder: &Path) -> Result<(), FileError> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).attempt("change the mode of", folder)
 }
 
 /// The package of npm for this machine.
