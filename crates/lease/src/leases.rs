@@ -141,7 +141,7 @@ impl Leases {
         template: Option<&str>,
     ) -> Result<(String, String), LeaseError> {
         let inner = &self.0;
-        let template = inner.template(template)?.name;
+        let template = inner.template(template.map(whole).transpose()?)?.name;
         let name = match name {
             Some(name) => cut(name).to_owned(),
             None => inner.made_up(isolation),
@@ -161,18 +161,18 @@ impl Leases {
 
     /// Ends a lease: closes its sessions, and takes its database away.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
-        self.0.ask(cut(name), Want::Release, None).map(drop)
+        self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
     /// Returns a lease to the state of its template. Its sessions are closed if `close`, else they are an error.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
-        self.0.ask(cut(name), Want::Reset { close }, None).map(drop)
+        self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
 
     /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
     /// name, which is returned; its own is free again.
     pub fn keep(&self, name: &str) -> Result<String, LeaseError> {
-        let name = cut(name);
+        let name = cut(whole(name)?);
         let serial = lock(&self.0.core).next_serial();
         let to = format!("{}_failed_{serial}", &name[..name.floor_char_boundary(KEPT_OF_NAME)]);
         self.0.ask(name, Want::Keep { to: to.clone() }, None)?;
@@ -186,10 +186,10 @@ impl Leases {
         if template.is_empty() || template.len() > 40 {
             return refuse("a template's has 1 to 40 bytes");
         }
-        if self.0.template(Some(template)).is_ok() {
+        if self.0.template(Some(whole(template)?)).is_ok() {
             return refuse("there is such a template already");
         }
-        self.0.ask(cut(name), Want::Copy { to: template.to_owned(), close }, None).map(drop)
+        self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
     /// Forgets a template: no more copies of it are made, those that are leased stay.
@@ -206,7 +206,7 @@ impl Leases {
     /// Restarts, stops or crashes the server of a lease.
     pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
         let inner = &self.0;
-        let Answer::Done(Some(id)) = inner.ask(cut(name), Want::Server, None)? else {
+        let Answer::Done(Some(id)) = inner.ask(cut(whole(name)?), Want::Server, None)? else {
             return Err(LeaseError::NoServer(name.to_owned()));
         };
         inner.act(id, action)
@@ -391,12 +391,19 @@ pub(crate) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
+/// The name, if it has no zero byte, at which a server would end it. All else can be in a name, control characters too.
+fn whole(name: &str) -> Result<&str, LeaseError> {
+    if name.contains('\0') {
+        return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });
+    }
+    Ok(name)
+}
+
 /// Makes sure that a name can be a lease's.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
-    let why = match name {
+    let why = match whole(name)? {
         "" => "it is empty",
         name if name.starts_with(PREFIX) => "pgfresh's own databases are called so",
-        name if name.contains('\0') => "it has a zero byte",
         name if ALWAYS.contains(&name) => "it is always there",
         _ => return Ok(()),
     };

@@ -195,6 +195,9 @@ impl Spot {
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
+        // What it runs for the user has them as from us.
+        sys::leave_usual_files(&mut command);
+        sys::leave_usual_mask(&mut command);
         let failed =
             |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
         let mut child = command.spawn().map_err(failed)?;

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use gateway::Isolation;
@@ -45,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "MAJOR|PATH", env = "PGFRESH_POSTGRES", hide_env_values = true)]
     pub(crate) postgres: Option<Wanted>,
     /// Where the data live: auto, ram, disk or a path [default: auto, RAM where it truly fits]
-    #[arg(long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
+    #[arg(value_parser = OsStringValueParser::new().try_map(|text| Wish::from_os(&text)), long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
     pub(crate) place: Option<Wish>,
     /// Whether a PostgreSQL that is missing is downloaded: auto or never [default: auto]
     #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]

@@ -108,6 +108,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
     sys::leave_usual_files(&mut command);
+    sys::leave_usual_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let pid = Pid::from_child(&child);
     // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.

@@ -26,6 +26,9 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
+    // Before anything is made, opened or started.
+    sys::make_private();
+    sys::raise_files();
     log();
     let cli = cli::Cli::parse();
     let on_failure = cli.command.exit_code_on_failure();

@@ -57,7 +57,9 @@ impl ReportFile {
         let written = if self.path.is_file() || !self.path.exists() {
             let mut new = self.path.clone().into_os_string();
             new.push(".new");
-            fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path))
+            fs::write(&new, text)
+                .and_then(|()| sys::leave_usual_mode(&fs::File::open(&new)?))
+                .and_then(|()| fs::rename(&new, &self.path))
         } else {
             // A device or a pipe.
             fs::write(&self.path, text)

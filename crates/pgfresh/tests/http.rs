@@ -202,11 +202,26 @@ fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
 #[test]
 fn wrong_wishes_are_refused_in_words() {
     let serve = Serve::start();
+    serve.lease(&json!({ "name": "leased" }));
     for (request, body, status, code) in [
         ("POST /v1/databases", json!({ "template": "nothing" }), 404, "3D000"),
         ("POST /v1/databases", json!({ "nmae": "a" }), 400, "22032"),
         ("POST /v1/databases", json!([]), 400, "22032"),
         ("POST /v1/databases", json!({ "name": "pgfresh_a" }), 400, "42602"),
+        ("POST /v1/databases", json!({ "name": "" }), 400, "42602"),
+        ("POST /v1/databases", json!({ "name": "a\0b" }), 400, "42602"),
+        ("POST /v1/databases", json!({ "template": "a\0b" }), 400, "42602"),
+        ("GET /v1/databases/a%00b", Value::Null, 400, "22021"),
+        ("DELETE /v1/databases/a%00b", Value::Null, 400, "22021"),
+        ("DELETE /v1/databases/%00?failed=true", Value::Null, 400, "22021"),
+        ("POST /v1/databases/%00/reset", Value::Null, 400, "22021"),
+        ("POST /v1/databases/%00/crash", Value::Null, 400, "22021"),
+        ("POST /v1/databases/%00/snapshot", json!({ "template": "b" }), 400, "22021"),
+        ("POST /v1/databases/leased/snapshot", json!({ "template": "a\0b" }), 400, "42602"),
+        ("POST /v1/databases/leased/snapshot", json!({ "template": "a".repeat(64) }), 400, "42602"),
+        ("POST /api/v1/templates", json!({ "hash": "a\0b" }), 400, "22021"),
+        ("PUT /api/v1/templates/%00", Value::Null, 400, "22021"),
+        ("DELETE /api/v1/templates/a/tests/%00", Value::Null, 400, "22021"),
         ("POST /v1/databases", json!({ "isolation": "none" }), 400, "22023"),
         ("POST /v1/databases/a/reset", Value::Null, 404, "3D000"),
         ("POST /v1/databases/a/snapshot", json!({}), 400, "22032"),
@@ -220,6 +235,18 @@ fn wrong_wishes_are_refused_in_words() {
         assert!(!answer.json()["error"]["message"].as_str().unwrap().is_empty());
     }
     assert!(serve.call("GET /v1/databases", &Value::Null).head.contains("\r\nallow: post\r\n"));
+}
+
+#[test]
+fn a_name_may_be_whatever_a_server_takes() {
+    let serve = Serve::start();
+    for name in ["\u{1}\t\n\u{7f}", "é ü\"'%/?#", &"é".repeat(40)] {
+        let leased = serve.lease(&json!({ "name": name }));
+        // A server cuts names, and so do we: at 63 bytes, between two letters.
+        let kept = leased["name"].as_str().unwrap();
+        assert_eq!(kept, &name[..name.floor_char_boundary(63)]);
+        assert_eq!(psql(leased["url"].as_str().unwrap(), "SELECT current_database()"), kept, "{name:?}");
+    }
 }
 
 #[test]

@@ -69,3 +69,36 @@ fn a_password_that_no_url_could_hold_is_refused() {
         );
     }
 }
+
+/// Says how many clock ticks of 10 ms pgfresh had spent before and after a stranger opened 1500 connections.
+const STRANGER: &str = r#"
+[template]
+inputs = ["pgfresh.toml"]
+setup = '''
+spent() { awk '{print $14 + $15}' /proc/$PPID/stat; }
+threads() { ls /proc/$PPID/task | wc -l; }
+before=$(spent)
+setpriv --reuid 65532 --regid 65532 --clear-groups bash -c '
+    for _ in {1..1500}; do exec 3<>/dev/tcp/127.0.0.1/'$PGPORT' || exit 1; done'
+echo $(($(spent) - before)) $(threads) >cost
+psql -XAtqc 'SELECT 1' >answer
+'''
+"#;
+
+#[test]
+fn a_strangers_connections_cost_a_setup_next_to_nothing() {
+    if !is_root() {
+        eprintln!("Only root can be a stranger: not tested.");
+        return;
+    }
+    let scene = Scene::new(User::Ourselves);
+    scene.write("pgfresh.toml", STRANGER);
+    let outcome = scene.run(["run", "--", "true"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let read = |name: &str| std::fs::read_to_string(scene.directory.join(name)).unwrap();
+    let cost: Vec<u32> = read("cost").split_whitespace().map(|number| number.parse().unwrap()).collect();
+    // Each took a thread and a look at all sockets once: ten seconds of these.
+    assert!(cost[0] < 100, "{} ms for 1500 connections", cost[0] * 10);
+    assert!(cost[1] < 8, "{} threads", cost[1]);
+    assert_eq!(read("answer"), "1\n");
+}

@@ -198,6 +198,8 @@ impl Client {
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
+        // The server's account reads what it brings, whatever mask we have.
+        sys::let_others_read(&mut command);
         let output = output_within(&mut command, CLIENT_TIMEOUT)
             .map_err(|error| self.failed(package, error.to_string()))?
             .ok_or_else(|| {

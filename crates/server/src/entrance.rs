@@ -3,18 +3,24 @@
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::address::{Address, SOCKET};
 use crate::{SUPERUSER, Server};
 
+/// Connections that may wait to be looked at: a stranger's do not keep ours out. The kernel has a bound of its own.
+const WAITING: i32 = 4096;
+/// How long we let be when no connection can be accepted: when we have too many files open, say.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// An open one; dropping it closes it to new connections.
 ///
 /// There is no password: the kernel tells whose program is at the other end, and only those of our own user, or of root,
-/// get further. They could open the socket as well.
+/// get further. They could open the socket as well. A stranger's costs a question to the kernel, and no thread.
 #[derive(Debug)]
 pub struct Entrance {
     address: SocketAddr,
@@ -26,6 +32,7 @@ impl Entrance {
     /// Opens one to `server`; `None` where the kernel does not tell who connects.
     pub fn open(server: &Server) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        rustix::net::listen(&listener, WAITING)?;
         let address = listener.local_addr()?;
         let _ourselves = TcpStream::connect(address)?;
         let (_met, remote) = listener.accept()?;
@@ -61,17 +68,33 @@ impl Drop for Entrance {
 }
 
 fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &AtomicBool) {
-    while let Ok((client, remote)) = listener.accept() {
+    loop {
+        let accepted = listener.accept();
         if closing.load(Ordering::Relaxed) {
             return;
         }
-        let socket: PathBuf = socket.to_owned();
-        thread::spawn(move || {
-            if sys::is_our_neighbour(remote, address) {
-                // Whatever goes wrong, both ends see the end of their connection.
-                let _ = lead(&client, &socket);
-            }
-        });
+        let Ok((client, remote)) = accepted else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let begun = Instant::now();
+        if sys::is_our_neighbour(remote, address) {
+            let socket = socket.to_owned();
+            // Without a thread, or whatever else goes wrong, both ends see the end of their connection.
+            let _ = thread::Builder::new().spawn(move || lead(&client, &socket));
+        } else {
+            turn_away(client, begun.elapsed());
+        }
+    }
+}
+
+/// Resets a stranger's connection, so that it leaves nothing in the kernel's table of sockets. Looking at it took `cost`:
+/// where that is long, because the kernel has to be asked for all sockets, we take a break of three times that.
+fn turn_away(client: TcpStream, cost: Duration) {
+    let _ = rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO));
+    drop(client);
+    if cost > Duration::from_millis(1) {
+        thread::sleep((cost * 3).min(PAUSE * 10));
     }
 }
 

@@ -164,6 +164,12 @@ pub enum InitdbError {
         /// Its last line.
         last_words: String,
     },
+    /// The user has no name, and could not be given one in a user namespace.
+    #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
+    Nameless {
+        /// The user.
+        uid: u32,
+    },
 }
 
 impl InitdbError {
@@ -172,6 +178,9 @@ impl InitdbError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Failed { last_words, .. } => Some(format!("Its last line: {last_words}")),
+            Self::Nameless { .. } => {
+                Some("This system lets it have no other name in a user namespace either.".to_owned())
+            }
             Self::File(_) => None,
         }
     }
@@ -181,6 +190,10 @@ impl InitdbError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Failed { .. } => None,
+            Self::Nameless { uid } => Some(format!(
+                "Add one when the container starts (echo 'tests:x:{uid}:0::/tmp:/bin/sh' >>/etc/passwd), or run \"pgfresh run -- true\" \
+                 once with this PGFRESH_CACHE while there is one: only the first run needs it."
+            )),
             Self::File(error) => error.hint(),
         }
     }

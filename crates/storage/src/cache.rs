@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+use rustix::io::Errno;
 use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
@@ -45,7 +46,7 @@ pub enum CacheError {
 }
 
 impl Cache {
-    /// The cache in `chosen`, or else in the usual place: for root `/var/cache/pgfresh`, for others
+    /// The cache in `chosen`, which may be one that we can only read, or else in the usual place: for root `/var/cache/pgfresh`, for others
     /// `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`, and where that cannot be written `/var/tmp/pgfresh-UID/cache`.
     ///
     /// # Errors
@@ -54,6 +55,8 @@ impl Cache {
         if let Some(chosen) = chosen {
             return Ok(Self::open(chosen)?);
         }
+        let writable =
+            |folder: &Path| Self::open(folder).and_then(|cache| cache.expect_writable().map(|()| cache));
         let user = rustix::process::geteuid();
         let usual = if user.is_root() {
             Some(PathBuf::from("/var/cache"))
@@ -61,7 +64,7 @@ impl Cache {
             let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
             absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
         };
-        if let Some(cache) = usual.and_then(|folder| Self::open(&folder.join("pgfresh")).ok()) {
+        if let Some(cache) = usual.and_then(|folder| writable(&folder.join("pgfresh")).ok()) {
             return Ok(cache);
         }
         let fallback = PathBuf::from(format!("/var/tmp/pgfresh-{}", user.as_raw()));
@@ -79,12 +82,16 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        if !tag.exists() {
+        // One that we may only read has images, or is of no use.
+        if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, TAG).attempt("write", &tag)?;
         }
-        // Proves that we may write here before anything is built.
-        rustix::fs::access(&images, rustix::fs::Access::WRITE_OK).attempt("write in", &images)?;
         Ok(cache)
+    }
+
+    fn expect_writable(&self) -> Result<(), FileError> {
+        let images = self.images();
+        rustix::fs::access(&images, rustix::fs::Access::WRITE_OK).attempt("write in", &images)
     }
 
     /// Where it is: canonical.
@@ -125,7 +132,11 @@ impl Cache {
             let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let times = Timestamps { last_access: unchanged, last_modification: now };
-            futimens(&file, &times).attempt("touch", &path)?;
+            match futimens(&file, &times) {
+                // A cache that we may only read evicts nothing.
+                Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {}
+                other => other.attempt("touch", &path)?,
+            }
         }
         // Whoever holds it alone is about to remove it.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
@@ -223,8 +234,23 @@ impl Cache {
         Ok(path)
     }
 
-    /// Remembers `text` under `name`, which must be fit for a file name, for the next process that asks.
+    /// Remembers `text` under `name`, which must be fit for a file name, for the next process that asks; in a cache that we
+    /// may only read, nothing is remembered.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
+        match self.write_note(name, text) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn write_note(&self, name: &str, text: &str) -> Result<(), FileError> {
         let folder = self.root.join("notes");
         private::ensure(&folder, 0o700)?;
         let path = folder.join(name);
@@ -385,6 +411,12 @@ mod tests {
         assert!(begin("1").and_then(|copying| copying.finish(&|_, _| ())).unwrap_err().is_damage());
         fs::write(&rows, "some rows").unwrap();
         begin("2").unwrap().finish(&|_, _| ()).expect("the same bytes with another time are as good");
+        let rewritten = rows.metadata().unwrap().modified().unwrap();
+        begin("2a").unwrap().finish(&|_, _| ()).unwrap();
+        fs::write(&rows, "some rowS").unwrap();
+        File::options().write(true).open(&rows).unwrap().set_modified(rewritten).unwrap();
+        let flipped = begin("2b").and_then(|copying| copying.finish(&|_, _| ())).unwrap_err();
+        assert!(flipped.is_damage(), "size and time are as they were");
         fs::write(&rows, "some").unwrap();
         assert!(begin("3").and_then(|copying| copying.finish(&|_, _| ())).unwrap_err().is_damage());
         fs::remove_file(&rows).unwrap();

@@ -1,23 +1,34 @@
 //! Carrying entries from one cache to another, through a directory that anything may have transported.
 //!
-//! What comes in is read whole and compared with its manifest before it becomes an entry.
+//! What comes in is read whole and compared with its manifest before it becomes an entry. That says that it arrived as it
+//! was sent, not who sent it.
 
 use std::fs;
 use std::path::Path;
 
+use crate::arrival::Arrival;
 use crate::attempt::{Attempt, FileError};
 use crate::cache::{Cache, CacheError, Entry, remove_tree};
 use crate::copy::{CopyError, Copying};
-use crate::manifest::{File, Manifest};
 use crate::{Account, private};
+
+/// What the extension of the name of a half-made export begins with; the rest is the number of its process.
+const STAGING: &str = "staging-";
+/// The file in it that its maker has locked.
+const LOCK: &str = "lock";
 
 impl Entry {
     /// Puts a copy of this entry into `folder`, which is made if need be, under its fingerprint.
     pub fn export(&self, folder: &Path) -> Result<(), CopyError> {
         fs::create_dir_all(folder).attempt("create", folder)?;
         let target = folder.join(self.fingerprint());
-        let staging = target.with_added_extension(format!("staging-{}", std::process::id()));
+        remove_unfinished(folder, &format!("{}.{STAGING}", self.fingerprint()))?;
+        let staging = target.with_added_extension(format!("{STAGING}{}", std::process::id()));
+        private::ensure(&staging, 0o700)?;
+        let lock = staging.join(LOCK);
+        let _at_work = sys::Lock::take(&lock).attempt("lock", &lock)?;
         let result = self.export_to(&staging).and_then(|()| {
+            fs::remove_file(&lock).attempt("remove", &lock)?;
             remove_tree(&target)?;
             Ok(fs::rename(&staging, &target).attempt("rename", &staging)?)
         });
@@ -28,7 +39,6 @@ impl Entry {
     }
 
     fn export_to(&self, staging: &Path) -> Result<(), CopyError> {
-        private::ensure(staging, 0o700)?;
         Copying::begin(self, &staging.join("data"), &Account::ours(), "base/")?.finish(&|_, _| ())?;
         for name in ["about", "manifest"] {
             let (from, to) = (self.directory().join(name), staging.join(name));
@@ -36,6 +46,18 @@ impl Entry {
         }
         Ok(())
     }
+}
+
+/// Removes what exports to `folder` left there that have ended half-way; their names start with `prefix`.
+fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
+    for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
+        let path = entry.path();
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
+        if ours && sys::Lock::try_take(&path.join(LOCK)).attempt("lock", &path)?.is_some() {
+            remove_tree(&path)?;
+        }
+    }
+    Ok(())
 }
 
 impl Cache {
@@ -48,17 +70,14 @@ impl Cache {
         let fingerprint = folder.file_name().and_then(|name| name.to_str());
         let fingerprint = fingerprint.filter(|name| is_fingerprint(name));
         let fingerprint = fingerprint.ok_or_else(|| unfit("its name is no fingerprint"))?;
-        let path = folder.join("manifest");
-        let text = fs::read_to_string(&path).attempt("read", &path)?;
-        let said = Manifest::parse(&text).ok_or_else(|| unfit("its manifest is damaged"))?;
+        let arrival = Arrival::open(folder)?;
+        let said = arrival.manifest()?;
+        let about = arrival.text("about")?;
         let building = self.building(fingerprint, || ())?;
         if self.examine(fingerprint)?.is_some() {
             return Ok(false);
         }
-        let about = fs::read_to_string(folder.join("about")).unwrap_or_default();
-        building.publish_if(&folder.join("data"), &[], &about, |found| {
-            if same(&said, found) { Ok(()) } else { Err(unfit("its files are not those of its manifest")) }
-        })?;
+        building.publish_staged(&about, |staging| arrival.stage(&said, staging))?;
         Ok(true)
     }
 }
@@ -68,27 +87,14 @@ pub(crate) fn is_fingerprint(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The same files with the same bytes; their times do not count.
-fn same(one: &Manifest, other: &Manifest) -> bool {
-    let sorted = |manifest: &Manifest| {
-        let mut files: Vec<_> = manifest
-            .files
-            .iter()
-            .map(|File { path, size, digest, .. }| (path.clone(), *size, *digest.as_bytes()))
-            .collect();
-        files.sort();
-        files
-    };
-    one.directories == other.directories && sorted(one) == sorted(other)
-}
-
 /// The entries that lie in `folder`, as [`Entry::export`] put them there.
 pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     let found = fs::read_dir(folder).attempt("read", folder)?.flatten();
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
-            && path.join("manifest").is_file()
+            // One of them is enough: what misses another is damaged, and not to be passed over in silence.
+            && ["manifest", "about", "data"].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
     Ok(found)
@@ -96,7 +102,241 @@ pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
+    use crate::manifest::{File, Manifest};
+
+    /// Files and directories of the tree that travels.
+    const FILES: [&str; 4] = ["base/1/rows", "base/1/holes", "top", "base/2/empty"];
+    const FOLDERS: [&str; 4] = ["base", "base/1", "base/2", "nothing"];
+
+    /// What may have happened on the way.
+    #[derive(Debug, Clone)]
+    enum Mishap {
+        Longer(usize, u64),
+        Shorter(usize),
+        Flipped(usize),
+        Missing(usize),
+        Replaced(usize, Thing),
+        Extra(usize, Thing),
+        Said(Saying),
+        Cut(usize),
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Thing {
+        Link,
+        Pipe,
+        Directory,
+        File,
+    }
+
+    /// What a manifest with a correct digest may say.
+    #[derive(Debug, Clone)]
+    enum Saying {
+        Path(&'static str),
+        Twice(usize),
+        Huge(usize, u64),
+        Folder(&'static str),
+    }
+
+    fn mishaps() -> impl Strategy<Value = Mishap> {
+        let file = 0..FILES.len();
+        let thing = prop::sample::select(vec![Thing::Link, Thing::Pipe, Thing::Directory, Thing::File]);
+        let path =
+            prop::sample::select(vec!["../out", "/etc/passwd", "base/../top", "base/3/none", "top/under"]);
+        // All that can be replaced: manifest, description, the tree, its files and its directories.
+        let any = 0..3 + FILES.len() + FOLDERS.len();
+        prop_oneof![
+            (file.clone(), prop_oneof![Just(1), Just(70_000), Just(1 << 42)])
+                .prop_map(|(at, by)| Mishap::Longer(at, by)),
+            file.clone().prop_map(Mishap::Shorter),
+            file.clone().prop_map(Mishap::Flipped),
+            any.clone().prop_map(Mishap::Missing),
+            (any.clone(), thing.clone()).prop_map(|(at, thing)| Mishap::Replaced(at, thing)),
+            (0..=FOLDERS.len(), thing).prop_map(|(at, thing)| Mishap::Extra(at, thing)),
+            path.clone().prop_map(|path| Mishap::Said(Saying::Path(path))),
+            path.prop_map(|path| Mishap::Said(Saying::Folder(path))),
+            file.clone().prop_map(|at| Mishap::Said(Saying::Twice(at))),
+            (file, prop_oneof![Just(u64::MAX), Just(1 << 43), Just(0)])
+                .prop_map(|(at, size)| Mishap::Said(Saying::Huge(at, size))),
+            (0_usize..2000).prop_map(Mishap::Cut),
+        ]
+    }
+
+    fn put(thing: Thing, path: &Path) {
+        match thing {
+            Thing::Link => symlink("/etc", path).unwrap(),
+            Thing::Pipe => mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+            Thing::Directory => fs::create_dir(path).unwrap(),
+            Thing::File => fs::write(path, "x").unwrap(),
+        }
+    }
+
+    fn remove(path: &Path) {
+        if path.is_dir() && !path.is_symlink() {
+            fs::remove_dir_all(path).unwrap();
+        } else {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Lets that happen to what lies in `folder`, or not, where an earlier one has left nothing that it could happen to.
+    fn happen(mishap: &Mishap, folder: &Path) {
+        let data = folder.join("data");
+        let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();
+        let any = |at: usize| {
+            let own = ["manifest", "about", "data"];
+            let inside = FILES.iter().chain(&FOLDERS).map(|path| data.join(path));
+            own.iter().map(|name| folder.join(name)).chain(inside).nth(at).unwrap()
+        };
+        match mishap {
+            Mishap::Longer(at, by) => {
+                let _ = open(*at).map(|file| file.set_len(file.metadata().unwrap().len() + by));
+            }
+            Mishap::Shorter(at) => {
+                let _ = open(*at).map(|file| file.set_len(file.metadata().unwrap().len() / 2));
+            }
+            Mishap::Flipped(at) => {
+                if let Some(file) = open(*at) {
+                    use std::os::unix::fs::FileExt;
+                    let mut byte = [0];
+                    if file.read_at(&mut byte, 0).unwrap() == 1 {
+                        file.write_at(&[byte[0] ^ 4], 0).unwrap();
+                    }
+                }
+            }
+            Mishap::Missing(at) => remove(&any(*at)),
+            Mishap::Replaced(at, thing) => {
+                let path = any(*at);
+                if path.parent().unwrap().is_dir() && !path.parent().unwrap().is_symlink() {
+                    remove(&path);
+                    put(*thing, &path);
+                }
+            }
+            Mishap::Extra(at, thing) => {
+                let above = FOLDERS.get(*at).map_or(data.clone(), |path| data.join(path));
+                if above.is_dir() && !above.is_symlink() && !above.join("extra").exists() {
+                    put(*thing, &above.join("extra"));
+                }
+            }
+            Mishap::Said(saying) => lie(saying, &folder.join("manifest")),
+            Mishap::Cut(at) => {
+                let path = folder.join("manifest");
+                if path.is_file()
+                    && let Ok(text) = fs::read(&path)
+                {
+                    fs::write(&path, &text[..text.len().min(*at)]).unwrap();
+                }
+            }
+        }
+    }
+
+    fn lie(saying: &Saying, path: &Path) {
+        // Opening a pipe would wait.
+        let text = path.is_file().then(|| fs::read_to_string(path).unwrap());
+        let Some(mut said) = text.and_then(|text| Manifest::parse(&text)) else { return };
+        let file =
+            |path: &str, size| File { path: path.to_owned(), size, modified: 0, digest: blake3::hash(b"") };
+        match saying {
+            Saying::Path(path) => said.files.push(file(path, 0)),
+            Saying::Folder(path) => {
+                said.directories.push((*path).to_owned());
+                said.directories.sort();
+            }
+            Saying::Twice(at) => said.files.push(file(FILES[*at], 0)),
+            Saying::Huge(at, size) => {
+                if let Some(file) = said.files.iter_mut().find(|file| file.path == FILES[*at]) {
+                    file.size = *size;
+                }
+            }
+        }
+        fs::write(path, said.to_text()).unwrap();
+    }
+
+    /// Every path below `root`, with the bytes of files.
+    fn all(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(root).unwrap().flatten() {
+            let name = PathBuf::from(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                let below = all(&entry.path()).into_iter();
+                found.extend(below.map(|(path, bytes)| (name.join(path), bytes)));
+                found.push((name, None));
+            } else {
+                found.push((name, Some(fs::read(entry.path()).unwrap())));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// A cache with the entry, and the folder that it was exported to.
+    fn travelling(root: &Path) -> (PathBuf, PathBuf) {
+        let tree = root.join("tree");
+        for folder in FOLDERS {
+            fs::create_dir_all(tree.join(folder)).unwrap();
+        }
+        for (number, file) in FILES.iter().enumerate() {
+            let mut bytes = vec![0; 100_000 * (FILES.len() - 1 - number)];
+            if let Some(last) = bytes.last_mut() {
+                *last = 7;
+            }
+            fs::write(tree.join(file), bytes).unwrap();
+        }
+        let here = Cache::locate(Some(&root.join("here"))).unwrap();
+        let entry = here.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
+        entry.export(&root.join("carrier")).unwrap();
+        (tree, root.join("carrier/abc"))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+        #[test]
+        fn whatever_happens_on_the_way_it_is_refused_or_exactly_what_was_sent(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+            let directory = tempfile::tempdir().unwrap();
+            let (tree, folder) = travelling(directory.path());
+            for mishap in &mishaps {
+                happen(mishap, &folder);
+            }
+            let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
+            match there.import(&folder) {
+                Ok(new) => {
+                    prop_assert!(new);
+                    let entry = there.look_up("abc").unwrap().unwrap();
+                    prop_assert_eq!(all(&entry.data()), all(&tree));
+                }
+                Err(error) => {
+                    prop_assert!(!mishaps.is_empty(), "{}", error);
+                    let words = error.to_string();
+                    prop_assert!(words.contains("abc") && !words.contains('\n'), "{}", words);
+                    let left = fs::read_dir(directory.path().join("there/images")).unwrap().count();
+                    prop_assert_eq!(left, 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_export_that_ended_half_way_is_removed_by_the_next_and_one_at_work_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, folder) = travelling(directory.path());
+        let carrier = folder.parent().unwrap();
+        let (dead, alive) = (carrier.join("abc.staging-1"), carrier.join("abc.staging-2"));
+        fs::create_dir(&dead).unwrap();
+        fs::create_dir(&alive).unwrap();
+        fs::write(dead.join("lock"), "").unwrap();
+        let _at_work = sys::Lock::take(&alive.join("lock")).unwrap();
+        let here = Cache::locate(Some(&directory.path().join("here"))).unwrap();
+        here.look_up("abc").unwrap().unwrap().export(carrier).unwrap();
+        assert!(!dead.exists() && alive.exists());
+        assert_eq!(all(&folder).iter().filter(|(path, _)| path.ends_with("lock")).count(), 0);
+    }
 
     #[test]
     fn an_entry_travels_and_a_damaged_one_is_turned_away() {

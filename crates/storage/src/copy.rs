@@ -18,6 +18,7 @@ use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
+use crate::verified::Verified;
 use crate::{Account, Entry};
 
 /// Bytes moved at once: between two looks at whether to stop, and at progress.
@@ -88,6 +89,9 @@ struct Job {
     to: Tree,
     account: Account,
     method: Method,
+    verified: Verified,
+    /// Whether bytes were compared that nobody had compared before.
+    compared: AtomicBool,
     next: AtomicUsize,
     /// Bytes physically written.
     bytes: AtomicU64,
@@ -122,6 +126,8 @@ impl Copying {
             to,
             account: account.clone(),
             method: Method::Reflink,
+            verified: Verified::of(entry.directory()),
+            compared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -168,6 +174,9 @@ impl Copying {
             result = result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         result?;
+        if self.job.compared.load(Ordering::Relaxed) {
+            self.job.verified.renew();
+        }
         Ok(Copied {
             method: self.job.method,
             files: self.job.manifest.files.len(),
@@ -222,7 +231,8 @@ impl Job {
             }
             other => other.attempt("open", &source)?,
         };
-        let stored = check(file, &from, source)?;
+        let (stored, compared) = check(file, &from, source, &self.verified)?;
+        self.compared.fetch_or(compared, Ordering::Relaxed);
 
         let target = self.to.root.join(&file.path);
         let to = self.to.directories[folder].create_file(name).attempt("create", &target)?;
@@ -280,15 +290,22 @@ impl Job {
     }
 }
 
-/// Compares an opened file of an entry with its manifest; returns the bytes that it occupies.
+/// Compares an opened file of an entry with its manifest; returns the bytes that it occupies, and whether all were read.
 ///
-/// The time of a file may be lost on the way (an archive of the cache that somebody unpacked): its bytes decide then.
-fn check(file: &manifest::File, from: &fs::File, path: PathBuf) -> Result<u64, CopyError> {
+/// The time of a file may be lost on the way (an archive of the cache that somebody unpacked): its bytes decide then, as
+/// they do where nobody has compared them.
+fn check(
+    file: &manifest::File,
+    from: &fs::File,
+    path: PathBuf,
+    verified: &Verified,
+) -> Result<(u64, bool), CopyError> {
     let stat = fstat(from).attempt("examine", &path)?;
     if u64::try_from(stat.st_size) != Ok(file.size) {
         return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
     }
-    if modified(&stat) != file.modified {
+    let compare = file.size > 0 && (modified(&stat) != file.modified || !verified.covers(&stat));
+    if compare {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(from).attempt("read", &path)?;
         if hasher.finalize() != file.digest {
@@ -296,7 +313,7 @@ fn check(file: &manifest::File, from: &fs::File, path: PathBuf) -> Result<u64, C
         }
         seek(from, SeekFrom::Start(0)).attempt("rewind", &path)?;
     }
-    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+    Ok((u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512), compare))
 }
 
 /// Modification time in ns since 1970.

@@ -8,6 +8,7 @@
 //! CACHE/images/FINGERPRINT/manifest      what the entry holds; written last; its time is that of the last use
 //! CACHE/images/FINGERPRINT/about         what its maker says of it
 //! CACHE/images/FINGERPRINT/data/…        the files
+//! CACHE/images/FINGERPRINT/verified      when they were last compared with the manifest
 //! CACHE/images/FINGERPRINT.lock          held while it is built
 //! CACHE/images/FINGERPRINT.staging/      half-made; whoever holds the lock removes it
 //! PLACE/pgfresh-UID/ID/owner.lock        held by the owner
@@ -17,6 +18,7 @@
 //! ```
 
 mod account;
+mod arrival;
 mod attempt;
 mod cache;
 mod carry;
@@ -27,6 +29,7 @@ mod private;
 mod publish;
 mod removal;
 mod run;
+mod verified;
 
 pub use account::{Account, AccountError};
 pub use attempt::{Attempt, FileError};

@@ -9,6 +9,7 @@
 //! Directories come before what they hold. `f` gives bytes, modification time in ns since 1970, and BLAKE3 in hex. The
 //! last line digests all lines before it, so a manifest cut short is not one.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The first line: a manifest of another version is no manifest.
@@ -36,7 +37,16 @@ pub(crate) struct File {
 impl Manifest {
     /// Bytes of all files, counting holes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+    }
+
+    /// Whether the paths make a tree: none comes twice, and what holds a directory is a directory. What was written here
+    /// does; what comes from elsewhere need not.
+    pub(crate) fn names_each_path_once(&self) -> bool {
+        let mut seen = HashSet::new();
+        let paths = self.directories.iter().chain(self.files.iter().map(|file| &file.path));
+        paths.into_iter().all(|path| seen.insert(path))
+            && self.directories.iter().all(|path| self.folder_of(path).is_some())
     }
 
     pub(crate) fn to_text(&self) -> String {

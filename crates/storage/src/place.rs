@@ -1,5 +1,6 @@
 //! Where a data directory may live: RAM if it truly fits, else disk, and why.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -23,6 +24,16 @@ pub enum Wish {
     Disk,
     /// Under this directory.
     At(PathBuf),
+}
+
+impl Wish {
+    /// The same of what need not be text, as paths are.
+    pub fn from_os(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            None if text.as_encoded_bytes().contains(&b'/') => Ok(Self::At(text.into())),
+            readable => readable.unwrap_or_default().parse(),
+        }
+    }
 }
 
 impl FromStr for Wish {
@@ -207,6 +218,8 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
 
 /// The kind of place that `root` is, and the bytes that may be written there; or why it cannot be used.
 fn usable(root: &Path, account: &Account) -> Result<(Kind, u64), String> {
+    // The server's settings and clients' URLs have to name it.
+    root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
     rustix::fs::access(root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|error| error.to_string())?;

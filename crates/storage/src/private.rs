@@ -5,14 +5,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::attempt::{Attempt, FileError};
 
 /// Makes `path` with `mode` if it is not there, and makes sure that it is a directory of ours that nobody else can
 /// write in: in a shared directory like `/tmp` somebody may have been there before us.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
-        match DirBuilder::new().mode(mode).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+        match DirBuilder::new().mode(mode).create(path).and_then(|()| set_mode(path, mode)) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
+                return Err(error).attempt("create", path);
+            }
+            // The directory above is not there, or a sweeper has removed this one between two steps.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !above_is_there(path) => {
                 return Err(error).attempt("create", path);
             }
             _ => {}
@@ -23,6 +29,17 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
             meta => return check(path, &meta.attempt("examine", path)?),
         }
     }
+}
+
+/// Gives a new directory its mode, whatever our mask took from it.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty())?;
+    Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode))?)
+}
+
+fn above_is_there(path: &Path) -> bool {
+    path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.exists())
 }
 
 fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {

@@ -37,20 +37,26 @@ impl Building {
     /// Long runs of zeros become holes. Everything is made durable before the rename, so that the entry is complete
     /// or absent whatever happens. On any error it is absent.
     pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
-        self.publish_if(from, without, about, |_| Ok(()))
+        self.publish_staged(about, |staging| stage(from, without, staging))
     }
 
-    /// The same, if what was read from `from` pleases `approve`.
-    pub(crate) fn publish_if(
+    /// The same of what `stage` puts into a directory.
+    pub(crate) fn publish_staged(
         self,
-        from: &Path,
-        without: &[&str],
         about: &str,
-        approve: impl Fn(&Manifest) -> Result<(), CacheError>,
+        stage: impl FnOnce(&Path) -> Result<Manifest, CacheError>,
     ) -> Result<Entry, CacheError> {
         let staging = self.staging();
-        let result = stage(from, without, about, &staging)
-            .and_then(|manifest| approve(&manifest).map(|()| manifest))
+        let result = fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&staging)
+            .attempt("create", &staging)
+            .and_then(|()| {
+                let path = staging.join("about");
+                fs::write(&path, about).attempt("write", &path)
+            })
+            .map_err(CacheError::from)
+            .and_then(|()| stage(&staging))
             .and_then(|manifest| self.finish(manifest, &staging));
         if result.is_err() {
             let _ = remove_tree(&staging);
@@ -86,11 +92,9 @@ impl Drop for Building {
 }
 
 /// Copies `from` to `staging` and writes down what there is.
-fn stage(from: &Path, without: &[&str], about: &str, staging: &Path) -> Result<Manifest, CacheError> {
+fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, CacheError> {
     let data = staging.join("data");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&data).attempt("create", &data)?;
-    let path = staging.join("about");
-    fs::write(&path, about).attempt("write", &path)?;
+    fs::DirBuilder::new().mode(0o700).create(&data).attempt("create", &data)?;
     let mut manifest = Manifest::default();
     let folder = Directory::open(from).attempt("open", from)?;
     add_folder(&Source { folder: &folder, path: from, relative: "" }, without, &data, &mut manifest)?;
@@ -135,8 +139,8 @@ fn add_folder(
                 manifest.directories.push(below);
             }
             FileKind::File => {
-                let source = folder.file(name).attempt("open", &path)?;
-                manifest.files.push(add_file(source, &path, below, to)?);
+                let mut source = folder.file(name).attempt("open", &path)?;
+                manifest.files.push(take_in(&mut source, &path, below, to)?);
             }
             FileKind::Link => {
                 return Err(unfit(
@@ -149,9 +153,9 @@ fn add_folder(
     Ok(())
 }
 
-/// Copies one file, in one pass: hashed, and with holes where it is zero.
-fn add_file(
-    mut source: File,
+/// Copies the bytes of `source`, which is at `from`, in one pass: hashed, and with holes where it is zero.
+pub(crate) fn take_in(
+    source: &mut impl Read,
     from: &Path,
     relative: String,
     folder: &Path,
@@ -163,7 +167,7 @@ fn add_file(
     let mut buffer = vec![0; 64 * 1024];
     let mut size = 0;
     loop {
-        let count = fill(&mut source, &mut buffer).attempt("read", from)?;
+        let count = fill(source, &mut buffer).attempt("read", from)?;
         let chunk = &buffer[..count];
         if count == 0 {
             break;
@@ -182,7 +186,7 @@ fn add_file(
 }
 
 /// Reads until `buffer` is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {
         match file.read(&mut buffer[count..]) {

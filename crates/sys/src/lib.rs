@@ -1,7 +1,7 @@
 //! Safe calls for what the standard library has no words for: advisory locks, directories held open, reflinks and bulk
 //! transfers, what a
 //! child inherits, who holds a file open, how much memory is really left, System V segments, whose program
-//! a connection comes from, how many files may be open, which disks a path lies on
+//! a connection comes from, how many files may be open and who may read new ones, user namespaces, which disks a path lies on
 //! and how they are.
 //!
 //! This is the only crate that may contain `unsafe` and the only one that knows the operating system; one folder per
@@ -24,8 +24,10 @@ pub use linux::{
     filesystem::{Filesystem, Kind},
     gauges::{Gauges, Panel},
     limit::{leave_usual_files, raise_files},
+    mask::{leave_usual_mask, leave_usual_mode, let_others_read, make_private},
     memory::available_memory,
     mount::{Mount, Roots},
+    namespace::{call_ourselves, may_become},
     neighbour::is_our_neighbour,
     nvme::Heat,
     posix::refuse_posix_segments,

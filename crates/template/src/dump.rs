@@ -94,7 +94,7 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Rol
     text.push_str(&String::from_utf8_lossy(&schema));
     let staging = staging(file);
     fs::write(&staging, text).attempt("write", &staging)?;
-    fs::rename(&staging, file).attempt("write", file)?;
+    hand_over(&staging, file)?;
     Ok(roles)
 }
 
@@ -114,8 +114,14 @@ pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), D
         let _ = fs::remove_file(&staging);
     }
     saved?;
-    fs::rename(&staging, file).attempt("write", file)?;
-    Ok(())
+    Ok(hand_over(&staging, file)?)
+}
+
+/// Gives a finished file the user's usual mode and its name.
+fn hand_over(staging: &Path, file: &Path) -> Result<(), FileError> {
+    let finished = fs::File::open(staging).attempt("open", staging)?;
+    sys::leave_usual_mode(&finished).attempt("change the mode of", staging)?;
+    fs::rename(staging, file).attempt("write", file)
 }
 
 /// What is written first, so that there is never half a file.

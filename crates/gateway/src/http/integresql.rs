@@ -124,6 +124,9 @@ async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Templat
     if hash.is_empty() {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "22023", "hash is required"));
     }
+    if hash.contains('\0') {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "22021", "hash has a zero byte"));
+    }
     let template = control.shelf.add(&hash).ok_or_else(|| {
         Problem::new(StatusCode::LOCKED, "55006", "template is already initialized")
             .hint("Ask for test databases; they wait until it is finalized.")

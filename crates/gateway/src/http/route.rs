@@ -47,13 +47,12 @@ pub(super) fn is_integresql(path: &str) -> bool {
 /// 404 for an unknown path, 405 for another method than those it has, 400 for a path that cannot be read.
 pub(super) fn find(method: &Method, path: &str) -> Result<Route, Problem> {
     let segments = path.split('/').skip(1).map(decode).collect::<Option<Vec<_>>>();
-    let segments = segments.ok_or_else(|| {
-        Problem::new(
-            StatusCode::BAD_REQUEST,
-            "22021",
-            "cannot read the path: it is not percent-encoded UTF-8",
-        )
-    })?;
+    let unreadable =
+        |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
+    let segments = segments.ok_or_else(|| unreadable("is not percent-encoded UTF-8"))?;
+    if segments.iter().any(|segment| segment.contains('\0')) {
+        return Err(unreadable("has a zero byte").hint("No name in PostgreSQL can have one."));
+    }
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let known = match segments.as_slice() {
         [""] => vec![(Method::GET, Route::Page)],
@@ -190,6 +189,9 @@ mod tests {
             (Method::GET, "/v1/databases", StatusCode::METHOD_NOT_ALLOWED),
             (Method::DELETE, "/v1/databases/%ff", StatusCode::BAD_REQUEST),
             (Method::DELETE, "/v1/databases/%4", StatusCode::BAD_REQUEST),
+            (Method::GET, "/v1/databases/a%00b", StatusCode::BAD_REQUEST),
+            (Method::POST, "/v1/databases/%00/reset", StatusCode::BAD_REQUEST),
+            (Method::PUT, "/api/v1/templates/3f%00", StatusCode::BAD_REQUEST),
             (Method::GET, "/api/v1/templates/3f9a", StatusCode::METHOD_NOT_ALLOWED),
         ] {
             assert_eq!(find(&method, path).map_err(|problem| problem.status), Err(status), "{method} {path}");

@@ -18,7 +18,16 @@ pub(crate) fn completions(shell: Shell) -> ExitCode {
 }
 
 pub(crate) fn pages(folder: &Path) -> Result<ExitCode, Failure> {
-    clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
+    let written = clap_mangen::generate_to(Cli::command(), folder).and_then(|()| {
+        let entries = std::fs::read_dir(folder)?.flatten();
+        let pages = entries.filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with("pgfresh") && name.ends_with(".1")
+        });
+        pages.map(|page| page.path()).try_for_each(|page| sys::leave_usual_mode(&std::fs::File::open(page)?))
+    });
+    written.map_err(|error| {
         Failure::new(format!("could not write to \"{}\": {error}", folder.display()))
             .hint("It must be a directory that exists.".to_owned())
     })?;

@@ -1,4 +1,7 @@
-//! Whose program is at the other end of a loopback connection: the kernel's table of sockets tells.
+//! Whose program is at the other end of a loopback connection: the kernel tells.
+//!
+//! It is asked for that one socket (`sock_diag(7)`), which costs the same however many sockets there are. Where it does
+//! not answer such questions (gVisor, a kernel without `tcp_diag`), its table of all sockets is read:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -9,7 +12,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::OnceLock;
+
+use super::socket_diag;
 
 /// The state in which a socket still has its owner; one being closed says 0, as root's do.
 const ESTABLISHED: &str = "01";
@@ -23,10 +29,26 @@ pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
         return false;
     }
     let ours = rustix::process::getuid().as_raw();
-    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().any(|table| {
-        let owner = fs::read_to_string(table).ok().and_then(|table| owner(&table, remote, local));
-        owner.is_some_and(|owner| owner == ours || owner == 0)
-    })
+    let owner =
+        if answers() { socket_diag::owner(remote, local).ok().flatten() } else { listed(remote, local) };
+    owner.is_some_and(|owner| owner == ours || owner == 0)
+}
+
+/// Whether the kernel answers questions for one socket: found out once, with a connection to ourselves.
+fn answers() -> bool {
+    static ANSWERS: OnceLock<bool> = OnceLock::new();
+    let ask_for_ours = || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        socket_diag::owner(client.local_addr()?, client.peer_addr()?)
+    };
+    *ANSWERS.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
+}
+
+/// The user of that socket, by the tables.
+fn listed(near: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
+    tables.filter_map(|table| fs::read_to_string(table).ok()).find_map(|table| owner(&table, near, far))
 }
 
 /// The user of the socket that is bound to `near` and connected with `far`.
@@ -63,9 +85,19 @@ fn written(address: SocketAddr) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-
     use super::*;
+
+    #[test]
+    fn ipv6_and_mapped_addresses_are_known_too() {
+        for (bound, reached) in [("[::1]:0", "::1"), ("[::]:0", "127.0.0.1")] {
+            // A machine without IPv6 has nothing to ask about.
+            let Ok(listener) = TcpListener::bind(bound) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let _client = TcpStream::connect((reached, port)).unwrap();
+            let (served, remote) = listener.accept().unwrap();
+            assert!(is_our_neighbour(remote, served.local_addr().unwrap()), "{bound}");
+        }
+    }
 
     #[test]
     #[cfg(target_endian = "little")]
@@ -92,6 +124,9 @@ mod tests {
         let (served, remote) = listener.accept().unwrap();
         let local = served.local_addr().unwrap();
         assert!(is_our_neighbour(remote, local));
+        let ours = Some(rustix::process::getuid().as_raw());
+        assert_eq!(listed(remote, local), ours, "by the table");
+        assert!(!answers() || socket_diag::owner(remote, local).unwrap() == ours, "by a question");
         assert!(!is_our_neighbour("192.0.2.1:99".parse().unwrap(), local), "of another machine");
         drop(client);
         assert!(!is_our_neighbour(remote, local), "closed");

@@ -1,0 +1,77 @@
+//! Being another user than root, or one with a name, where there is no right to become one: in a user namespace.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// Whether this process may become the user `uid` with the group `gid`: both exist in its user namespace.
+#[must_use]
+pub fn may_become(uid: u32, gid: u32) -> bool {
+    let mapped = |table: &str, id: u32| {
+        // A kernel without namespaces has no such table, and all numbers.
+        fs::read_to_string(table).map_or(true, |table| maps(&table, id))
+    };
+    mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)
+}
+
+/// Whether `id` is in a table of lines with a first number inside, one outside, and a count. Source: `user_namespaces(7)`.
+fn maps(table: &str, id: u32) -> bool {
+    table.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        first.zip(count).is_some_and(|(first, count)| (first..first + count).contains(&u64::from(id)))
+    })
+}
+
+/// Lets the child of `command` run in a user namespace of its own, in which our user and group are called `uid` and
+/// `gid`. Its files are ours, and we may signal it. Spawning it fails where the system does not allow that.
+#[allow(unsafe_code)]
+pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
+    // All texts are made here: the child may not allocate.
+    let steps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{uid} {} 1", geteuid().as_raw())),
+        ("/proc/self/gid_map", format!("{gid} {} 1", getegid().as_raw())),
+    ];
+    let enter = move || -> io::Result<()> {
+        // SAFETY: of all that can be unshared, the user namespace does not touch what this process has open or mapped.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUSER)? };
+        for (path, text) in &steps {
+            let file = openat(CWD, *path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::io::write(&file, text.as_bytes())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls only, with texts from before; paths as short as these
+    // are made C strings on the stack.
+    unsafe { command.pre_exec(enter) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_says_which_users_there_are() {
+        assert!(maps("         0          0 4294967295\n", 101));
+        assert!(maps("0 1000 1\n1 100000 65536\n", 101));
+        assert!(!maps("         0       1000          1\n", 101));
+        assert!(!maps("", 0) && !maps("broken", 0));
+    }
+
+    #[test]
+    fn a_child_has_the_name_that_it_is_given() {
+        let mut command = Command::new("id");
+        command.arg("-u");
+        call_ourselves(&mut command, 4711, 4712);
+        match command.output() {
+            Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "4711"),
+            Err(error) => eprintln!("This system allows no user namespaces: not tested: {error}"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Asking the kernel for one TCP socket: `sock_diag(7)`, over netlink.
+//!
+//! ```text
+//! nlmsghdr          length 4, type 2, flags 2, sequence 4, port 4
+//! inet_diag_req_v2  family 1, protocol 1, extensions 1, - 1, states 4, and the socket's
+//! inet_diag_sockid    port 2, peer's port 2, address 16, peer's address 16, interface 4, cookie 8
+//! inet_diag_msg     family 1, state 1, timer 1, retransmissions 1, inet_diag_sockid, timeout 4, queues 8, uid 4, …
+//! ```
+//! Source: `include/uapi/linux/{netlink,sock_diag,inet_diag}.h` of Linux. Ports and addresses are as on the wire, all
+//! other numbers as in memory.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+/// `SOCK_DIAG_BY_FAMILY`, as the type of question and answer.
+const BY_FAMILY: u16 = 20;
+/// `NLMSG_ERROR`, whose first number is an errno, negative.
+const ERROR: u16 = 2;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 1;
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
+/// `TCP_ESTABLISHED`, the state in which a socket still has its owner.
+const ESTABLISHED: u8 = 1;
+/// Bytes of a `nlmsghdr`, and of a question.
+const HEADER: usize = 16;
+const QUESTION: usize = HEADER + 8 + 48;
+/// Where in the answer the state, the sockets' names and the user are.
+const STATE: usize = HEADER + 1;
+const NAMES: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
+const USER: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
+
+/// The user of the socket that is bound to `near` and connected with `far`; `None` if there is none.
+pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
+    let (family, names) = names(near, far);
+    let kernel = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    send(&kernel, &question(family, &names), SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    // The kernel has answered before the call above returned.
+    let (length, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT)?;
+    read(&answer[..length], &names)
+}
+
+fn question(family: AddressFamily, names: &[u8; 36]) -> Vec<u8> {
+    let mut question = Vec::with_capacity(QUESTION);
+    question.extend(u32::try_from(QUESTION).unwrap_or(0).to_ne_bytes());
+    question.extend(BY_FAMILY.to_ne_bytes());
+    question.extend(REQUEST.to_ne_bytes());
+    question.extend([0; 8]);
+    question.extend([u8::try_from(family.as_raw()).unwrap_or(0), TCP, 0, 0]);
+    question.extend(u32::MAX.to_ne_bytes());
+    question.extend(names);
+    // Any interface, and no cookie.
+    question.extend([0; 4]);
+    question.extend([0xff; 8]);
+    question
+}
+
+/// The ports and addresses of a socket and its peer.
+fn names(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
+    let mut names = [0; 36];
+    names[..2].copy_from_slice(&near.port().to_be_bytes());
+    names[2..4].copy_from_slice(&far.port().to_be_bytes());
+    let mut put = |at: usize, address: IpAddr| match address {
+        IpAddr::V4(v4) => {
+            names[at..at + 4].copy_from_slice(&v4.octets());
+            AddressFamily::INET
+        }
+        IpAddr::V6(v6) => {
+            names[at..at + 16].copy_from_slice(&v6.octets());
+            AddressFamily::INET6
+        }
+    };
+    put(4, near.ip());
+    let family = put(20, far.ip());
+    (family, names)
+}
+
+/// Reads the answer to the question for `names`. A socket of other names (the kernel takes one that listens, where it
+/// finds no better one) or in another state is not the one.
+fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
+    let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
+    let kind = u16::from_ne_bytes(number(4..6)?.try_into().map_err(|_| broken())?);
+    let word = |range| -> io::Result<u32> {
+        Ok(u32::from_ne_bytes(number(range)?.try_into().map_err(|_| broken())?))
+    };
+    match kind {
+        BY_FAMILY => {
+            let user = word(USER)?;
+            // A client with an IPv6 socket may well speak IPv4: the kernel then names the mapped addresses.
+            let same_ports = number(NAMES)?[..4] == names[..4];
+            Ok((answer[STATE] == ESTABLISHED && same_ports).then_some(user))
+        }
+        ERROR => {
+            let error = io::Error::from_raw_os_error(word(HEADER..HEADER + 4)?.cast_signed().wrapping_neg());
+            if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) }
+        }
+        _ => Err(broken()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_believed_only_for_the_socket_that_was_asked_for() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (family, names) = names(at(4711), at(5432));
+        assert_eq!(question(family, &names).len(), QUESTION);
+        let mut answer = vec![0; USER.end];
+        answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+        answer[STATE] = ESTABLISHED;
+        answer[NAMES].copy_from_slice(&names);
+        answer[USER].copy_from_slice(&1000_u32.to_ne_bytes());
+        assert_eq!(read(&answer, &names).unwrap(), Some(1000));
+        answer[STATE] = 8;
+        assert_eq!(read(&answer, &names).unwrap(), None, "closing");
+        answer[STATE] = ESTABLISHED;
+        assert_eq!(read(&answer, &super::names(at(4712), at(5432)).1).unwrap(), None, "another");
+        assert!(read(&answer[..40], &names).is_err() && read(&[], &names).is_err());
+        answer[4..6].copy_from_slice(&ERROR.to_ne_bytes());
+        answer[HEADER..HEADER + 4].copy_from_slice(&(-2_i32).to_ne_bytes());
+        assert_eq!(read(&answer, &names).unwrap(), None, "there is none");
+        answer[HEADER..HEADER + 4].copy_from_slice(&(-1_i32).to_ne_bytes());
+        assert!(read(&answer, &names).is_err());
+    }
+}
