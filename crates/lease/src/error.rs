@@ -86,6 +86,9 @@ pub enum LeaseError {
         /// Why not.
         why: String,
     },
+    /// A crash has emptied unlogged tables of a template, and there is no way to fill them again.
+    #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
+    Emptied(String),
     /// Nobody can start servers here.
     #[error("there are no servers to be leased")]
     NoServers,
@@ -144,7 +147,7 @@ impl LeaseError {
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServer(_) | Self::Replication => "0A000",
-            Self::Server { .. } => "58000",
+            Self::Server { .. } | Self::Emptied(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
         }
@@ -186,6 +189,7 @@ impl LeaseError {
             Self::Timeout { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
+            Self::Emptied(_) => Some("Run the command again, on a new server.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),

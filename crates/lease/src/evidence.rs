@@ -2,7 +2,8 @@
 //!
 //! One reader follows the log of the server. Whoever wants to know of a database has the log written up to a mark
 //! ([`MARK`]), reads on to it, and takes what the log says. Where it cannot be followed, every database that was known
-//! until then is in doubt.
+//! until then is in doubt. Where the format of the log is not known at all, as that of a newer `PostgreSQL`, every reset is in
+//! doubt: then only copies of templates are handed out.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,8 @@ pub(crate) struct Evidence {
 struct State {
     /// `None` where it could not be followed; it is opened anew at the next mark.
     reader: Option<WalReader>,
+    /// The server writes a format that is not known: there will never be a reader.
+    unknown_format: bool,
     epoch: Epoch,
     /// Files of the catalogs that say what a session is told at its start.
     settings: Vec<u32>,
@@ -64,6 +67,7 @@ impl Evidence {
         let settings = watched.iter().take(SETTINGS).copied().collect();
         let state = State {
             reader: None,
+            unknown_format: false,
             epoch: Epoch::default(),
             settings,
             settings_changed: mark,
@@ -73,7 +77,7 @@ impl Evidence {
             failures: Vec::new(),
         };
         let evidence = Self { data, state: Mutex::new(state) };
-        evidence.lock().open(&evidence.data, mark);
+        evidence.lock().begin(&evidence.data, mark);
         Ok(evidence)
     }
 
@@ -106,10 +110,16 @@ impl Evidence {
         }
     }
 
-    /// Whether anything was changed in a database that nobody should have touched.
+    /// Whether the format of the log is known, so that what has changed can be known, too.
+    pub(crate) fn has_known_format(&self) -> bool {
+        !self.lock().unknown_format
+    }
+
+    /// Whether nothing was changed in a database that nobody should have touched. Where no log can ever tell, such a database is
+    /// a new copy, and what should not be is taken for what is.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         let state = self.lock();
-        let Some(reader) = &state.reader else { return false };
+        let Some(reader) = &state.reader else { return state.unknown_format };
         reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
     }
 
@@ -159,6 +169,17 @@ impl Evidence {
 }
 
 impl State {
+    /// Opens the log of a server that has just started.
+    fn begin(&mut self, data: &std::path::Path, mark: Lsn) {
+        match WalReader::open(data, mark) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => {
+                self.unknown_format = matches!(error, WalError::Magic(_));
+                self.fail(&error);
+            }
+        }
+    }
+
     fn open(&mut self, data: &std::path::Path, mark: Lsn) {
         match WalReader::open(data, mark) {
             Ok(reader) => self.reader = Some(reader),
@@ -167,6 +188,10 @@ impl State {
     }
 
     fn advance(&mut self, data: &std::path::Path, mark: Lsn) {
+        if self.unknown_format {
+            self.missed_shared = true;
+            return;
+        }
         let Some(reader) = &mut self.reader else {
             // A new beginning: what is known from before is not.
             self.begin_anew(mark);
@@ -205,5 +230,73 @@ impl State {
             source = cause.source();
         }
         self.failures.push(words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The first page of a log, with nothing behind its header.
+    fn log_with(magic: u16) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut page = vec![0; 8192];
+        page[..2].copy_from_slice(&magic.to_ne_bytes());
+        page[2..4].copy_from_slice(&2_u16.to_ne_bytes());
+        page[4..8].copy_from_slice(&1_u32.to_ne_bytes());
+        page[8..16].copy_from_slice(&0x0100_0000_u64.to_ne_bytes());
+        page[32..36].copy_from_slice(&0x0100_0000_u32.to_ne_bytes());
+        page[36..40].copy_from_slice(&8192_u32.to_ne_bytes());
+        fs::create_dir(folder.path().join("pg_wal")).unwrap();
+        // A segment has 16 MiB, as its header says.
+        page.resize(0x0100_0000, 0);
+        fs::write(folder.path().join("pg_wal/000000010000000000000001"), page).unwrap();
+        folder
+    }
+
+    fn evidence_of(folder: &tempfile::TempDir) -> Evidence {
+        let state = State {
+            reader: None,
+            unknown_format: false,
+            epoch: Epoch::default(),
+            settings: Vec::new(),
+            settings_changed: Lsn(0),
+            shared: Vec::new(),
+            watched: Vec::new(),
+            missed_shared: false,
+            failures: Vec::new(),
+        };
+        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::new(state) };
+        evidence.lock().begin(&evidence.data, Lsn(0x0100_0028));
+        evidence
+    }
+
+    /// A copy is handed out all the same, and nothing that was used is taken for fresh.
+    #[test]
+    fn where_the_format_is_unknown_only_copies_are_fresh() {
+        let folder = log_with(0xD122);
+        let evidence = evidence_of(&folder);
+        assert!(!evidence.has_known_format());
+        let epoch = evidence.epoch();
+        assert_eq!(evidence.read(Lsn(0x0100_0100)), epoch, "a copy made before is still one");
+        assert!(evidence.is_untouched(5));
+        assert!(evidence.take(5).doubt.is_some(), "a used database is in doubt");
+        assert!(evidence.has_new_definitions(5, None));
+        assert!(!evidence.are_settings_unchanged(Lsn(0x0100_0100)));
+        assert_eq!(evidence.take_shared(), None, "what all databases share may have changed");
+        assert_eq!(evidence.take_failures(), ["unknown magic number 0xD122 in the write-ahead log"]);
+    }
+
+    #[test]
+    fn a_log_that_is_lost_for_once_makes_all_stale() {
+        let folder = log_with(0xD118);
+        let evidence = evidence_of(&folder);
+        assert!(evidence.has_known_format());
+        let epoch = evidence.epoch();
+        fs::remove_dir_all(folder.path().join("pg_wal")).unwrap();
+        assert_ne!(evidence.read(Lsn(0x0100_0100)), epoch);
+        assert!(!evidence.is_untouched(5) && evidence.has_known_format());
     }
 }

@@ -63,11 +63,26 @@ impl Inner {
         if !template.has_unlogged() {
             return Outcome::Fresh(Proof::new());
         }
+        if !self.evidence.has_known_format() {
+            return self.unless_crashed(id, &template);
+        }
         // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
         match self.recycle(id, false) {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
         }
+    }
+
+    /// A copy of a template with unlogged tables, where no reset can restore their rows.
+    fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
+        let now = self.generation();
+        if now == 0 || *template.generation.get_or_init(|| now) != now {
+            return Outcome::Failed(LeaseError::Emptied(template.name.clone()));
+        }
+        if let Some(held) = self.lock().databases.get_mut(&id) {
+            held.generation = now;
+        }
+        Outcome::Fresh(Proof::new())
     }
 
     /// Makes a copy, and reads from the first one what is in it. Returns its oid, and whether it has functions of its own.

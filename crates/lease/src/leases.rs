@@ -259,6 +259,13 @@ impl Leases {
         self.0.options.major
     }
 
+    /// Whether databases can be reset: the server's write-ahead log is in a format that is known. If not, a new copy takes the
+    /// place of each that was used.
+    #[must_use]
+    pub fn can_reset(&self) -> bool {
+        self.0.evidence.has_known_format()
+    }
+
     /// How leases are isolated that do not say.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {

@@ -28,6 +28,8 @@ pub(crate) struct Template {
     /// What a reset needs to know, and whether there are functions; read in the first copy. `template1` may change, so it has
     /// none.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
+    /// In which life of the server its first copy was made.
+    pub(crate) generation: Arc<OnceLock<u32>>,
 }
 
 impl Template {
@@ -73,6 +75,7 @@ impl Template {
             owner: next(),
             forgets: next() == "t" && called != "template1",
             catalog: Arc::default(),
+            generation: Arc::default(),
         })
     }
 
