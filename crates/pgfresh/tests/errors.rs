@@ -104,7 +104,7 @@ fn words_that_the_command_line_does_not_know() {
     check(
         &["run", "--postgres", "latest", "--", "true"],
         2,
-        "error: invalid value 'latest' for '--postgres <MAJOR|PATH>': expected a major from 13 to 18, or a path to a directory with postgres and initdb
+        "error: invalid value 'latest' for '--postgres <MAJOR|PATH>': expected a major from 13 on, or a path to a directory with postgres and initdb
         For more information, try '--help'.",
     );
     check(
@@ -190,8 +190,8 @@ fn binaries_that_are_something_else() {
     );
     check_installation(
         "echo 'postgres (PostgreSQL) 12.22'",
-        r#"pgfresh: "DIR/stub/postgres" is version 12.22, which pgfresh does not know
-        HINT:  Versions 13 to 18 are; name one with --postgres."#,
+        r#"pgfresh: "DIR/stub/postgres" is version 12.22, which pgfresh does not support
+        HINT:  Version 13 and newer ones are; name one with --postgres."#,
     );
     check_installation(
         "echo 'a library is missing' >&2; exit 127",
@@ -307,7 +307,7 @@ fn settings_that_the_server_refuses() {
 
 #[test]
 fn configuration_files_are_corrected_by_line_and_word() {
-    let known = "expected a major from 13 to 18, or a path to a directory with postgres and initdb";
+    let known = "expected a major from 13 on, or a path to a directory with postgres and initdb";
     for (file, expected) in [
         (
             "\n[postgres]\nverson = 15\n",

@@ -54,8 +54,8 @@ pub enum InstallationError {
         /// The first line of its answer.
         answer: String,
     },
-    /// It is too old or too new.
-    #[error("\"{}\" is version {version}, which pgfresh does not know", path.display())]
+    /// It is too old.
+    #[error("\"{}\" is version {version}, which pgfresh does not support", path.display())]
     Unsupported {
         /// The binary.
         path: PathBuf,
@@ -112,7 +112,9 @@ impl InstallationError {
                      install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
                 ))
             }
-            Self::Unsupported { .. } => Some("Versions 13 to 18 are; name one with --postgres.".to_owned()),
+            Self::Unsupported { .. } => {
+                Some("Version 13 and newer ones are; name one with --postgres.".to_owned())
+            }
             Self::OutOfReach { .. } => {
                 Some("Move it to where everybody may go, or run pgfresh as an ordinary user.".to_owned())
             }

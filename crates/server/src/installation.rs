@@ -15,12 +15,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
+use crate::settings;
 
 /// How long a program may take to say who it is.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The majors that pgfresh knows.
-pub(crate) const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
+/// The majors that pgfresh is tested with. A newer one is used as well.
+pub const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
 
 /// A version, as `17.10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +54,7 @@ impl Installation {
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
         let initdb = bin.join("initdb");
         fs::metadata(&initdb).attempt("examine", &initdb)?;
-        let note = note("installation-1", &postgres, &meta, "");
+        let note = note("installation-1", &postgres, &meta, &presets_in_words());
         if let Some(installation) = cache.recall(&note).and_then(|text| Self::from_note(bin, &text)) {
             return Ok(installation);
         }
@@ -68,17 +69,20 @@ impl Installation {
             path: postgres.to_owned(),
             answer: first_line(&answer),
         })?;
-        if !MAJORS.contains(&version.major) {
+        if version.major < *MAJORS.start() {
             return Err(InstallationError::Unsupported { path: postgres.to_owned(), version });
         }
         let known = run(postgres, "--describe-config")?;
-        let settings: BTreeSet<_> =
+        let mut settings: BTreeSet<_> =
             known.lines().filter_map(|line| Some(line.split_once('\t')?.0.to_ascii_lowercase())).collect();
         if !settings.contains("fsync") {
             return Err(InstallationError::NotPostgres {
                 path: postgres.to_owned(),
                 answer: first_line(&known),
             });
+        }
+        if version.major > *MAJORS.end() {
+            drop_refused(postgres, &mut settings)?;
         }
         let bytes = fs::read(postgres).attempt("read", postgres)?;
         Ok(Self { bin: bin.to_owned(), version, digest: blake3::hash(&bytes).to_string(), settings })
@@ -156,6 +160,39 @@ pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) 
     let (program, size, inode) = (program.display(), meta.size(), meta.ino());
     let identity = format!("{program}\0{size}\0{}\0{}\0{inode}\0{more}", meta.mtime(), meta.mtime_nsec());
     format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
+}
+
+/// What the answer of a newer server depends on besides its binary.
+fn presets_in_words() -> String {
+    settings::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
+}
+
+/// A server that is newer than this program may know a setting of ours and refuse its value. Such a setting is taken for
+/// unknown. Nobody is asked of each while all of them are fine.
+fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
+    let ours: Vec<_> = settings::presets().filter(|(name, _)| settings.contains(*name)).collect();
+    // A binary that cannot even be asked shows at its start what is wrong with it.
+    if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
+        return Ok(());
+    }
+    for pair in ours {
+        if !accepts(postgres, &[pair])? {
+            settings.remove(pair.0);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server takes these settings, each by itself; no cluster is needed for that.
+fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, InstallationError> {
+    let mut command = Command::new(postgres);
+    // -C comes first: only then may root ask.
+    command.args(["-C", "fsync", "-D", "/", "-c", "config_file=/dev/null"]);
+    for (name, value) in settings {
+        command.arg("-c").arg(format!("{name}={value}"));
+    }
+    let output = output_of(&mut command).attempt("run", postgres)?;
+    Ok(output.is_some_and(|output| output.status.success()))
 }
 
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {

@@ -5,6 +5,7 @@
 
 mod address;
 mod boot;
+mod client;
 mod entrance;
 mod error;
 mod fetch;
@@ -13,6 +14,7 @@ mod initdb;
 mod installation;
 mod locate;
 mod log;
+mod package;
 mod session;
 mod settings;
 mod stop;
@@ -22,10 +24,10 @@ pub use address::{Address, SOCKET};
 pub use boot::{Data, Order, Phases, Server};
 pub use entrance::Entrance;
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
-pub use fetch::{Client, FetchError, discard, fetch};
+pub use fetch::{Client, Download, FetchError, Package, discard, fetch};
 pub use guard::{Guard, Ward, guard_main, sweep};
 pub use initdb::{Initdb, SUPERUSER};
-pub use installation::{Installation, Version};
+pub use installation::{Installation, MAJORS, Version};
 pub use locate::{Found, Wanted, find, list};
 pub use session::{Rows, Session, SessionError, is_silent};
 pub use settings::{Preset, Settings};

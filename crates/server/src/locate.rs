@@ -11,6 +11,9 @@ use crate::error::InstallationError;
 use crate::fetch::fetched;
 use crate::installation::{Installation, MAJORS, note, output_of};
 
+/// Where numbers begin that cannot be a major: a version without its dot (1810), a year.
+const NO_MAJOR: u32 = 100;
+
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Wanted {
@@ -28,12 +31,11 @@ impl FromStr for Wanted {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<u32>() {
-            Ok(major) if MAJORS.contains(&major) => Ok(Self::Major(major)),
+            Ok(major) if (*MAJORS.start()..NO_MAJOR).contains(&major) => Ok(Self::Major(major)),
             _ if text.contains('/') => Ok(Self::Bin(text.into())),
             _ => Err(format!(
-                "expected a major from {} to {}, or a path to a directory with postgres and initdb",
-                MAJORS.start(),
-                MAJORS.end()
+                "expected a major from {} on, or a path to a directory with postgres and initdb",
+                MAJORS.start()
             )),
         }
     }
@@ -210,7 +212,9 @@ mod tests {
     fn a_wish_is_a_known_major_or_a_path() {
         assert_eq!("17".parse(), Ok(Wanted::Major(17)));
         assert_eq!("/opt/pg/bin".parse(), Ok(Wanted::Bin("/opt/pg/bin".into())));
+        assert_eq!("19".parse(), Ok(Wanted::Major(19)));
         assert!("12".parse::<Wanted>().is_err());
+        assert!("1810".parse::<Wanted>().is_err());
         assert!("latest".parse::<Wanted>().is_err());
     }
 

@@ -75,6 +75,11 @@ const FAST: [(&str, &str); 5] = [
     ("min_wal_size", "32MB"),
 ];
 
+/// All that a preset may set.
+pub(crate) fn presets() -> impl Iterator<Item = (&'static str, &'static str)> {
+    LOCALE.iter().chain(&LEAN).chain(&FAST).copied()
+}
+
 /// What makes a server private. Nobody may set these.
 const PRIVATE: [&str; 14] = [
     "config_file",

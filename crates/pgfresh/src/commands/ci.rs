@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use server::Wanted;
 
-use super::NEWEST;
 use crate::cli::{Options, System};
 use crate::config;
 use crate::failure::Failure;
@@ -44,7 +43,7 @@ pub(crate) fn execute(options: &Options, system: System) -> Result<ExitCode, Fai
     let kind = KINDS.iter().find(|kind| config.folder.join(kind.marker).exists()).unwrap_or(&ANY);
     let major = match &config.wishes.installation {
         Wanted::Major(major) => *major,
-        Wanted::Any | Wanted::Bin(_) => NEWEST,
+        Wanted::Any | Wanted::Bin(_) => *server::MAJORS.end(),
     };
     let inputs = config.recipes.iter().flat_map(|recipe| recipe.inputs.iter().chain(&recipe.sql));
     let inputs: Vec<_> = inputs.map(|input| as_glob(&config.folder, input)).collect();

@@ -16,10 +16,11 @@ mod template;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Once;
 
 use ::template::{Maker, MakerError, Started, Wishes};
 use gateway::Kept;
-use server::{FetchError, InstallationError, Wanted};
+use server::{FetchError, InstallationError, MAJORS, Wanted};
 use storage::{Cache, Method, human_bytes};
 
 use crate::background;
@@ -32,8 +33,6 @@ use crate::service::{self, Service};
 
 /// This binary, even when its file was replaced while it runs.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
-/// The major that is brought where none is there and none is asked for.
-const NEWEST: u32 = 18;
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -87,21 +86,44 @@ fn bare_maker(options: &Options) -> Result<Maker, Failure> {
     maker_for(options, config::read(options)?.wishes)
 }
 
-/// The same for these wishes. Where no installation will do, one is brought, if somebody can.
+/// The same, and nothing is downloaded.
+fn installed(options: &Options) -> Result<Maker, Failure> {
+    Ok(Maker::find(config::read(options)?.wishes, cache(options)?, PathBuf::from(OURSELVES))?)
+}
+
+/// The same for these wishes. Where no installation will do, one is brought, if somebody can and may.
 fn maker_for(options: &Options, wishes: Wishes) -> Result<Maker, Failure> {
     let cache = cache(options)?;
     let find = |wishes: Wishes| Maker::find(wishes, cache.clone(), PathBuf::from(OURSELVES));
-    let error = match find(wishes.clone()) {
-        Err(MakerError::Installation(error @ InstallationError::NotFound { .. })) => error,
-        found => return Ok(found?),
-    };
-    let major = if let Wanted::Major(major) = wishes.installation { major } else { NEWEST };
-    match postgres::bring(options, &cache, major) {
-        Err(FetchError::NoClient(_)) => Err(MakerError::from(error).into()),
-        brought => {
-            brought?;
-            Ok(find(wishes)?)
+    let maker = match find(wishes.clone()) {
+        Err(MakerError::Installation(error @ InstallationError::NotFound { .. })) => {
+            let major = if let Wanted::Major(major) = wishes.installation { major } else { *MAJORS.end() };
+            match postgres::bring(options, &cache, major) {
+                Err(FetchError::NoClient(_)) => return Err(MakerError::from(error).into()),
+                Err(why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_))) => {
+                    return Err(Failure::from(MakerError::from(error)).hint(why.hint()));
+                }
+                brought => brought?,
+            };
+            find(wishes)?
         }
+        found => found?,
+    };
+    note_unknown_major(options, maker.installation.version());
+    Ok(maker)
+}
+
+/// Says, once, that a server is newer than what pgfresh was tested with.
+fn note_unknown_major(options: &Options, version: server::Version) {
+    static NOTED: Once = Once::new();
+    if version.major > *MAJORS.end() && !options.quiet {
+        NOTED.call_once(|| {
+            let (oldest, newest) = (MAJORS.start(), MAJORS.end());
+            eprintln!(
+                "pgfresh: PostgreSQL {} is newer than the versions that this pgfresh is tested with ({oldest} to {newest})",
+                version.major
+            );
+        });
     }
 }
 
@@ -150,7 +172,14 @@ pub(crate) fn prepare(options: &Options, maker: &Maker) -> Result<(), Failure> {
 
 /// Starts a server, and opens its front door.
 pub(crate) fn serve(options: &Options, maker: &Maker, wish: service::Wish) -> Result<Service, Failure> {
-    Service::open(maker, start(options, maker)?, wish)
+    let service = Service::open(maker, start(options, maker)?, wish)?;
+    if !service.can_reset() && !options.quiet {
+        eprintln!(
+            "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
+            maker.installation.version().major
+        );
+    }
+    Ok(service)
 }
 
 /// Stops a service and removes all of it.

