@@ -31,7 +31,7 @@ impl DoctorError {
             }
             Self::Place(error) => error.hint(),
             Self::File(error) => error.hint(),
-            Self::Psql { .. } => Some("Try the same with psql: \"psql URL\".".to_owned()),
+            Self::Psql { .. } => Some("Try the same with psql.".to_owned()),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use report::{
     Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Quantity, Report, Sample, Table, Unit,
 };
+use server::ConnectionString;
 use storage::Attempt;
 use sys::Mount;
 
@@ -65,7 +66,7 @@ WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 #[derive(Debug, Clone)]
 pub struct Remote {
     /// As psql reads it.
-    pub url: String,
+    pub target: ConnectionString,
     /// The program.
     pub psql: PathBuf,
     /// For all commits.
@@ -116,7 +117,8 @@ impl Remote {
     /// Runs `script` and returns what it writes.
     fn psql(&self, script: &str) -> Result<String, DoctorError> {
         let mut command = Command::new(&self.psql);
-        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-d", &self.url, "-f", "-"]);
+        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-f", "-"]);
+        self.target.describe_to(&mut command);
         command.env("LC_ALL", "C").env("PGCLIENTENCODING", "UTF8").env("PGCONNECT_TIMEOUT", "10");
         command.env("PGAPPNAME", "pgfresh doctor");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -120,6 +120,12 @@ impl From<template::DumpError> for Failure {
     }
 }
 
+impl From<server::ConnectionStringError> for Failure {
+    fn from(error: server::ConnectionStringError) -> Self {
+        Self::of(&error).hint(error.hint())
+    }
+}
+
 impl From<server::FetchError> for Failure {
     fn from(error: server::FetchError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())

@@ -44,6 +44,10 @@ impl Target {
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
+        // As libpq does: it is not among the arguments then, which everybody can read.
+        if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
+            config.password(password);
+        }
         if config.get_user().is_none() {
             config.user(SUPERUSER);
         }

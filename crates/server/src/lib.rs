@@ -6,6 +6,7 @@
 mod address;
 mod boot;
 mod client;
+mod conninfo;
 mod entrance;
 mod error;
 mod fetch;
@@ -22,6 +23,7 @@ mod trim;
 
 pub use address::{Address, SOCKET};
 pub use boot::{Data, Order, Phases, Server};
+pub use conninfo::{ConnectionString, ConnectionStringError};
 pub use entrance::Entrance;
 pub use error::{InitdbError, InstallationError, SettingError, StartError, StopError};
 pub use fetch::{Client, Download, FetchError, Package, discard, fetch};

@@ -5,12 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use server::{Installation, SUPERUSER};
+use server::{ConnectionString, ConnectionStringError, Installation, SUPERUSER};
 use storage::{Attempt, FileError};
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
+    /// The connection string cannot be passed on.
+    #[error(transparent)]
+    Target(#[from] ConnectionStringError),
     /// A program is missing.
     #[error("cannot read the database: {program} is not there")]
     NoProgram {
@@ -38,7 +41,7 @@ impl DumpError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Failed { answer, .. } => Some(format!("It said: {answer}")),
-            Self::NoProgram { .. } | Self::File(_) => None,
+            Self::Target(_) | Self::NoProgram { .. } | Self::File(_) => None,
         }
     }
 
@@ -46,6 +49,7 @@ impl DumpError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Target(error) => Some(error.hint()),
             Self::NoProgram { .. } => Some(
                 "Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned(),
             ),
@@ -72,12 +76,13 @@ pub enum Roles {
 /// # Errors
 /// `file` is as it was before then.
 pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Roles, DumpError> {
-    let found = roles(installation, url)?;
+    let target = ConnectionString::parse(url)?;
+    let found = roles(installation, &target)?;
     let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
     if found.is_err() {
         options.extend(["--no-owner", "--no-privileges"]);
     }
-    let schema = dumped(installation, &options, url)?;
+    let schema = dumped(installation, &options, &target)?;
     let mut text = "-- Imported by pgfresh.\n".to_owned();
     let roles = match found {
         Ok(sql) => {
@@ -98,12 +103,13 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Rol
 /// # Errors
 /// `file` is as it was before then.
 pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), DumpError> {
+    let target = ConnectionString::parse(url)?;
     let staging = staging(file);
     let to = format!("--file={}", staging.display());
     // Before a server is asked for all that it has.
     fs::write(&staging, "").attempt("write", &staging)?;
     let saved =
-        dumped(installation, &["--format=custom", "--no-tablespaces", "--no-subscriptions", &to], url);
+        dumped(installation, &["--format=custom", "--no-tablespaces", "--no-subscriptions", &to], &target);
     if saved.is_err() {
         let _ = fs::remove_file(&staging);
     }
@@ -118,8 +124,12 @@ fn staging(file: &Path) -> PathBuf {
 }
 
 /// What `pg_dump` gives.
-fn dumped(installation: &Installation, options: &[&str], url: &str) -> Result<Vec<u8>, DumpError> {
-    let output = output(installation, "pg_dump", options, url)?;
+fn dumped(
+    installation: &Installation,
+    options: &[&str],
+    target: &ConnectionString,
+) -> Result<Vec<u8>, DumpError> {
+    let output = output(installation, "pg_dump", options, target)?;
     if !output.status.success() {
         let (program, status) = ("pg_dump", output.status);
         return Err(DumpError::Failed { program, status, answer: answer(&output) });
@@ -128,8 +138,11 @@ fn dumped(installation: &Installation, options: &[&str], url: &str) -> Result<Ve
 }
 
 /// The SQL that makes the server's roles, but for the one that every cluster of ours has; or why there is none.
-fn roles(installation: &Installation, url: &str) -> Result<Result<String, String>, DumpError> {
-    let output = output(installation, "pg_dumpall", &["--roles-only", "--no-role-passwords"], url)?;
+fn roles(
+    installation: &Installation,
+    target: &ConnectionString,
+) -> Result<Result<String, String>, DumpError> {
+    let output = output(installation, "pg_dumpall", &["--roles-only", "--no-role-passwords"], target)?;
     if !output.status.success() {
         return Ok(Err(answer(&output)));
     }
@@ -142,12 +155,13 @@ fn output(
     installation: &Installation,
     program: &'static str,
     options: &[&str],
-    url: &str,
+    target: &ConnectionString,
 ) -> Result<Output, DumpError> {
     let path: PathBuf = installation.client(program).ok_or(DumpError::NoProgram { program })?;
     // Nobody is asked for a password: it belongs into the URL, PGPASSWORD or ~/.pgpass.
     let mut command = Command::new(&path);
-    command.args(options).arg("--no-password").arg(format!("--dbname={url}")).stdin(Stdio::null());
+    command.args(options).arg("--no-password").stdin(Stdio::null());
+    target.describe_to(&mut command);
     Ok(command.output().attempt("run", &path)?)
 }
 

@@ -30,9 +30,10 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
         // No server is needed here: without an installation, whatever psql PATH has.
-        let psql = super::bare_maker(options).and_then(|maker| super::psql::find_psql(&maker));
+        let target = server::ConnectionString::parse(url)?;
+        let psql = super::installed(options).and_then(|maker| super::psql::find_psql(&maker));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
-        let diagnosis = Remote { url: url.clone(), psql, length }.diagnose(&onlooker)?;
+        let diagnosis = Remote { target, psql, length }.diagnose(&onlooker)?;
         onlooker.finish();
         show(&diagnosis, arguments.json);
         return Ok(ExitCode::SUCCESS);

@@ -1,0 +1,250 @@
+//! A connection string for a program of libpq's, without its password in the arguments: everybody on the machine can read
+//! those, and only the user the environment.
+//!
+//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. What is read
+//! differently here could show a password, so whatever libpq would refuse is refused here.
+
+use std::process::Command;
+
+/// Parameters besides the password that are secret, for which libpq has no variable.
+const SECRETS: [&str; 4] = ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
+
+/// Why a connection string is not passed on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionStringError {
+    /// It is none.
+    #[error("cannot read the connection string: {0}")]
+    Malformed(&'static str),
+    /// It has a secret that is not a password.
+    #[error("cannot use \"{0}\" in a connection string: other users of this machine could read it")]
+    Secret(String),
+}
+
+impl ConnectionStringError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Malformed(_) => {
+                "Write postgresql://USER@HOST:PORT/DATABASE, with special characters as %XX, and \
+                 the password in PGPASSWORD or ~/.pgpass."
+                    .to_owned()
+            }
+            Self::Secret(_) => {
+                "Put the parameters into a service file (PGSERVICEFILE) and write service=NAME.".to_owned()
+            }
+        }
+    }
+}
+
+/// A URL, `name=value` pairs or the name of a database, as libpq takes them, with the password apart.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConnectionString {
+    open: String,
+    password: Option<String>,
+}
+
+impl std::fmt::Debug for ConnectionString {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionString").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl ConnectionString {
+    /// Takes the password out of `text`.
+    ///
+    /// # Errors
+    /// libpq would not understand it either, or it has another secret.
+    pub fn parse(text: &str) -> Result<Self, ConnectionStringError> {
+        for scheme in ["postgresql://", "postgres://"] {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return parse_url(scheme, rest);
+            }
+        }
+        if text.contains('=') {
+            return parse_pairs(text);
+        }
+        Ok(Self { open: text.to_owned(), password: None })
+    }
+
+    /// Says to `command`, a client program of `PostgreSQL`, where to connect.
+    pub fn describe_to(&self, command: &mut Command) {
+        command.arg(format!("--dbname={}", self.open));
+        // Without one, libpq looks at the user's own variables and files.
+        if let Some(password) = &self.password {
+            command.env("PGPASSWORD", password);
+        }
+    }
+}
+
+fn parse_url(scheme: &str, rest: &str) -> Result<ConnectionString, ConnectionStringError> {
+    let end = rest.find(['@', '/']).filter(|&end| rest.as_bytes()[end] == b'@');
+    let (user, place) = match end {
+        Some(end) => (Some(&rest[..end]), &rest[end + 1..]),
+        None => (None, rest),
+    };
+    let (place, query) = place.split_once('?').map_or((place, None), |(place, query)| (place, Some(query)));
+    check_ports(place.split('/').next().unwrap_or_default())?;
+    let mut password = None;
+    let mut open = scheme.to_owned();
+    if let Some(user) = user {
+        let (name, secret) = user.split_once(':').map_or((user, None), |(name, secret)| (name, Some(secret)));
+        open.push_str(name);
+        open.push('@');
+        // Of an empty one libpq thinks as of none.
+        password = secret.filter(|secret| !secret.is_empty()).map(decoded).transpose()?;
+    }
+    open.push_str(place);
+    let mut separator = '?';
+    for parameter in query.into_iter().flat_map(|query| query.split('&')) {
+        let malformed = ConnectionStringError::Malformed("a parameter after \"?\" is not NAME=VALUE");
+        let (name, value) = parameter.split_once('=').ok_or(malformed)?;
+        if take(&decoded(name)?, || decoded(value), &mut password)? {
+            continue;
+        }
+        open.push(separator);
+        open.push_str(parameter);
+        separator = '&';
+    }
+    Ok(ConnectionString { open, password })
+}
+
+/// A password with a `/` that is not written as `%2F` looks like a host with a port; libpq would print it.
+fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
+    for host in hosts.split(',') {
+        let port = match host.rsplit_once(']') {
+            Some((_, port)) => port,
+            None => host.split_once(':').map_or("", |(_, port)| port),
+        };
+        if !port.trim_start_matches(':').bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ConnectionStringError::Malformed("the port is not a number"));
+        }
+    }
+    Ok(())
+}
+
+/// Notes the password, and returns whether it was that.
+fn take(
+    name: &str,
+    value: impl FnOnce() -> Result<String, ConnectionStringError>,
+    password: &mut Option<String>,
+) -> Result<bool, ConnectionStringError> {
+    if SECRETS.contains(&name) {
+        return Err(ConnectionStringError::Secret(name.to_owned()));
+    }
+    if name == "password" {
+        let value = value()?;
+        *password = (!value.is_empty()).then_some(value);
+    }
+    Ok(name == "password")
+}
+
+/// Undoes `%XX`.
+fn decoded(text: &str) -> Result<String, ConnectionStringError> {
+    let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).ok_or_else(malformed);
+        let value = digit()? * 16 + digit()?;
+        bytes.push(u8::try_from(value).ok().filter(|&value| value != 0).ok_or_else(malformed)?);
+    }
+    String::from_utf8(bytes).map_err(|_| ConnectionStringError::Malformed("it is not UTF-8"))
+}
+
+fn parse_pairs(text: &str) -> Result<ConnectionString, ConnectionStringError> {
+    let mut open = Vec::new();
+    let mut password = None;
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let missing = ConnectionStringError::Malformed("a parameter has no \"=\"");
+        let (name, after) = rest.split_once('=').ok_or(missing.clone())?;
+        let name = name.trim_end();
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(missing);
+        }
+        let (value, after) = value_of(after.trim_start())?;
+        if !take(name, || Ok(value.clone()), &mut password)? {
+            open.push(format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")));
+        }
+        rest = after.trim_start();
+    }
+    Ok(ConnectionString { open: open.join(" "), password })
+}
+
+/// The value that `text` begins with, without its quotes and backslashes, and what follows.
+fn value_of(text: &str) -> Result<(String, &str), ConnectionStringError> {
+    let (quoted, text) = text.strip_prefix('\'').map_or((false, text), |text| (true, text));
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => value.extend(characters.next().map(|(_, character)| character)),
+            '\'' if quoted => return Ok((value, &text[at + 1..])),
+            _ if !quoted && character.is_whitespace() => return Ok((value, &text[at..])),
+            _ => value.push(character),
+        }
+    }
+    if quoted {
+        return Err(ConnectionStringError::Malformed("a quoted value does not end"));
+    }
+    Ok((value, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_taken_out_wherever_libpq_takes_one() {
+        for (text, open, password) in [
+            ("postgresql://me@db/shop", "postgresql://me@db/shop", None),
+            ("postgresql://me:s%2Fe@db:5432/shop", "postgresql://me@db:5432/shop", Some("s/e")),
+            ("postgres://:secret@/shop", "postgres://@/shop", Some("secret")),
+            ("postgresql://me:@db", "postgresql://me@db", None),
+            ("postgresql://me:a:b?c@[::1]:5432,db/x", "postgresql://me@[::1]:5432,db/x", Some("a:b?c")),
+            ("postgresql://db/x?a=1&p%61ssword=s%20e&b=2", "postgresql://db/x?a=1&b=2", Some("s e")),
+            ("postgresql://me:one@db?password=two", "postgresql://me@db", Some("two")),
+            ("postgresql:///x?host=/run/a@b", "postgresql:///x?host=/run/a@b", None),
+            ("shop", "shop", None),
+            ("service=shop", "service='shop'", None),
+            ("host = db password=s\\ e user=me", "host='db' user='me'", Some("s e")),
+            ("password='it\\'s' dbname='a b'", "dbname='a b'", Some("it's")),
+        ] {
+            let parsed = ConnectionString::parse(text).unwrap();
+            assert_eq!((parsed.open.as_str(), parsed.password.as_deref()), (open, password), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_show_a_secret_is_refused() {
+        for text in [
+            "postgresql://me:s/ecret@db/shop",
+            "postgresql://me:s%zz@db",
+            "postgresql://me:s%00@db",
+            "postgresql://db/x?password",
+            "postgresql://db/x?sslpassword=secret",
+            "password='secret",
+            "host=db secret password=x",
+            "=x",
+            "host=db oauth_client_secret=x",
+        ] {
+            let error = ConnectionString::parse(text).expect_err(text).to_string();
+            assert!(!error.contains("ecret@") && !error.contains("'secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_shows_the_password() {
+        let parsed = ConnectionString::parse("postgresql://me:secret@db/shop").unwrap();
+        let mut command = Command::new("pg_dump");
+        parsed.describe_to(&mut command);
+        let arguments: Vec<_> = command.get_args().collect();
+        assert_eq!(arguments, ["--dbname=postgresql://me@db/shop"]);
+        assert!(!format!("{parsed:?}").contains("secret"));
+    }
+}
