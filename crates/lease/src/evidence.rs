@@ -250,6 +250,8 @@ mod tests {
         page[32..36].copy_from_slice(&0x0100_0000_u32.to_ne_bytes());
         page[36..40].copy_from_slice(&8192_u32.to_ne_bytes());
         fs::create_dir(folder.path().join("pg_wal")).unwrap();
+        // A segment has 16 MiB, as its header says.
+        page.resize(0x0100_0000, 0);
         fs::write(folder.path().join("pg_wal/000000010000000000000001"), page).unwrap();
         folder
     }
