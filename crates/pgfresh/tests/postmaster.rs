@@ -51,6 +51,7 @@ fn postmaster_in_time(pgfresh: &Child) -> Process {
 fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
     let outcome = collect(pgfresh);
     let took = since.elapsed();
+    println!("{:.0} ms: {context}", took.as_secs_f64() * 1000.0);
     assert!(took < BOUND, "{context}: ended only after {took:?}: {outcome}");
     outcome
 }
