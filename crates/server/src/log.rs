@@ -18,7 +18,8 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
 }
 
 /// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
-const CONSEQUENCES: [&str; 3] = ["terminating connection", "the database system is", "contains errors"];
+const CONSEQUENCES: [&str; 4] =
+    ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
 fn pick(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -53,6 +54,9 @@ mod tests {
                    2026-01-01 00:00:00.000 UTC [7] HINT:  Valid units for this parameter are \"B\" and \"kB\".\n\
                    2026-01-01 00:00:00.000 UTC [7] FATAL:  configuration file \"x\" contains errors\n";
         assert_eq!(pick(log).unwrap(), "LOG:  invalid value for parameter \"work_mem\": \"1XB\"");
+        let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  could not create file \"postmaster.opts\": No space left on device\n\
+                   2026-01-01 00:00:00.000 UTC [7] LOG:  database system is shut down\n";
+        assert!(pick(log).unwrap().ends_with("No space left on device"));
         assert_eq!(pick("only this\n\n").unwrap(), "only this");
         assert_eq!(pick(""), None);
     }
