@@ -69,11 +69,8 @@ fn lease(gateway: &Gateway, name: &str) -> Result<Duration, String> {
 /// The median, the 99th percentile and the largest, in ms.
 fn summary(mut times: Vec<Duration>) -> String {
     times.sort();
-    let at = |share: f64| {
-        let index = (times.len() as f64 * share) as usize;
-        times[index.min(times.len() - 1)].as_secs_f64() * 1e3
-    };
-    format!("median {:.2}, p99 {:.2}, largest {:.1} ms", at(0.5), at(0.99), at(1.0))
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e3;
+    format!("median {:.2}, p99 {:.2}, largest {:.1} ms", at(50), at(99), at(100))
 }
 
 fn assert_no_background_errors(gateway: &Gateway) {
@@ -166,7 +163,8 @@ fn idle_sessions_do_not_slow_busy_ones() {
             thread::sleep(span / 5);
             let (begun, before) = (Instant::now(), asked.load(Ordering::Relaxed));
             thread::sleep(span);
-            let rate = (asked.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64();
+            let asked = u32::try_from(asked.load(Ordering::Relaxed) - before).unwrap();
+            let rate = f64::from(asked) / begun.elapsed().as_secs_f64();
             ended.store(true, Ordering::Relaxed);
             rate
         })
@@ -177,10 +175,10 @@ fn idle_sessions_do_not_slow_busy_ones() {
     let sessions: Vec<_> = (0..idle).map(|_| gateway.connect("idle", "").unwrap()).collect();
     let after = Usage::of(&gateway);
     let beside = rate(busy, span);
-    let each = (after.memory.saturating_sub(before.memory)) as f64 / f64::from(u32::try_from(idle).unwrap());
+    let more = after.memory.saturating_sub(before.memory);
     println!(
-        "{busy} busy sessions: {alone:.0} statements a second alone, {beside:.0} beside {idle} idle ones; \
-         {each:.1} kB for each of these"
+        "{busy} busy sessions: {alone:.0} statements a second alone, {beside:.0} beside {idle} idle ones, which \
+         took {more} kB"
     );
     drop(sessions);
 }

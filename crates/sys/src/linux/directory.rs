@@ -281,7 +281,7 @@ mod tests {
         fs::create_dir_all(path.join("shut/shut")).unwrap();
         fs::write(path.join("shut/shut/file"), "").unwrap();
         for folder in ["shut/shut", "shut"] {
-            fs::set_permissions(path.join(folder), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path.join(folder), fs::Permissions::from_mode(0o000)).unwrap();
         }
         let mut at = inside.create_directory("deep").unwrap();
         for _ in 0..3000 {
