@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use ureq::http::Method;
@@ -66,9 +66,11 @@ impl Server {
     fn existing(control: &str, holder: Option<String>) -> Result<Self, Error> {
         let parts =
             control.strip_prefix("http://:").and_then(|rest| rest.trim_end_matches('/').split_once('@'));
+        let parts = parts
+            .and_then(|(secret, address)| Some((percent_decode_str(secret).decode_utf8().ok()?, address)));
         let (secret, address) = parts
             .ok_or_else(|| Error::new("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT"))?;
-        Ok(Self { api: Api::new(address, secret), holder, _process: None })
+        Ok(Self { api: Api::new(address, &secret), holder, _process: None })
     }
 
     /// Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use server::SUPERUSER;
+use server::{Address, SUPERUSER};
 
 use crate::wire::Verifier;
 
@@ -89,25 +89,28 @@ impl Access {
 
     /// Where `database` is, over TCP and through the gateway: it comes to be with the first session.
     #[must_use]
-    pub fn url(&self, database: &str) -> String {
-        format!("postgresql://{SUPERUSER}:{}@{}/{}", escape(&self.secret), self.address, escape(database))
-    }
-
-    /// The same for the JVM.
-    #[must_use]
-    pub fn jdbc_url(&self, database: &str) -> String {
-        let (address, database, secret) = (self.address, escape(database), escape(&self.secret));
-        format!("jdbc:postgresql://{address}/{database}?user={SUPERUSER}&password={secret}")
+    pub fn address_of(&self, database: &str) -> Address {
+        Address {
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            user: SUPERUSER,
+            password: Some(self.secret.clone()),
+            database: database.to_owned(),
+        }
     }
 
     /// Where a database is that has been leased already: straight to the server, with nothing in the way. The
     /// gateway does not see such sessions. `directory` is that of another server's socket than the usual one.
     #[must_use]
-    pub fn socket_url(&self, database: &str, directory: Option<&Path>) -> String {
+    pub fn socket_address_of(&self, database: &str, directory: Option<&Path>) -> Address {
         let directory = directory.unwrap_or(&self.directory).display().to_string();
-        let (database, directory) = (escape(database), escape(&directory));
-        // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
-        format!("postgresql:///{database}?host={directory}&port=5432&user={SUPERUSER}")
+        Address {
+            host: directory,
+            port: 5432,
+            user: SUPERUSER,
+            password: None,
+            database: database.to_owned(),
+        }
     }
 
     /// Where people and programs find the HTTP side; the token is not in it.
@@ -137,18 +140,6 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Percent-encodes all that is not unreserved. Source: RFC 3986, 2.3.
-fn escape(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut escaped, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-        escaped
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,13 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_in_every_address() {
+    fn every_address_has_what_it_takes() {
         let access = access("se/cret");
-        assert_eq!(access.url("a b"), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
-        let url = access.socket_url("ü", None);
+        assert_eq!(access.address_of("a b").url(), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
+        let url = access.socket_address_of("ü", None).url();
         assert_eq!(url, "postgresql:///%C3%BC?host=%2Frun%2Fa%20b&port=5432&user=postgres");
-        let jdbc = "jdbc:postgresql://127.0.0.1:5433/a%26b?user=postgres&password=se%2Fcret";
-        assert_eq!(access.jdbc_url("a&b"), jdbc);
         assert_eq!(access.http_url(), "http://127.0.0.1:5433/");
     }
 }

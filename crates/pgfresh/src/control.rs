@@ -38,12 +38,10 @@ impl Control {
     pub(crate) fn at(text: &str) -> Result<Self, Failure> {
         let unreadable =
             || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
-        let parts = text.strip_prefix("http://:").and_then(|rest| rest.rsplit_once('@'));
-        let (secret, address) = parts.ok_or_else(unreadable)?;
-        let address: SocketAddr = address.parse().map_err(|_| unreadable())?;
+        let (address, secret) = Address::parse_control_url(text).ok_or_else(unreadable)?;
         let config =
             Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build();
-        Ok(Self { agent: config.into(), address, secret: secret.to_owned(), _visit: None })
+        Ok(Self { agent: config.into(), address, secret, _visit: None })
     }
 
     /// The same with a connection that says nothing: as long as this lives, somebody is there.
@@ -64,7 +62,7 @@ impl Control {
 
     /// Puts the variable that [`Control::of_this_run`] reads into the environment of `command`.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        command.env(VARIABLE, format!("http://:{}@{}", self.secret, self.address));
+        command.env(VARIABLE, self.address("").control_url());
     }
 
     /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway::{Access, Failed, Gateway, Isolation, Kept, Ledger};
 use lease::{LeaseOptions, Leases, Status, TemplateDatabase};
-use server::{Address, SUPERUSER, Server};
+use server::{Address, Server};
 use template::{Maker, Started};
 
 use crate::cli::{Care, Options};
@@ -127,14 +127,7 @@ impl Service {
 
     /// How to reach `database`, which comes to be with the first session.
     pub(crate) fn address(&self, database: &str) -> Address {
-        let address = self.gateway.address();
-        Address {
-            host: address.ip().to_string(),
-            port: address.port(),
-            user: SUPERUSER,
-            password: Some(self.access().secret().to_owned()),
-            database: database.to_owned(),
-        }
+        self.access().address_of(database)
     }
 
     /// All addresses, and the secret.
@@ -149,7 +142,7 @@ impl Service {
 
     /// The address of the HTTP API, with its secret.
     pub(crate) fn control(&self) -> String {
-        format!("http://:{}@{}", self.access().secret(), self.gateway.address())
+        self.address("").control_url()
     }
 
     /// What sessions run that begin from now on.

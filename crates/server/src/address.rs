@@ -1,13 +1,15 @@
 //! How clients reach a database of ours: in one line, and in the variables that drivers know.
 
-use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::process::Command;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
 use crate::{SUPERUSER, Server};
 
 /// The port in the name of the server's own socket; it listens on no network.
 const PORT: u16 = 5432;
-/// The server's own socket, in the directory that [`storage::RunDirectory::address`] names.
+/// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
 pub const SOCKET: &str = ".s.PGSQL.5432";
 /// What would lead a driver elsewhere than to our server.
 const MISLEADING: [&str; 6] =
@@ -39,19 +41,50 @@ impl Address {
     /// In one line, as libpq and most drivers read it.
     #[must_use]
     pub fn url(&self) -> String {
-        let Self { host, port, user, password, database } = self;
-        let database = escape(database);
-        let password = password.as_deref().map(escape);
-        if host.starts_with('/') {
+        let (port, user, database) = (self.port, self.user, escape(&self.database));
+        if self.host.starts_with('/') {
             // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
-            let password = password.map_or_else(String::new, |password| format!("&password={password}"));
-            return format!(
-                "postgresql:///{database}?host={}&port={port}&user={user}{password}",
-                escape(host)
-            );
+            let host = escape(&self.host);
+            let password = self
+                .password
+                .as_deref()
+                .map_or_else(String::new, |password| format!("&password={}", escape(password)));
+            return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
         }
-        let password = password.map_or_else(String::new, |password| format!(":{password}"));
-        format!("postgresql://{user}{password}@{host}:{port}/{database}")
+        let password =
+            self.password.as_deref().map_or_else(String::new, |password| format!(":{}", escape(password)));
+        format!("postgresql://{user}{password}@{}/{database}", self.authority())
+    }
+
+    /// The same for the JVM.
+    #[must_use]
+    pub fn jdbc_url(&self) -> String {
+        let password = self
+            .password
+            .as_deref()
+            .map_or_else(String::new, |password| format!("&password={}", escape(password)));
+        let (authority, database, user) = (self.authority(), escape(&self.database), self.user);
+        format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
+    }
+
+    /// Where HTTP is, with the password as token: what `PGFRESH_CONTROL` says.
+    #[must_use]
+    pub fn control_url(&self) -> String {
+        format!("http://:{}@{}", escape(self.password.as_deref().unwrap_or_default()), self.authority())
+    }
+
+    /// Reads what [`Self::control_url`] writes: the address and the password.
+    #[must_use]
+    pub fn parse_control_url(text: &str) -> Option<(SocketAddr, String)> {
+        let (password, address) = text.strip_prefix("http://:")?.trim_end_matches('/').rsplit_once('@')?;
+        let password = percent_decode_str(password).decode_utf8().ok()?;
+        Some((address.parse().ok()?, password.into_owned()))
+    }
+
+    /// Host and port; a colon in the host is told from that before the port.
+    fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
     /// Puts the usual variables into the environment of `command`.
@@ -68,40 +101,59 @@ impl Address {
     }
 }
 
-/// Percent-encodes what has a meaning in a URL; slashes in a query have none. Source: RFC 3986, 3.4.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                escaped.push(byte.into());
-            }
-            _ => {
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        }
-    }
-    escaped
+/// All that is not unreserved. Source: RFC 3986, 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Percent-encodes all that may have a meaning in a URL.
+fn escape(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn address(host: &str, password: Option<&str>, database: &str) -> Address {
+        let password = password.map(str::to_owned);
+        Address {
+            host: host.to_owned(),
+            port: 5433,
+            user: "postgres",
+            password,
+            database: database.to_owned(),
+        }
+    }
 
     #[test]
     fn what_has_a_meaning_in_a_url_is_escaped() {
-        let mut address = Address {
-            host: "/run/a b".to_owned(),
-            port: PORT,
-            user: "postgres",
-            password: None,
-            database: "shop?é".to_owned(),
-        };
-        assert_eq!(address.url(), "postgresql:///shop%3F%C3%A9?host=/run/a%20b&port=5432&user=postgres");
-        address.port = 5433;
-        assert_eq!(address.url(), "postgresql:///shop%3F%C3%A9?host=/run/a%20b&port=5433&user=postgres");
-        address.host = "127.0.0.1".to_owned();
-        address.password = Some("s:t".to_owned());
-        assert_eq!(address.url(), "postgresql://postgres:s%3At@127.0.0.1:5433/shop%3F%C3%A9");
+        let socket = address("/run/a b", None, "shop?é");
+        assert_eq!(socket.url(), "postgresql:///shop%3F%C3%A9?host=%2Frun%2Fa%20b&port=5433&user=postgres");
+        let network = address("127.0.0.1", Some("s:t/u"), "a/b@c");
+        assert_eq!(network.url(), "postgresql://postgres:s%3At%2Fu@127.0.0.1:5433/a%2Fb%40c");
+        assert_eq!(
+            network.jdbc_url(),
+            "jdbc:postgresql://127.0.0.1:5433/a%2Fb%40c?user=postgres&password=s%3At%2Fu"
+        );
+        assert_eq!(address("::1", None, "a").url(), "postgresql://postgres@[::1]:5433/a");
+    }
+
+    #[test]
+    fn what_is_no_control_url_is_not_read() {
+        for text in
+            ["", "127.0.0.1:5433", "http://127.0.0.1:5433", "http://:a@host", "http://:%ff@127.0.0.1:1"]
+        {
+            assert_eq!(Address::parse_control_url(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_control_url_is_read_as_it_was_written(password in "\\PC{1,20}", host in prop_oneof!["127.0.0.1", "::1"]) {
+            let url = address(&host, Some(&password), "").control_url();
+            let socket = SocketAddr::new(host.parse().unwrap(), 5433);
+            prop_assert_eq!(Address::parse_control_url(&url), Some((socket, password)));
+        }
     }
 }

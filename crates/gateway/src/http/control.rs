@@ -83,9 +83,9 @@ pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Bod
     }
     let access = &control.access;
     let leased = Leased {
-        url: access.url(&name),
-        jdbc_url: access.jdbc_url(&name),
-        socket_url: access.socket_url(&name, control.leases.directory(&name).as_deref()),
+        url: access.address_of(&name).url(),
+        jdbc_url: access.address_of(&name).jdbc_url(),
+        socket_url: access.socket_address_of(&name, control.leases.directory(&name).as_deref()).url(),
         template,
         name,
     };
@@ -174,7 +174,7 @@ pub(super) async fn release(
         }
         return Ok(match control.failing {
             Failed::KeepAndTell => {
-                json(StatusCode::OK, &serde_json::json!({ "url": control.access.url(&kept) }))
+                json(StatusCode::OK, &serde_json::json!({ "url": control.access.address_of(&kept).url() }))
             }
             Failed::Keep | Failed::Release => no_content(),
         });

@@ -115,7 +115,7 @@ fn describe(maker: &Maker, service: &Service) -> Result<String, Failure> {
     let access = service.access();
     let ready = Ready {
         url: address.url(),
-        jdbc_url: access.jdbc_url(&service.database),
+        jdbc_url: address.jdbc_url(),
         host: address.host,
         port: address.port,
         user: address.user,

@@ -56,7 +56,7 @@ impl Trace {
 
     /// All that `DISCARD ALL` leaves.
     fn all(gateway: &Gateway) -> Vec<Self> {
-        let folder = gateway.serve.ready["log"].as_str().unwrap().rsplit_once('/').unwrap().0;
+        let folder = gateway.socket_directory().display().to_string();
         let dblink =
             format!("SELECT dblink_connect('c', 'host={folder} port=5432 user=postgres dbname=postgres')");
         let origin = "SELECT pg_replication_origin_session_setup('origin')";

@@ -31,8 +31,12 @@ impl Gateway {
 
     /// Where the server listens.
     pub(crate) fn server(&self) -> Address {
-        let log = Path::new(self.serve.ready["log"].as_str().unwrap());
-        Address::Unix(PathBuf::from(log.parent().unwrap()).join("socket/.s.PGSQL.5432"))
+        Address::Unix(self.socket_directory().join(".s.PGSQL.5432"))
+    }
+
+    /// Where the server's socket is.
+    pub(crate) fn socket_directory(&self) -> PathBuf {
+        Path::new(self.serve.ready["log"].as_str().unwrap()).with_file_name("socket")
     }
 
     /// A session with `database`, with words for its `options`.

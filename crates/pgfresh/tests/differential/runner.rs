@@ -227,10 +227,10 @@ impl Runner {
         if self.gateway.major > DUMPED_MAJOR {
             return String::new();
         }
-        let folder = self.gateway.serve.ready["log"].as_str().unwrap().rsplit_once('/').unwrap().0;
         let program = ground::psql().replace("/psql", "/pg_dump");
         let output = Command::new(program)
-            .args(["--no-unlogged-table-data", "-h", folder, "-U", "postgres", name])
+            .args(["--no-unlogged-table-data", "-U", "postgres", name, "-h"])
+            .arg(self.gateway.socket_directory())
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
