@@ -19,7 +19,7 @@ use common::{Scene, User, end_of, ground, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Kills in one loop as one user.
-const KILLS: usize = 50;
+const KILLS: usize = 20;
 
 /// A pgfresh at work, in a process group of its own.
 struct Life<'a> {

@@ -79,7 +79,7 @@ fn number(variable: &str) -> Option<u64> {
 
 /// The number of generated cases for each major.
 fn cases() -> u32 {
-    number("PGFRESH_DIFFERENTIAL_CASES").map_or(150, |cases| u32::try_from(cases).unwrap())
+    number("PGFRESH_DIFFERENTIAL_CASES").map_or(100, |cases| u32::try_from(cases).unwrap())
 }
 
 /// Fails if anything differed: with all differences counted, and the first of them in full.

@@ -18,7 +18,7 @@ use common::random::Random;
 use common::{Scene, User, end_of, finish, ground, is_root, wait_until};
 
 /// Cases in one run.
-const CASES: usize = 60;
+const CASES: usize = 32;
 
 /// What an attack replaces, seen from the data directory: what pgfresh opens, gives away, removes or asks about.
 const TARGETS: [&str; 26] = [

@@ -70,6 +70,29 @@ fn a_password_that_no_url_could_hold_is_refused() {
     }
 }
 
+/// Every printable sign of ASCII, among them all that mean something in a URL.
+#[test]
+fn any_password_and_any_name_work_in_every_address() {
+    let scene = Scene::new(User::Ourselves);
+    let password: String = ('!'..='~').collect();
+    let name = "a/b @:?#%41 é&='\\";
+    let psql = ground::psql();
+    let script = format!(
+        "test \"$PGPASSWORD\" = \"$WANTED\"
+         {psql} -XAtqc 'SELECT current_database()' \"$DATABASE_URL\"
+         {psql} -XAtqc 'SELECT current_database()' -d \"$NAME\"
+         {psql} -XAtqc 'SELECT current_database()' \"$(\"$PGFRESH\" url \"$NAME\")\"
+         \"$PGFRESH\" reset \"$NAME\" && \"$PGFRESH\" release \"$NAME\" && echo released"
+    );
+    let mut command = scene.pgfresh(["run", "--", "sh", "-euc", &script]);
+    command.env("PGFRESH_PASSWORD", &password).env("WANTED", &password).env("NAME", name);
+    command.env("PGFRESH", ground::program());
+    let outcome = finish(command);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let lines: Vec<_> = outcome.stdout.lines().collect();
+    assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
+}
+
 /// Says how many clock ticks of 10 ms pgfresh had spent before and after a stranger opened 1500 connections.
 const STRANGER: &str = r#"
 [template]
