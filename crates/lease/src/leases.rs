@@ -99,6 +99,7 @@ impl Leases {
         let mut watch = SharedWatch::new(shared::facts(&admin)?);
         watch.have_files_changed(&options.data);
         let jit = text(&admin.run("look at a setting", "SHOW jit")?) == "on";
+        remove_leftovers(&admin)?;
         let mut core = Core::new(LEAST_CAPACITY);
         let mut templates = Vec::new();
         for template in &options.templates {
@@ -384,6 +385,15 @@ impl Inner {
         let patience = until.saturating_duration_since(Instant::now());
         self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0
     }
+}
+
+/// Removes ready databases of an earlier pgfresh, on whose data this server goes on: their names will be given again.
+fn remove_leftovers(admin: &AdminPool) -> Result<(), LeaseError> {
+    let sql = format!("SELECT datname FROM pg_database WHERE starts_with(datname, '{PREFIX}ready_')");
+    for row in admin.run("look for databases", &sql)? {
+        drop_database(row.first().and_then(Option::as_deref).unwrap_or_default(), admin)?;
+    }
+    Ok(())
 }
 
 /// A name as the server reads it: no longer than it keeps.

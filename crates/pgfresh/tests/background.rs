@@ -153,7 +153,11 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
     assert!(psql(&former, "TABLE one") && psql(&latter, "TABLE two"));
     drop(holder.stdin.take());
     end_of(&mut holder, "the former's holder");
-    wait_until("the end of the former", || !psql(&former, "TABLE one"));
+    // Who asks again and again is a client, for whom it stays.
+    wait_until("the end of the former", || {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        !psql(&former, "TABLE one")
+    });
     assert!(psql(&latter, "TABLE two"));
     stop(&scene);
 }
@@ -217,7 +221,7 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
         );
         let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
         let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}");
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}{asked:?}");
         assert!(status(&scene).is_none(), "it is not the server of the project");
         assert_eq!(stop(&scene).stdout, "stopped the background server\n");
     }
