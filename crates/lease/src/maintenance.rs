@@ -55,13 +55,18 @@ pub(crate) fn work(inner: &Arc<Inner>) {
 }
 
 /// Has a process ready that becomes a backend with whatever parameters, in whatever database.
+///
+/// Not while the server recovers from a crash: it waits for all processes to end before it starts anew, and one that has
+/// not heard what is wanted of it does not end for a minute.
 fn fork(inner: &Inner) {
-    match Backend::knock(&inner.options.directory) {
+    let answers = inner.admin.run("ask whether the server is there", "SELECT 1");
+    match answers.and_then(|_| Backend::knock(&inner.options.directory)) {
         Ok(stream) => inner.lock().forked.push(stream),
         Err(error) => {
             inner.report("fork a process", &error.to_string());
-            // The server is on its way out, or recovers.
-            drop(inner.wait(inner.lock(), Instant::now() + CATCH_UP));
+            let mut core = inner.lock();
+            core.forked.clear();
+            drop(inner.wait(core, Instant::now() + CATCH_UP));
         }
     }
 }
@@ -69,6 +74,7 @@ fn fork(inner: &Inner) {
 fn catch_up(inner: &Inner) {
     if let Err(error) = inner.evidence.catch_up(&inner.admin) {
         inner.report("read the log", &error.to_string());
+        inner.lock().forked.clear();
     }
     for failure in inner.evidence.take_failures() {
         inner.report("follow the log", &failure);
