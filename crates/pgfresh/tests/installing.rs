@@ -98,8 +98,8 @@ fn nothing_of_the_project_is_run_to_bring_one() {
 #[test]
 fn a_client_whose_pgfresh_is_killed_ends_with_it_and_leaves_nothing() {
     let scene = Scene::with_empty_cache(User::Ourselves);
-    let download = "while [ \"$1\" != --prefix ]; do shift; done; touch \"$2/half\" begun; sleep 600; exit 1";
-    let answers = "case $1 in --version) exit 0 ;; view) echo '[\"14.0.0\"]'; exit 0 ;; esac";
+    let download = "while [ \"$1\" != --pack-destination ]; do shift; done; touch \"$2/half\" \"$HOME/begun\"; sleep 600; exit 1";
+    let answers = "[ \"$1\" = --version ] && exit 0";
     scene.write_program("npm", &format!("{answers}\n{download}"));
     let mut command = scene.pgfresh(["postgres", "install", MAJOR]);
     command.env("PATH", format!("{}:/usr/bin:/bin", scene.directory.display()));

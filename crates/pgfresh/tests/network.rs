@@ -80,7 +80,7 @@ fn any_password_and_any_name_work_in_every_address() {
     let script = format!(
         "test \"$PGPASSWORD\" = \"$WANTED\"
          {psql} -XAtqc 'SELECT current_database()' \"$DATABASE_URL\"
-         {psql} -XAtqc 'SELECT current_database()' -d \"$NAME\"
+         PGDATABASE=\"$NAME\" {psql} -XAtqc 'SELECT current_database()'
          {psql} -XAtqc 'SELECT current_database()' \"$(\"$PGFRESH\" url \"$NAME\")\"
          \"$PGFRESH\" reset \"$NAME\" && \"$PGFRESH\" release \"$NAME\" && echo released"
     );
