@@ -79,27 +79,16 @@ impl Backend {
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
     }
 
-    /// Connects through the socket in `directory`. The server forks a process that waits to hear what is wanted.
-    pub(crate) fn knock(directory: &Path) -> Result<UnixStream, LeaseError> {
-        UnixStream::connect(directory.join(SOCKET))
-            .map_err(|source| LeaseError::Io { verb: "connect to the server", source })
-    }
-
     /// Starts a session with `database` through the socket in `directory`.
+    ///
+    /// No connection is made ahead of this: one on which nothing is said keeps a server that has crashed from recovering
+    /// until `authentication_timeout` is over.
     ///
     /// # Errors
     /// [`LeaseError::Refused`] carries the server's own words.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
-        Self::start(Self::knock(directory)?, params, database)
-    }
-
-    /// The same, over a connection on which nothing has been said yet.
-    pub(crate) fn start(
-        mut stream: UnixStream,
-        params: &StartupParams,
-        database: &str,
-    ) -> Result<Self, LeaseError> {
         let io = |verb| move |source| LeaseError::Io { verb, source };
+        let mut stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
         stream.set_read_timeout(Some(START_TIMEOUT)).map_err(io("bound the wait for the server"))?;
         stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;

@@ -1,7 +1,6 @@
 //! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,8 +41,6 @@ pub(crate) struct Core {
     pub(crate) params: HashMap<ParamsId, StartupParams>,
     /// Those that clients came with last, the latest last.
     pub(crate) recent_params: Vec<StartupParams>,
-    /// Connections for which the server has forked a process, and on which nothing has been said yet.
-    pub(crate) forked: Vec<UnixStream>,
     /// Until when no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
@@ -162,7 +159,6 @@ impl Core {
             databases: HashMap::new(),
             params: HashMap::new(),
             recent_params: Vec::new(),
-            forked: Vec::new(),
             crowded: None,
             serial: 0,
             last_ticket: 0,
@@ -213,8 +209,7 @@ impl Core {
     /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
     pub(crate) fn evict_idle(&mut self) -> bool {
         self.crowded = Some(Instant::now() + CROWDED);
-        let mut ended = self.forked.len();
-        self.forked.clear();
+        let mut ended = 0;
         for held in self.databases.values_mut() {
             ended += held.waiting.len() + usize::from(held.session.is_some());
             held.close_waiting();

@@ -299,7 +299,6 @@ impl Leases {
     pub fn abandon(&self) {
         self.0.stop_handing_out(Closing::ShuttingDown);
         let mut core = lock(&self.0.core);
-        core.forked.clear();
         let servers: Vec<_> =
             core.databases.values_mut().filter_map(crate::core::Held::take_server).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Backend;
 use crate::leases::Inner;
 use crate::table::Event;
 
@@ -11,8 +10,6 @@ use crate::table::Event;
 const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long a worker waits where nothing is due.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
-/// Processes that are forked beforehand. A session with parameters that no backend waits with needs one.
-const FORKED: usize = 2;
 
 /// Works until the leases are closed.
 pub(crate) fn work(inner: &Arc<Inner>) {
@@ -34,11 +31,6 @@ pub(crate) fn work(inner: &Arc<Inner>) {
             }
             Err(soonest) => soonest,
         };
-        if core.forked.len() < FORKED && core.has_room() {
-            drop(core);
-            fork(inner);
-            continue;
-        }
         let now = Instant::now();
         if core.table.is_used() && caught_up + CATCH_UP <= now {
             drop(core);
@@ -54,27 +46,9 @@ pub(crate) fn work(inner: &Arc<Inner>) {
     }
 }
 
-/// Has a process ready that becomes a backend with whatever parameters, in whatever database.
-///
-/// Not while the server recovers from a crash: it waits for all processes to end before it starts anew, and one that has
-/// not heard what is wanted of it does not end for a minute.
-fn fork(inner: &Inner) {
-    let answers = inner.admin.run("ask whether the server is there", "SELECT 1");
-    match answers.and_then(|_| Backend::knock(&inner.options.directory)) {
-        Ok(stream) => inner.lock().forked.push(stream),
-        Err(error) => {
-            inner.report("fork a process", &error.to_string());
-            let mut core = inner.lock();
-            core.forked.clear();
-            drop(inner.wait(core, Instant::now() + CATCH_UP));
-        }
-    }
-}
-
 fn catch_up(inner: &Inner) {
     if let Err(error) = inner.evidence.catch_up(&inner.admin) {
         inner.report("read the log", &error.to_string());
-        inner.lock().forked.clear();
     }
     for failure in inner.evidence.take_failures() {
         inner.report("follow the log", &failure);

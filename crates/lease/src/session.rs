@@ -263,16 +263,8 @@ impl Inner {
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
     pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (begun, mut evicted) = (Instant::now(), false);
-        let mut forked = self.lock().forked.pop();
         loop {
-            let result = match forked.take() {
-                None => Backend::connect(&self.options.directory, params, name),
-                Some(stream) => match Backend::start(stream, params, name) {
-                    // It has waited too long to be asked, or was ended. Source: `authentication_timeout`.
-                    Err(LeaseError::Io { .. }) => continue,
-                    result => result,
-                },
-            };
+            let result = Backend::connect(&self.options.directory, params, name);
             if !matches!(&result, Err(LeaseError::Refused(words)) if says(words, b"C53300\0")) {
                 return result;
             }
