@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use server::{Address, SUPERUSER};
+use server::Address;
 
 use crate::wire::Verifier;
 
@@ -90,27 +90,14 @@ impl Access {
     /// Where `database` is, over TCP and through the gateway: it comes to be with the first session.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
-        Address {
-            host: self.address.ip().to_string(),
-            port: self.address.port(),
-            user: SUPERUSER,
-            password: Some(self.secret.clone()),
-            database: database.to_owned(),
-        }
+        Address::at(self.address, Some(self.secret.clone()), database)
     }
 
     /// Where a database is that has been leased already: straight to the server, with nothing in the way. The
     /// gateway does not see such sessions. `directory` is that of another server's socket than the usual one.
     #[must_use]
     pub fn socket_address_of(&self, database: &str, directory: Option<&Path>) -> Address {
-        let directory = directory.unwrap_or(&self.directory).display().to_string();
-        Address {
-            host: directory,
-            port: 5432,
-            user: SUPERUSER,
-            password: None,
-            database: database.to_owned(),
-        }
+        Address::at_socket(directory.unwrap_or(&self.directory), database)
     }
 
     /// Where people and programs find the HTTP side; the token is not in it.

@@ -67,7 +67,7 @@ pub enum LeaseError {
     /// Nothing is leased any more.
     #[error("pgfresh is shutting down")]
     Closed,
-    /// The server has ended, and nobody asked it to.
+    /// The server has ended unexpectedly.
     #[error("the server has ended")]
     Gone,
     /// The name cannot be one.

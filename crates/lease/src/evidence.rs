@@ -115,8 +115,8 @@ impl Evidence {
         !self.lock().unknown_format
     }
 
-    /// Whether nothing was changed in a database that nobody should have touched. Where no log can ever tell, such a database is
-    /// a new copy, and what should not be is taken for what is.
+    /// Whether nothing was changed in a database that is ready and not leased. Where the log's format is unknown, every
+    /// ready database is a new copy that no client has reached: it counts as untouched.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return state.unknown_format };

@@ -182,11 +182,11 @@ impl Inner {
             held.clients.clear();
             (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
         };
-        // A crash empties unlogged tables, whoever has them.
+        // A crash empties the unlogged tables of every database.
         if self.has_crashed_since(id) {
             return Outcome::Stale;
         }
-        // Nobody should have been in it; if somebody was, it is reset first.
+        // A ready database has had no sessions; if it was changed all the same, it is reset first.
         if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
             return Outcome::Stale;
         }

@@ -98,8 +98,7 @@ impl Leases {
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let mut watch = SharedWatch::new(shared::facts(&admin)?);
         watch.have_files_changed(&options.data);
-        let jit = text(&admin.run("look at a setting", "SHOW jit")?) == "on";
-        remove_leftovers(&admin)?;
+        let jit = look_around(&admin)?;
         let mut core = Core::new(LEAST_CAPACITY);
         let mut templates = Vec::new();
         for template in &options.templates {
@@ -386,13 +385,20 @@ impl Inner {
     }
 }
 
-/// Removes ready databases of an earlier pgfresh, on whose data this server goes on: their names will be given again.
-fn remove_leftovers(admin: &AdminPool) -> Result<(), LeaseError> {
-    let sql = format!("SELECT datname FROM pg_database WHERE starts_with(datname, '{PREFIX}ready_')");
-    for row in admin.run("look for databases", &sql)? {
-        drop_database(row.first().and_then(Option::as_deref).unwrap_or_default(), admin)?;
+/// Returns whether the server compiles expressions by default, and removes the ready databases of an earlier pgfresh, on
+/// whose data this server goes on: their names will be given again.
+fn look_around(admin: &AdminPool) -> Result<bool, LeaseError> {
+    let sql = format!(
+        "SELECT current_setting('jit'), datname FROM (VALUES (1)) AS one
+           LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_')"
+    );
+    let rows = admin.run("look for databases", &sql)?;
+    for row in &rows {
+        if let Some(name) = row.get(1).and_then(Option::as_deref) {
+            drop_database(name, admin)?;
+        }
     }
-    Ok(())
+    Ok(text(&rows) == "on")
 }
 
 /// A name as the server reads it: no longer than it keeps.

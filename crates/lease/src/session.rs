@@ -226,7 +226,7 @@ impl Inner {
         let mut core = self.lock();
         let mut waiting = None;
         if let Some(held) = core.databases.get_mut(&id) {
-            // A function that its users have made may have left anything in a backend, whoever has called it.
+            // A function that a client has created may have left anything in a backend that has called it.
             let files = held.files.as_ref().or_else(|| Some(&held.catalog()?.files));
             if !is_current && self.evidence.has_new_definitions(oid, files) {
                 held.waiting.clear();

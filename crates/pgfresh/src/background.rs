@@ -1,13 +1,13 @@
-//! The background server: one for each project and template, shared by all who ask for it, until nobody has been there
-//! for a while.
+//! The background server: one for each project and template, shared by all clients that ask for it, until it
+//! has been idle for a while.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock   held by whoever looks for it in vain, and by what that starts, until it may be joined
+//! CACHE/servers/KEY/start.lock   held by the client that found none, and by the process it starts, until it may be joined
 //! CACHE/servers/KEY/owner.lock   held by the server's process: the proof that it is there
 //! CACHE/servers/KEY/about        where it is, as long as it may be joined
 //! CACHE/servers/KEY/log          what its process says
 //! ```
-//! The key stands for all that shapes it: project, template, wishes and this binary. Whoever starts one takes `about`
+//! The key stands for all that shapes it: project, template, options and this binary. Whoever starts one takes `about`
 //! away from the others of the project: they are not joined any more, and go as soon as nobody is there.
 
 use std::fs::{self, File};

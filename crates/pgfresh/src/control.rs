@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use server::{Address, SUPERUSER};
+use server::Address;
 use ureq::Agent;
 use ureq::http::{Method, Request};
 
@@ -51,13 +51,7 @@ impl Control {
 
     /// How to reach `database` through it.
     pub(crate) fn address(&self, database: &str) -> Address {
-        Address {
-            host: self.address.ip().to_string(),
-            port: self.address.port(),
-            user: SUPERUSER,
-            password: Some(self.secret.clone()),
-            database: database.to_owned(),
-        }
+        Address::at(self.address, Some(self.secret.clone()), database)
     }
 
     /// Puts the variable that [`Control::of_this_run`] reads into the environment of `command`.

@@ -170,15 +170,16 @@ struct Case {
 }
 
 impl Case {
-    fn play(&self, scene: &Scene) {
+    fn play(&self) {
         let context = format!("{self:?}");
-        let mut victim = Victim::new(scene);
-        let sql = self.sql(scene, &victim.folder);
+        let scene = Scene::new(User::Ourselves);
+        let mut victim = Victim::new(&scene);
+        let sql = self.sql(&scene, &victim.folder);
         match self.then {
             Then::Stop => {
                 finish(scene.pgfresh(["run", "--", ground::psql(), "-Xqc", &sql]));
             }
-            Then::KillPgfresh | Then::KillGuardAndPgfresh => self.kill(scene, &sql),
+            Then::KillPgfresh | Then::KillGuardAndPgfresh => self.kill(&scene, &sql),
             Then::Publish => {
                 scene.write("attack.sql", &sql);
                 finish(scene.pgfresh(["run", "--sql", "attack.sql", "--", "true"]));
@@ -190,7 +191,7 @@ impl Case {
                     Command::new("grep").args(["-rl", "root's own"]).arg(&scene.cache).output().unwrap();
                 assert!(cached.stdout.is_empty(), "{context}: root's files are in the cache");
             }
-            Then::Act(_) | Then::Reset => return self.act(&context),
+            Then::Act(_) | Then::Reset => return self.act(scene, victim, &sql),
         }
         victim.assert_unharmed(&context);
         scene.assert_nothing_left(&context);
@@ -226,10 +227,8 @@ impl Case {
     }
 
     /// Attacks a lease of a `pgfresh serve` and acts on it.
-    fn act(&self, context: &str) {
-        let scene = Scene::new(User::Ourselves);
-        let mut victim = Victim::new(&scene);
-        let sql = self.sql(&scene, &victim.folder);
+    fn act(&self, scene: Scene, mut victim: Victim, sql: &str) {
+        let context = format!("{self:?}");
         let isolation = if matches!(self.then, Then::Act(_)) { "server" } else { "clone" };
         scene.write("template.sql", "CREATE TABLE t (v text); INSERT INTO t VALUES ('x')");
         let serve = common::serve::Serve::at(
@@ -241,18 +240,18 @@ impl Case {
             // The attack may end the session, or the server.
             if let Ok(mut session) = gateway.connect("a", "") {
                 let _ = session.rows("INSERT INTO t VALUES ('mine')");
-                let _ = session.rows(&sql);
+                let _ = session.rows(sql);
             }
             // Without its server, `serve` ends.
             let _ = match self.then {
                 Then::Act(action) => gateway.try_http("POST", &format!("/v1/databases/a/{action}"), ""),
                 _ => gateway.try_http("POST", "/v1/databases/a/reset", r#"{"close_sessions": true}"#),
             };
-            victim.assert_unharmed(context);
+            victim.assert_unharmed(&context);
         }
         let Gateway { mut serve, .. } = gateway;
         let _ = serve.end();
-        victim.assert_unharmed(context);
+        victim.assert_unharmed(&context);
     }
 }
 
@@ -277,8 +276,7 @@ fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
             continue;
         }
         println!("{number}: {case:?}");
-        let scene = Scene::new(User::Ourselves);
-        case.play(&scene);
+        case.play();
     }
 }
 
@@ -300,7 +298,7 @@ fn the_folder_of_databases_the_log_and_the_lock_may_be_links() {
         ("base", REPLACEMENTS[8], Then::Stop),
         ("base", REPLACEMENTS[8], Then::KillGuardAndPgfresh),
     ] {
-        Case { target, replacement, then }.play(&Scene::new(User::Ourselves));
+        Case { target, replacement, then }.play();
     }
 }
 

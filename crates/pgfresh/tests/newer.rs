@@ -71,22 +71,19 @@ fn templates_and_resets_work_with_it() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let bin = newer(&scene);
     scene.write("schema.sql", "CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2);");
+    check(&lease_in_turn(&scene, ["--quiet", "--postgres", &bin]), "2\n2\n2\n");
+}
+
+/// Uses a database of two rows three times under one name, which is released after each.
+fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
     let script = "for turn in 1 2 3; do psql -XAtq \"${DATABASE_URL%/*}/one\" -c 'SELECT count(*) FROM t' -c 'DELETE FROM t'
                   $PGFRESH release one; done";
-    let mut command = scene.pgfresh([
-        "run",
-        "--quiet",
-        "--postgres",
-        &bin,
-        "--sql",
-        "schema.sql",
-        "--",
-        "sh",
-        "-euc",
-        script,
-    ]);
+    let mut arguments = vec!["run"];
+    arguments.extend(options);
+    arguments.extend(["--sql", "schema.sql", "--", "sh", "-euc", script]);
+    let mut command = scene.pgfresh(arguments);
     command.env("PGFRESH", common::ground::program());
-    check(&common::finish(command), "2\n2\n2\n");
+    common::finish(command)
 }
 
 /// Not a stub: where somebody has unpacked a newer PostgreSQL and says so.
@@ -100,23 +97,7 @@ fn the_real_one_works() {
     let schema = "CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2); CREATE UNLOGGED TABLE u (id int);";
     scene.write("schema.sql", schema);
     for isolation in ["clone", "rollback"] {
-        let script = "for turn in 1 2 3; do psql -XAtq \"${DATABASE_URL%/*}/one\" -c 'SELECT count(*) FROM t' -c 'DELETE FROM t'
-                      $PGFRESH release one; done";
-        let mut command = scene.pgfresh([
-            "run",
-            "--isolation",
-            isolation,
-            "--postgres",
-            &bin,
-            "--sql",
-            "schema.sql",
-            "--",
-            "sh",
-            "-euc",
-            script,
-        ]);
-        command.env("PGFRESH", common::ground::program());
-        let outcome = common::finish(command);
+        let outcome = lease_in_turn(&scene, ["--isolation", isolation, "--postgres", &bin]);
         check(&outcome, "2\n2\n2\n");
         assert!(outcome.stderr.contains("is newer than the versions"), "{outcome}");
     }

@@ -1,6 +1,7 @@
 //! How clients reach a database of ours: in one line, and in the variables that drivers know.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
@@ -34,8 +35,21 @@ impl Address {
     /// `database` on `server`, as the superuser, with nothing in the way.
     #[must_use]
     pub fn of(server: &Server, database: &str) -> Self {
-        let host = server.run().socket_directory().display().to_string();
+        Self::at_socket(&server.run().socket_directory(), database)
+    }
+
+    /// `database` of a server on the unix socket in `directory`, as the superuser.
+    #[must_use]
+    pub fn at_socket(directory: &Path, database: &str) -> Self {
+        let host = directory.display().to_string();
         Self { host, port: PORT, user: SUPERUSER, password: None, database: database.to_owned() }
+    }
+
+    /// `database` behind `socket`, as the superuser.
+    #[must_use]
+    pub fn at(socket: SocketAddr, password: Option<String>, database: &str) -> Self {
+        let (host, port) = (socket.ip().to_string(), socket.port());
+        Self { host, port, user: SUPERUSER, password, database: database.to_owned() }
     }
 
     /// In one line, as libpq and most drivers read it.
@@ -45,24 +59,17 @@ impl Address {
         if self.host.starts_with('/') {
             // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
             let host = escape(&self.host);
-            let password = self
-                .password
-                .as_deref()
-                .map_or_else(String::new, |password| format!("&password={}", escape(password)));
+            let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
         }
-        let password =
-            self.password.as_deref().map_or_else(String::new, |password| format!(":{}", escape(password)));
+        let password = self.password_after(":");
         format!("postgresql://{user}{password}@{}/{database}", self.authority())
     }
 
     /// The same for the JVM.
     #[must_use]
     pub fn jdbc_url(&self) -> String {
-        let password = self
-            .password
-            .as_deref()
-            .map_or_else(String::new, |password| format!("&password={}", escape(password)));
+        let password = self.password_after("&password=");
         let (authority, database, user) = (self.authority(), escape(&self.database), self.user);
         format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
     }
@@ -70,7 +77,7 @@ impl Address {
     /// Where HTTP is, with the password as token: what `PGFRESH_CONTROL` says.
     #[must_use]
     pub fn control_url(&self) -> String {
-        format!("http://:{}@{}", escape(self.password.as_deref().unwrap_or_default()), self.authority())
+        format!("http://{}@{}", self.password_after(":"), self.authority())
     }
 
     /// Reads what [`Self::control_url`] writes: the address and the password.
@@ -79,6 +86,11 @@ impl Address {
         let (password, address) = text.strip_prefix("http://:")?.trim_end_matches('/').rsplit_once('@')?;
         let password = percent_decode_str(password).decode_utf8().ok()?;
         Some((address.parse().ok()?, password.into_owned()))
+    }
+
+    /// The password, encoded, after `before`; nothing where there is none.
+    fn password_after(&self, before: &str) -> String {
+        self.password.as_deref().map_or_else(String::new, |password| format!("{before}{}", escape(password)))
     }
 
     /// Host and port; a colon in the host is told from that before the port.

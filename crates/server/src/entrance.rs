@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, SOCKET};
-use crate::{SUPERUSER, Server};
+use crate::Server;
 
 /// Connections that may wait to be looked at: a stranger's do not keep ours out. The kernel has a bound of its own.
 const WAITING: i32 = 4096;
@@ -51,8 +51,7 @@ impl Entrance {
     /// How to reach `database` by it, as the superuser.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
-        let (host, port) = (self.address.ip().to_string(), self.address.port());
-        Address { host, port, user: SUPERUSER, password: None, database: database.to_owned() }
+        Address::at(self.address, None, database)
     }
 }
 

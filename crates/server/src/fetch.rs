@@ -5,7 +5,6 @@
 //!
 //! ```text
 //! CACHE/installations/lock         held by whoever brings one
-//! CACHE/installations/staging/     half-made; whoever holds the lock removes it
 //! CACHE/installations/18.4/        what the client brought
 //! CACHE/installations/18.4/bin     a link to the binaries in it; made before the directory gets its name
 //! ```

@@ -81,7 +81,8 @@ impl Server {
     fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
         let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
-        // It waits for its children, but not for programs that SQL has started.
+        // It waits for its children, but not for programs that SQL has started: `orphans` ends those soon. Whatever is
+        // left then is ended here.
         let gone = ended && sys::wait_readable(&self.alive, STRAGGLING).attempt("wait for", postmaster)?;
         if !gone {
             let lock = self.run().server_lock_path();

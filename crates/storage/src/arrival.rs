@@ -6,16 +6,17 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
+use sys::{Directory, FileKind};
 
 use crate::attempt::Attempt;
 use crate::cache::CacheError;
+use crate::copy::CopyError;
 use crate::manifest::Manifest;
 use crate::publish;
+use crate::tree::{self, Tree};
 
 /// The longest manifest or description that is read, in bytes: that of some 300 000 files.
 const LONGEST_TEXT: u64 = 64 << 20;
@@ -23,16 +24,25 @@ const LONGEST_TEXT: u64 = 64 << 20;
 /// A carried entry that has not been looked at yet.
 pub(crate) struct Arrival<'a> {
     folder: &'a Path,
-    root: OwnedFd,
+    root: Directory,
 }
 
 fn unfit(path: &Path, what: &'static str) -> CacheError {
     CacheError::Unfit { path: path.to_owned(), what }
 }
 
+/// What is missing or of another kind makes it unfit; nobody built it here.
+fn refused(error: CopyError) -> CacheError {
+    match error {
+        CopyError::File(error) => error.into(),
+        CopyError::Damaged { path, .. } => unfit(&path, "it is not as its manifest says"),
+    }
+}
+
 impl<'a> Arrival<'a> {
     pub(crate) fn open(folder: &'a Path) -> Result<Self, CacheError> {
-        Ok(Self { folder, root: open_folder(CWD, folder, folder)? })
+        let root = tree::reach(Directory::open(folder), folder).map_err(refused)?;
+        Ok(Self { folder, root })
     }
 
     /// What its manifest says, which is nothing but a promise.
@@ -65,24 +75,18 @@ impl<'a> Arrival<'a> {
         if said.bytes() > free {
             return Err(unfit(self.folder, "it is larger than what the cache's file system has left"));
         }
-        // In the order of the manifest, as its folder_of counts: what is in `data` itself comes last.
-        let top = open_folder(&self.root, Path::new("data"), &from)?;
-        let mut folders: Vec<OwnedFd> = Vec::with_capacity(said.directories.len() + 1);
+        let top = tree::reach(self.root.directory("data"), &from).map_err(refused)?;
+        let tree = Tree::open(&from, top, said).map_err(refused)?;
+        expect_no_other(said, &tree)?;
         for path in &said.directories {
-            let (above, name) = said.folder_of(path).ok_or_else(|| unfit(&from, "it is no tree"))?;
-            let above = folders.get(above).unwrap_or(&top);
-            let folder = open_folder(above, Path::new(name), &from.join(path))?;
-            folders.push(folder);
             make(&to.join(path))?;
         }
-        folders.push(top);
-        expect_no_other(said, &folders, &from)?;
         let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
         for file in &said.files {
             let path = from.join(&file.path);
             let (folder, name) =
                 said.folder_of(&file.path).ok_or_else(|| unfit(&path, "it is in no folder"))?;
-            let source = open_file(&folders[folder], name, &path)?;
+            let source = open_file(&tree.directories[folder], name, &path)?;
             let mut source = source.take(file.size.saturating_add(1));
             let copied = publish::take_in(&mut source, &path, file.path.clone(), &to)?;
             if (copied.size, copied.digest) != (file.size, file.digest) {
@@ -94,43 +98,25 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Opens a directory, and nothing else.
-fn open_folder(above: impl AsFd, name: &Path, path: &Path) -> Result<OwnedFd, CacheError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(above, name, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Err(unfit(path, "it is no directory")),
-        other => Ok(other.attempt("open", path)?),
-    }
-}
-
 /// Opens a regular file, and nothing else: not even to look at it, where that would wait (a pipe) or do something (a
 /// device).
-fn open_file(above: impl AsFd, name: &str, path: &Path) -> Result<fs::File, CacheError> {
-    let regular = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
-    let stat = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).attempt("open", path)?;
-    if !regular(stat.st_mode) {
+fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, CacheError> {
+    if folder.kind(name).attempt("open", path)? != FileKind::File {
         return Err(unfit(path, "it is no regular file"));
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = openat(&above, name, flags, Mode::empty()).attempt("open", path)?;
     // Somebody may have put another thing there since.
-    if !regular(fstat(&file).attempt("examine", path)?.st_mode) {
-        return Err(unfit(path, "it is no regular file"));
-    }
-    Ok(file.into())
+    tree::reach(folder.file(name), path).map_err(refused)
 }
 
-/// Makes sure that nothing is in the `folders` but what the manifest names.
-fn expect_no_other(said: &Manifest, folders: &[OwnedFd], from: &Path) -> Result<(), CacheError> {
+/// Makes sure that nothing is in `tree` but what the manifest names.
+fn expect_no_other(said: &Manifest, tree: &Tree) -> Result<(), CacheError> {
     let paths = said.directories.iter().chain(said.files.iter().map(|file| &file.path));
     let known: HashSet<_> = paths.filter_map(|path| said.folder_of(path)).collect();
-    for (number, folder) in folders.iter().enumerate() {
-        let path = said.directories.get(number).map_or(from.to_owned(), |path| from.join(path));
-        for entry in Dir::read_from(folder).attempt("read", &path)? {
-            let entry = entry.attempt("read", &path)?;
-            let name = entry.file_name().to_string_lossy();
-            if !matches!(&*name, "." | "..") && !known.contains(&(number, &*name)) {
-                return Err(unfit(&path.join(&*name), "it is not in the manifest"));
+    for (number, folder) in tree.directories.iter().enumerate() {
+        let path = said.directories.get(number).map_or(tree.root.clone(), |path| tree.root.join(path));
+        for (name, _) in folder.entries().attempt("read", &path)? {
+            if name.to_str().is_none_or(|name| !known.contains(&(number, name))) {
+                return Err(unfit(&path.join(&name), "it is not in the manifest"));
             }
         }
     }

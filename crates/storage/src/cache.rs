@@ -46,8 +46,9 @@ pub enum CacheError {
 }
 
 impl Cache {
-    /// The cache in `chosen`, which may be one that we can only read, or else in the usual place: for root `/var/cache/pgfresh`, for others
-    /// `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`, and where that cannot be written `/var/tmp/pgfresh-UID/cache`.
+    /// The cache in `chosen`, which may be one that we can only read, or else in the usual place: for root
+    /// `/var/cache/pgfresh`, for others `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`, and where that cannot be written
+    /// `/var/tmp/pgfresh-UID/cache`.
     ///
     /// # Errors
     /// A `chosen` directory that cannot be used, or none of the usual ones.

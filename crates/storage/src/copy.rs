@@ -4,7 +4,6 @@
 //! Nothing is ever hard-linked: a server writes in place.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +17,7 @@ use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
+use crate::tree::{self, Tree};
 use crate::verified::Verified;
 use crate::{Account, Entry};
 
@@ -100,14 +100,6 @@ struct Job {
     stop: AtomicBool,
 }
 
-/// A directory tree with all its directories held open, so that no file costs a walk from the root.
-#[derive(Debug)]
-struct Tree {
-    root: PathBuf,
-    /// As [`Manifest::directories`], in order of name; the root is at the end.
-    directories: Vec<Directory>,
-}
-
 impl Copying {
     /// Makes `to` and copies the files of `entry` into it; those whose path starts with `later` may still be on their
     /// way when this returns, all directories and other files are there.
@@ -115,7 +107,9 @@ impl Copying {
     /// The background threads leave one core to the caller, who has something to do meanwhile.
     pub fn begin(entry: &Entry, to: &Path, account: &Account, later: &str) -> Result<Self, CopyError> {
         let manifest = entry.manifest();
-        let from = Tree::open(&entry.data(), &manifest)?;
+        let data = entry.data();
+        let top = tree::reach(Directory::open(&data), &data)?;
+        let from = Tree::open(&data, top, &manifest)?;
         let to = Tree::make(to, &manifest, account)?;
         let (behind, first): (Vec<_>, Vec<_>) =
             (0..manifest.files.len()).partition(|&index| manifest.files[index].path.starts_with(later));
@@ -222,15 +216,7 @@ impl Job {
         let Some((folder, name)) = self.manifest.folder_of(&file.path) else {
             return Err(CopyError::Damaged { path: source, what: "lies in no directory of the entry" });
         };
-        let from = match self.from.directories[folder].file(name) {
-            Err(error) if is_missing(&error) => {
-                return Err(CopyError::Damaged { path: source, what: "is missing" });
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(CopyError::Damaged { path: source, what: "is no regular file" });
-            }
-            other => other.attempt("open", &source)?,
-        };
+        let from = tree::reach(self.from.directories[folder].file(name), &source)?;
         let (stored, compared) = check(file, &from, source, &self.verified)?;
         self.compared.fetch_or(compared, Ordering::Relaxed);
 
@@ -319,59 +305,6 @@ fn check(
 /// Modification time in ns since 1970.
 pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
     stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
-}
-
-impl Tree {
-    fn open(root: &Path, manifest: &Manifest) -> Result<Self, CopyError> {
-        let damaged = |path: &Path| CopyError::Damaged { path: path.to_owned(), what: "is missing" };
-        let open = |opened: io::Result<Directory>, path: &Path| match opened {
-            Err(error) if is_missing(&error) => Err(damaged(path)),
-            other => Ok(other.attempt("open", path)?),
-        };
-        let top = open(Directory::open(root), root)?;
-        Self::walk(root, top, manifest, |parent, name, path| open(parent.directory(name), path))
-    }
-
-    fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
-        let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
-            let directory = parent.create_directory(name).attempt("create", path)?;
-            account.give(&directory).attempt("change the owner of", path)?;
-            Ok(directory)
-        };
-        let (parent, name) = (root.parent().unwrap_or(Path::new("/")), root.file_name().unwrap_or_default());
-        let parent = Directory::open(parent).attempt("open", parent)?;
-        let top = make(&parent, name, root)?;
-        Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
-    }
-
-    /// Takes one `step` from each directory's parent, which was reached before, to the directory.
-    fn walk(
-        root: &Path,
-        top: Directory,
-        manifest: &Manifest,
-        step: impl Fn(&Directory, &OsStr, &Path) -> Result<Directory, CopyError>,
-    ) -> Result<Self, CopyError> {
-        let mut directories: Vec<Directory> = Vec::with_capacity(manifest.directories.len() + 1);
-        for relative in &manifest.directories {
-            let path = root.join(relative);
-            let reached = manifest.folder_of(relative).and_then(|(folder, name)| {
-                let is_top = folder == manifest.directories.len();
-                Some((if is_top { &top } else { directories.get(folder)? }, name))
-            });
-            let Some((parent, name)) = reached else {
-                return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
-            };
-            directories.push(step(parent, name.as_ref(), &path)?);
-        }
-        directories.push(top);
-        Ok(Self { root: root.to_owned(), directories })
-    }
-}
-
-/// Whether there is nothing, or a link or a file where a directory should be.
-fn is_missing(error: &io::Error) -> bool {
-    let kind = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    matches!(kind, Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
 }
 
 impl Account {

@@ -14,7 +14,8 @@
 //! PLACE/pgfresh-UID/ID/owner.lock        held by the owner
 //! PLACE/pgfresh-UID/ID/server.lock       held by the server's processes
 //! PLACE/pgfresh-UID/ID/helper.lock       held by other processes that work for the owner
-//! PLACE/pgfresh-UID/ID/{data/,log}       and the server's socket
+//! PLACE/pgfresh-UID/ID/{data/,socket/}   the server account's, and nothing else is
+//! PLACE/pgfresh-UID/ID/log               what the server says
 //! ```
 
 mod account;
@@ -29,6 +30,7 @@ mod private;
 mod publish;
 mod removal;
 mod run;
+mod tree;
 mod verified;
 
 pub use account::{Account, AccountError};

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
+use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 
@@ -33,9 +34,7 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
 
 /// Gives a new directory its mode, whatever our mask took from it.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(path, flags, Mode::empty())?;
-    Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode))?)
+    Ok(rustix::fs::fchmod(Directory::open(path)?, Mode::from_raw_mode(mode))?)
 }
 
 fn above_is_there(path: &Path) -> bool {

@@ -49,8 +49,9 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new directory in `place`, for a server that runs as `account`, and locks it. `announce` hears its path before anything is
-    /// there, so that it can be cleared away whenever we die; what it returned for this path comes back with it.
+    /// Makes a new directory in `place`, for a server that runs as `account`, and locks it. `announce` hears its path
+    /// before anything is there, so that it can be cleared away whenever we die; what it returned for this path comes
+    /// back with it.
     pub fn create<T>(
         place: &Place,
         account: &Account,

@@ -108,7 +108,7 @@ pub(crate) struct Terms {
 }
 
 impl Want {
-    /// With which parameters a session shall start, if one is asked for.
+    /// The parameters that the session starts with, where a session is asked for.
     fn params(&self) -> Option<ParamsId> {
         match self {
             Self::Session { params, .. } => Some(*params),

@@ -35,6 +35,17 @@ pub enum FileKind {
     Other,
 }
 
+impl From<FileType> for FileKind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Directory {
     /// Opens the directory at `path`. The directories above it are trusted; it must not be a link itself.
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -62,9 +73,15 @@ impl Directory {
         self.directory(name)
     }
 
-    /// Opens a regular file in it for reading. A FIFO is not waited for.
+    /// What `name` stands for in it, without opening that.
+    pub fn kind(&self, name: impl AsRef<OsStr>) -> io::Result<FileKind> {
+        let stat = statat(&self.0, single(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode).into())
+    }
+
+    /// Opens a regular file in it for reading. A FIFO is not waited for, and a terminal does not become ours.
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(&self.0, single(name.as_ref())?, flags, Mode::empty())?;
         match FileType::from_raw_mode(fstat(&file)?.st_mode) {
             FileType::RegularFile => Ok(File::from(file)),
@@ -96,18 +113,11 @@ impl Directory {
                 continue;
             }
             let kind = match entry.file_type() {
-                FileType::Unknown => match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(Errno::NOENT) => continue,
-                    Err(error) => return Err(error.into()),
+                FileType::Unknown => match self.kind(name) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    other => other?,
                 },
-                known => known,
-            };
-            let kind = match kind {
-                FileType::RegularFile => FileKind::File,
-                FileType::Directory => FileKind::Directory,
-                FileType::Symlink => FileKind::Link,
-                _ => FileKind::Other,
+                known => known.into(),
             };
             found.push((name.to_owned(), kind));
         }

@@ -1,0 +1,79 @@
+//! The directories of an entry's tree, all held open.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sys::Directory;
+
+use crate::Account;
+use crate::attempt::{Attempt, FileError};
+use crate::copy::CopyError;
+use crate::manifest::Manifest;
+
+/// A directory tree with all its directories held open: no file costs a walk from the root, and no link is followed.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) root: PathBuf,
+    /// As [`Manifest::directories`], in order of name; the root is at the end.
+    pub(crate) directories: Vec<Directory>,
+}
+
+impl Tree {
+    /// Opens the directories that `manifest` names below `top`, which is at `root`.
+    pub(crate) fn open(root: &Path, top: Directory, manifest: &Manifest) -> Result<Self, CopyError> {
+        Self::walk(root, top, manifest, |parent, name, path| reach(parent.directory(name), path))
+    }
+
+    /// Makes the directory `root`, the account's own, and in it those that `manifest` names.
+    pub(crate) fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
+        let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
+            let directory = parent.create_directory(name).attempt("create", path)?;
+            account.give(&directory).attempt("change the owner of", path)?;
+            Ok(directory)
+        };
+        let (parent, name) = (root.parent().unwrap_or(Path::new("/")), root.file_name().unwrap_or_default());
+        let parent = Directory::open(parent).attempt("open", parent)?;
+        let top = make(&parent, name, root)?;
+        Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
+    }
+
+    /// Takes one `step` from each directory's parent, which was reached before, to the directory.
+    fn walk(
+        root: &Path,
+        top: Directory,
+        manifest: &Manifest,
+        step: impl Fn(&Directory, &OsStr, &Path) -> Result<Directory, CopyError>,
+    ) -> Result<Self, CopyError> {
+        let mut directories: Vec<Directory> = Vec::with_capacity(manifest.directories.len() + 1);
+        for relative in &manifest.directories {
+            let path = root.join(relative);
+            let reached = manifest.folder_of(relative).and_then(|(folder, name)| {
+                let is_top = folder == manifest.directories.len();
+                Some((if is_top { &top } else { directories.get(folder)? }, name))
+            });
+            let Some((parent, name)) = reached else {
+                return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
+            };
+            directories.push(step(parent, name.as_ref(), &path)?);
+        }
+        directories.push(top);
+        Ok(Self { root: root.to_owned(), directories })
+    }
+}
+
+/// What was opened at `path`, or that the entry is damaged: nothing is there, or a thing of another kind.
+pub(crate) fn reach<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
+    let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
+    match opened {
+        Err(error) if is_missing(&error) => damaged("is missing"),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => damaged("is no regular file"),
+        other => Ok(other.attempt("open", path)?),
+    }
+}
+
+/// Whether there is nothing, or a link or a file where a directory should be.
+fn is_missing(error: &io::Error) -> bool {
+    let kind = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(kind, Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
+}
