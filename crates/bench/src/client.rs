@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pgwire::{ErrorResponse, Frame, StartupParams, encode, query};
 use server::{SUPERUSER, SessionError};
 
 /// How long an answer may take.
@@ -48,12 +49,11 @@ impl Client {
     ) -> Result<Self, SessionError> {
         let stream = Stream::open(address).map_err(io("connect"))?;
         let mut client = Self { stream, buffer: Vec::new(), unread: 0..0 };
-        let mut body = Vec::from(0x0003_0000_u32.to_be_bytes());
-        for (name, value) in [("user", SUPERUSER), ("database", database)].iter().chain(parameters) {
-            body.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
+        let mut params = StartupParams { version: 0x0003_0000, parameters: Vec::new() };
+        for (name, value) in [("user", SUPERUSER)].iter().chain(parameters) {
+            params.parameters.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
         }
-        body.push(0);
-        client.send(&[&length(body.len()), &body[..]].concat())?;
+        client.send(&params.startup_message(database))?;
         loop {
             let (tag, body) = client.next()?;
             match (tag, &client.buffer[body]) {
@@ -62,7 +62,7 @@ impl Client {
                     let password = [password.as_bytes(), b"\0"].concat();
                     client.say(b'p', &password)?;
                 }
-                (b'E', body) => return Err(server_error(body)),
+                (b'E', body) => return Err(ErrorResponse::read(body).into()),
                 (b'Z', _) => return Ok(client),
                 _ => {}
             }
@@ -71,13 +71,13 @@ impl Client {
 
     /// Runs statements, and reads all that comes of them. Returns the bytes that were copied out.
     pub(crate) fn query(&mut self, sql: &str) -> Result<u64, SessionError> {
-        self.say(b'Q', format!("{sql}\0").as_bytes())?;
+        self.send(&query(sql.as_bytes()))?;
         let (mut failure, mut copied) = (None, 0);
         loop {
             let (tag, body) = self.next()?;
             match tag {
                 b'Z' => return failure.map_or(Ok(copied), Err),
-                b'E' => failure = Some(server_error(&self.buffer[body])),
+                b'E' => failure = Some(ErrorResponse::read(&self.buffer[body]).into()),
                 b'd' => copied += body.len() as u64,
                 _ => {}
             }
@@ -93,10 +93,9 @@ impl Client {
     /// Runs `COPY … FROM STDIN` with as many times the same bytes, whole rows, which come in messages of 8 kB as
     /// psql's do.
     pub(crate) fn copy_in(&mut self, sql: &str, rows: &[u8], times: u32) -> Result<(), SessionError> {
-        self.say(b'Q', format!("{sql}\0").as_bytes())?;
+        self.send(&query(sql.as_bytes()))?;
         while self.next()?.0 != b'G' {}
-        let message: Vec<u8> =
-            rows.chunks(8192).flat_map(|rows| [b"d", &length(rows.len())[..], rows].concat()).collect();
+        let message: Vec<u8> = rows.chunks(8192).flat_map(|rows| encode(b'd', rows)).collect();
         for _ in 0..times {
             self.send(&message)?;
         }
@@ -104,7 +103,7 @@ impl Client {
         loop {
             match self.next()? {
                 (b'Z', _) => return Ok(()),
-                (b'E', body) => return Err(server_error(&self.buffer[body])),
+                (b'E', body) => return Err(ErrorResponse::read(&self.buffer[body]).into()),
                 _ => {}
             }
         }
@@ -116,7 +115,7 @@ impl Client {
     }
 
     fn say(&mut self, tag: u8, body: &[u8]) -> Result<(), SessionError> {
-        self.send(&[&[tag], &length(body.len())[..], body].concat())
+        self.send(&encode(tag, body))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
@@ -127,11 +126,13 @@ impl Client {
     fn next(&mut self) -> Result<(u8, Range<usize>), SessionError> {
         loop {
             let Range { start, end } = self.unread;
-            if let Some([tag, length @ ..]) = self.buffer[start..end].first_chunk::<5>() {
-                let next = start + 1 + u32::from_be_bytes(*length) as usize;
+            let header = Frame::header(&self.buffer[start..end])
+                .map_err(|error| io("read an answer")(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+            if let Some((tag, length)) = header {
+                let next = start + length;
                 if next <= end {
                     self.unread.start = next;
-                    return Ok((*tag, start + 5..next));
+                    return Ok((tag, start + 5..next));
                 }
                 if next - start > self.buffer.len() {
                     self.buffer.resize(next - start, 0);
@@ -183,25 +184,10 @@ impl Stream {
     }
 }
 
-/// The length that goes before `bytes` bytes.
-fn length(bytes: usize) -> [u8; 4] {
-    u32::try_from(bytes + 4).unwrap_or(u32::MAX).to_be_bytes()
-}
-
 fn io(verb: &'static str) -> impl Fn(io::Error) -> SessionError {
     move |source| SessionError::Io { verb, source }
 }
 
 fn unexpected() -> SessionError {
     io("log in")(io::Error::new(io::ErrorKind::InvalidData, "asked for a password that there is none of"))
-}
-
-/// What an ErrorResponse says.
-fn server_error(body: &[u8]) -> SessionError {
-    let field = |code: u8| {
-        let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
-        String::from_utf8_lossy(found.map_or(b"", |field| &field[1..])).into_owned()
-    };
-    let detail = Some(field(b'D')).filter(|detail| !detail.is_empty());
-    SessionError::Server { severity: field(b'V'), sqlstate: field(b'C'), message: field(b'M'), detail }
 }

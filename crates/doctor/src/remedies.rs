@@ -194,7 +194,7 @@ fn test(session: &mut Session, clean_up: CleanUp) -> Result<f64, SessionError> {
         for statement in begin.into_iter().chain(inserts.iter().map(String::as_str)).chain([end.as_str()]) {
             session.query(statement)?;
         }
-        Ok(())
+        Ok::<(), SessionError>(())
     })?;
     Ok(latencies.sample().mean().map_or(0.0, |mean| mean.value))
 }

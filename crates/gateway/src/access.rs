@@ -5,10 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use pgwire::Verifier;
 use rustix::rand::{GetRandomFlags, getrandom};
 use server::Address;
-
-use crate::wire::Verifier;
 
 /// Bytes of a random secret: 128 bits.
 const SECRET_BYTES: usize = 16;

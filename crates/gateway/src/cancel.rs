@@ -15,7 +15,6 @@ use tokio::time::timeout;
 use crate::access::random;
 use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
-use crate::wire;
 
 /// How long the server may take to pass on a cancel request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,7 +50,7 @@ impl Keys {
         server: &UnixStream,
         gate: Option<Arc<Gate>>,
     ) -> io::Result<Option<Key>> {
-        let Some(place) = wire::key_of(greeting) else { return Ok(None) };
+        let Some(place) = pgwire::cancel_key(greeting) else { return Ok(None) };
         let target =
             Target { server: server.peer_addr()?, key: greeting[place.clone()].into(), used: false, gate };
         random(&mut greeting[place.start + PROCESS..place.end])?;
@@ -82,7 +81,7 @@ impl Keys {
         let (server, request) = {
             let keys = self.lock();
             let Some(target) = keys.get(ours) else { return Ok(()) };
-            (target.server.clone(), wire::cancel_request(&target.key))
+            (target.server.clone(), pgwire::cancel_request(&target.key))
         };
         // Connecting to a unix socket does not wait, unless the server cannot keep up at all.
         let server = UnixStream::connect_addr(&server)?;

@@ -10,11 +10,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lease::Leases;
+use pgwire::{Conversation, FramePrefix, SqlLexer, TERMINATE, split_zero};
 use tokio::time::timeout;
 
 use crate::stream::Stream;
 use crate::tap::Tap;
-use crate::wire::{Conversation, TERMINATE};
+use crate::traces::SessionTraces;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -42,6 +43,7 @@ pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
+    traces: SessionTraces,
     leases: Leases,
     /// Somebody wants to know what is run.
     tap: Option<Box<Tap>>,
@@ -97,12 +99,13 @@ impl Forward {
         client: Stream,
         server: Stream,
         conversation: Conversation,
+        traces: SessionTraces,
         leases: Leases,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self { client, server, conversation, leases, tap, up: Kept::default(), down }
+        Self { client, server, conversation, traces, leases, tap, up: Kept::default(), down }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -119,8 +122,8 @@ impl Forward {
 
     /// Whether the server may serve another client: this one has said Terminate, owes nothing and has left nothing.
     fn may_go_on(&self) -> bool {
-        let Self { conversation, .. } = self;
-        conversation.is_terminated() && conversation.is_idle() && conversation.leaves_nothing()
+        let Self { conversation, traces, .. } = self;
+        conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
@@ -133,7 +136,7 @@ impl Forward {
 
     /// Client to server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, leases, tap, up, .. } = self;
+        let Self { client, server, conversation, traces, leases, tap, up, .. } = self;
         loop {
             // A server that takes nothing any more is about to say why.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -144,11 +147,15 @@ impl Forward {
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
-                let passed = conversation.client_says(&buffer[..count]);
+                let mut clears_the_way = false;
+                let passed = conversation.client_says(&buffer[..count], |frame| {
+                    traces.client_says(frame);
+                    clears_the_way |= statement(frame).is_some_and(is_about_a_database);
+                });
                 if let Some(tap) = tap {
                     tap.client_says(&buffer[..passed]);
                 }
-                if conversation.clears_the_way() {
+                if clears_the_way {
                     leases.vacate();
                 }
                 Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
@@ -223,5 +230,53 @@ impl Forward {
             *deaf = *deaf || down.send(&buffer[..count], client, context).is_err();
             Poll::Ready(count > 0)
         })
+    }
+}
+
+/// The statement in a frame of the client's, as far as it is there.
+fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
+    match frame.tag {
+        b'Q' => Some(frame.body),
+        b'P' => Some(split_zero(frame.body).1),
+        _ => None,
+    }
+}
+
+/// Whether it is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. It takes these only
+/// as a statement by itself.
+fn is_about_a_database(sql: &[u8]) -> bool {
+    let mut lexer = SqlLexer::new(sql, true);
+    let verbs = [&b"drop"[..], b"create", b"alter"];
+    lexer.token().is_some_and(|verb| verbs.iter().any(|word| verb.is_word(word)))
+        && lexer.token().is_some_and(|object| object.is_word(b"database"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pgwire::encode;
+
+    use super::*;
+
+    #[test]
+    fn statements_about_databases_are_known() {
+        for (message, clears) in [
+            (encode(b'Q', b"DROP DATABASE x\0"), true),
+            (encode(b'Q', b" /* app */-- x\n\tdrop\n database if exists x\0"), true),
+            (encode(b'P', b"name\0CREATE DATABASE x TEMPLATE y\0\0\0"), true),
+            (encode(b'P', b"\0alter database x rename to y\0\0\0"), true),
+            (encode(b'Q', b"DROP TABLE database\0"), false),
+            (encode(b'Q', b"SELECT 'DROP DATABASE x'\0"), false),
+            (encode(b'Q', b"-- DROP DATABASE x\0"), false),
+            (encode(b'Q', b"/* DROP DATABASE x\0"), false),
+            (encode(b'd', b"DROP DATABASE x\0"), false),
+            (encode(b'Q', b""), false),
+            (encode(b'P', b"DROP DATABASE x"), false),
+        ] {
+            let mut found = false;
+            Conversation::new(false).client_says(&message, |frame| {
+                found |= statement(frame).is_some_and(is_about_a_database);
+            });
+            assert_eq!(found, clears, "{message:?}");
+        }
     }
 }

@@ -20,12 +20,14 @@ mod ledger;
 mod listener;
 mod presence;
 mod recent;
+mod refusal;
+mod request;
 mod rollback;
 mod session;
 mod span;
 mod stream;
 mod tap;
-mod wire;
+mod traces;
 mod workers;
 
 pub use access::Access;

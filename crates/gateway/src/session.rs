@@ -11,6 +11,10 @@ use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
     SessionGuard,
 };
+use pgwire::{
+    Conversation, DISCARD_ALL, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket,
+    Verifier, negotiation, password, sasl_request, sasl_response, unsupported_protocol, without_negotiation,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -20,13 +24,12 @@ use crate::cancel::{Key, Keys};
 use crate::forward::{End, Forward};
 use crate::http::{self, Control};
 use crate::presence::Presence;
+use crate::refusal;
+use crate::request::SessionSettings;
 use crate::rollback::{self, Gate, Machine};
 use crate::stream::{Socket, Stream};
 use crate::tap::Taps;
-use crate::wire::{
-    Conversation, DISCARD_ALL, NOT_ENCRYPTED, Opening, PASSWORD_REQUEST, Refusal, Startup, Verifier,
-    negotiation, opening, password, sasl_request, sasl_response, without_negotiation,
-};
+use crate::traces::SessionTraces;
 use crate::workers::Workers;
 
 /// How long a client may take to say who it is. Source: `authentication_timeout`.
@@ -63,6 +66,7 @@ enum Wanted {
 /// A client that may have a session.
 struct Visitor {
     startup: Startup,
+    settings: SessionSettings,
     /// It has heard already which protocol is spoken: the server's greeting need not say so again.
     negotiated: bool,
     /// When it asked for one.
@@ -74,7 +78,7 @@ enum Failed {
     /// The client is gone, or took too long.
     Gone,
     /// It is to hear this.
-    Refused(Stream, Refusal),
+    Refused(Stream, Vec<u8>),
 }
 
 /// Serves one connection until it ends or the gateway closes.
@@ -97,7 +101,7 @@ pub(crate) async fn serve(socket: Socket, door: Arc<Door>, mut closing: Closing)
                 });
                 let _ = handed.await;
             }
-            Err(Failed::Refused(stream, refusal)) => say_and_close(stream, &refusal.to_bytes()).await,
+            Err(Failed::Refused(stream, words)) => say_and_close(stream, &words).await,
             Err(Failed::Gone) => {}
         }
     };
@@ -125,41 +129,58 @@ async fn meet(mut stream: Stream, door: &Door) -> Result<Wanted, Failed> {
         match bytes[0] {
             0 => {}
             b'A'..=b'Z' => return Ok(Wanted::Http(stream.preceded_by(bytes))),
-            _ => return Err(Failed::Refused(stream, Refusal::violation("neither PostgreSQL nor HTTP"))),
+            _ => return Err(refused(stream, &ErrorResponse::violation("neither PostgreSQL nor HTTP"))),
         }
-        let (what, length) = match opening(&bytes) {
-            Ok(Some(opening)) => opening,
+        let (what, length) = match StartupPacket::read(&bytes) {
+            Ok(Some(packet)) => packet,
             Ok(None) => continue,
-            Err(refusal) => return Err(Failed::Refused(stream, refusal)),
+            Err(error) => return Err(refused(stream, &error)),
         };
         match what {
             // Whatever came behind the request came unencrypted, perhaps from somebody else (CVE-2021-23222).
-            Opening::Encryption if bytes.len() > length => {
-                let refusal = Refusal::violation("received unencrypted data after encryption request");
-                return Err(Failed::Refused(stream, refusal));
+            StartupPacket::Encryption if bytes.len() > length => {
+                let error = ErrorResponse::violation("received unencrypted data after encryption request");
+                return Err(refused(stream, &error));
             }
-            Opening::Encryption => {
+            StartupPacket::Encryption => {
                 bytes.clear();
                 stream.write_all(NOT_ENCRYPTED).await.map_err(|_| Failed::Gone)?;
             }
-            Opening::Cancel(key) => return Ok(Wanted::Cancel(stream, key)),
-            Opening::Startup(startup) => {
+            StartupPacket::Cancel(key) => return Ok(Wanted::Cancel(stream, key)),
+            StartupPacket::Startup(startup) => {
                 bytes.drain(..length);
-                return authenticate(stream.preceded_by(bytes), startup, door).await;
+                let settings = match SessionSettings::read(&startup.params) {
+                    Ok(settings) => settings,
+                    Err(error) => return Err(refused(stream, &error)),
+                };
+                return authenticate(stream.preceded_by(bytes), startup, settings, door).await;
+            }
+            StartupPacket::Unsupported(version) => {
+                let words = unsupported_protocol(version, door.leases.major());
+                return Err(Failed::Refused(stream, words));
             }
         }
     }
 }
 
+fn refused(stream: Stream, error: &ErrorResponse) -> Failed {
+    Failed::Refused(stream, error.to_bytes())
+}
+
 /// Asks for the secret, unless the client has come through a directory that is closed to others.
-async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Result<Wanted, Failed> {
-    let since = Instant::now();
+async fn authenticate(
+    mut stream: Stream,
+    startup: Startup,
+    settings: SessionSettings,
+    door: &Door,
+) -> Result<Wanted, Failed> {
+    let mut visitor = Visitor { startup, settings, negotiated: false, since: Instant::now() };
     if matches!(stream.socket(), Socket::Unix(_)) {
-        return Ok(Wanted::Session(stream, Visitor { startup, negotiated: false, since }));
+        return Ok(Wanted::Session(stream, visitor));
     }
     // As a server would, before anything else.
-    let negotiation = negotiation(&startup.params, door.leases.major());
-    let negotiated = negotiation.is_some();
+    let negotiation = negotiation(&visitor.startup.params, door.leases.major());
+    visitor.negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| Failed::Gone)?;
     let access = &door.access;
     let mut bytes = Vec::new();
@@ -167,16 +188,16 @@ async fn authenticate(mut stream: Stream, startup: Startup, door: &Door) -> Resu
         None => ask_for_password(&mut stream, &mut bytes, access).await,
         Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
     };
-    let refusal = match admitted {
+    let error = match admitted {
         Ok(true) => {
-            return Ok(Wanted::Session(stream.preceded_by(bytes), Visitor { startup, negotiated, since }));
+            return Ok(Wanted::Session(stream.preceded_by(bytes), visitor));
         }
-        Ok(false) => Refusal::new("28P01", "password authentication failed")
+        Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed")
             .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
-        Err(Some(refusal)) => refusal,
+        Err(Some(error)) => error,
         Err(None) => return Err(Failed::Gone),
     };
-    Err(Failed::Refused(stream, refusal))
+    Err(refused(stream, &error))
 }
 
 /// Whether the client knows the secret. What it says too early stays in `bytes`.
@@ -187,7 +208,7 @@ async fn ask_for_password(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
     access: &Access,
-) -> Result<bool, Option<Refusal>> {
+) -> Result<bool, Option<ErrorResponse>> {
     stream.write_all(PASSWORD_REQUEST).await.map_err(|_| None)?;
     Ok(access.admits(&answer(stream, bytes, password).await?))
 }
@@ -197,7 +218,7 @@ async fn exchange(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
     verifier: &Verifier,
-) -> Result<bool, Option<Refusal>> {
+) -> Result<bool, Option<ErrorResponse>> {
     stream.write_all(&sasl_request()).await.map_err(|_| None)?;
     let first = answer(stream, bytes, sasl_response).await?;
     let nonce = Access::random_secret().map_err(|_| None)?;
@@ -214,8 +235,8 @@ async fn exchange(
 async fn answer(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
-    read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, Refusal>,
-) -> Result<Vec<u8>, Option<Refusal>> {
+    read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse>,
+) -> Result<Vec<u8>, Option<ErrorResponse>> {
     loop {
         if let Some((place, length)) = read(bytes)? {
             let content = bytes[place].to_vec();
@@ -236,15 +257,15 @@ async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
 fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
-    let Visitor { startup: Startup { params, database, replication, wishes }, negotiated, since } = visitor;
+    let Visitor { startup: Startup { params, database, replication }, settings, negotiated, since } = visitor;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| door.leases.maintenance_session());
     let request = ConnectRequest {
         database: &database,
-        template: wishes.template.as_deref(),
-        isolation: wishes.isolation,
-        linger: wishes.linger,
-        reset: wishes.reset,
+        template: settings.template.as_deref(),
+        isolation: settings.isolation,
+        linger: settings.linger,
+        reset: settings.reset,
         params: &params,
         client: socket.link(),
     };
@@ -253,13 +274,13 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
         Err(error) => {
             door.workers.spawn(move || async move {
                 if let Ok(stream) = Stream::new(socket, unread) {
-                    say_and_close(stream, &Refusal::words(error)).await;
+                    say_and_close(stream, &refusal::words(error)).await;
                 }
             });
             return;
         }
     };
-    if let Some(recent) = door.taps.recent.as_ref().filter(|_| wishes.reset) {
+    if let Some(recent) = door.taps.recent.as_ref().filter(|_| settings.reset) {
         recent.forget(&database);
     }
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
@@ -270,14 +291,17 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting }, guard } = connected;
-            let conversation = Conversation::of_session(replication, &greeting);
+            let (conversation, traces) =
+                (Conversation::new(replication), SessionTraces::of_session(&greeting));
             let mut words = told(greeting.clone());
             let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
             let tap = door.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
             let leases = door.leases.clone();
             let session = Session { door: Arc::clone(door), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, conversation, leases, tap, words), closing).await;
+                session
+                    .run(Forward::new(client, server, conversation, traces, leases, tap, words), closing)
+                    .await;
             });
         }
         Entered::Transaction(mut lease) => {
@@ -349,12 +373,15 @@ impl Session {
             Some(End::Client) => return,
             // A server that says nothing more has not chosen to go.
             Some(End::Server) | None if conversation.ends_in_error() => Vec::new(),
-            Some(End::Server) => Refusal::new("57P02", "terminating connection because the server went away")
-                .hint("The log of the server says why.")
-                .to_bytes(),
-            None => {
-                Refusal::new("57P01", "terminating connection because pgfresh is shutting down").to_bytes()
+            // What is no protocol a server does not answer either.
+            Some(End::Server) if conversation.is_malformed() => Vec::new(),
+            Some(End::Server) => {
+                ErrorResponse::fatal("57P02", "terminating connection because the server went away")
+                    .hint("The log of the server says why.")
+                    .to_bytes()
             }
+            None => ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
+                .to_bytes(),
         };
         drop((server, self));
         if conversation.may_interject() {
@@ -385,7 +412,7 @@ impl Session {
 /// Whether the backend has forgotten all that its session told it, and is idle.
 async fn forget(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
-    conversation.client_says(DISCARD_ALL);
+    conversation.client_says(DISCARD_ALL, |_| ());
     server.write_all(DISCARD_ALL).await?;
     let mut chunk = [0; 1024];
     while !conversation.is_idle() {

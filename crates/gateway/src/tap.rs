@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
+
 use crate::cancel::Key;
 use crate::ledger::{Entry, Ledger, What};
 use crate::recent::{self, Failure, Ran, Recent, Ring, seconds_of};
-use crate::wire::{Done, Fault, Follow, Told};
 
 /// Those who want to know.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl Taps {
             let now = Instant::now();
             let backend = key.map_or(0, Key::process);
             listeners.enter(now, What::Began { waited: now.saturating_duration_since(since), backend });
-            Box::new(Tap { follow: Some(Follow::new()), listeners })
+            Box::new(Tap { tracker: Some(StatementTracker::default()), listeners })
         })
     }
 }
@@ -39,7 +40,7 @@ impl Taps {
 #[derive(Debug)]
 pub(crate) struct Tap {
     /// `None` once it cannot be followed any more.
-    follow: Option<Follow>,
+    tracker: Option<StatementTracker>,
     listeners: Listeners,
 }
 
@@ -54,21 +55,21 @@ struct Listeners {
 impl Tap {
     /// Takes note of what is passed on to the server now.
     pub(crate) fn client_says(&mut self, bytes: &[u8]) {
-        self.note(|follow, now, tell| follow.client_says(bytes, now, tell));
+        self.note(|tracker, now, tell| tracker.client_says(bytes, now, tell));
     }
 
     /// Takes note of what is passed on to the client now.
     pub(crate) fn server_says(&mut self, bytes: &[u8]) {
-        self.note(|follow, now, tell| follow.server_says(bytes, now, tell));
+        self.note(|tracker, now, tell| tracker.server_says(bytes, now, tell));
     }
 
-    fn note(&mut self, say: impl FnOnce(&mut Follow, Instant, &mut dyn FnMut(Told))) {
-        let Self { follow, listeners } = self;
-        let Some(following) = follow else { return };
+    fn note(&mut self, say: impl FnOnce(&mut StatementTracker, Instant, &mut dyn FnMut(StatementEvent))) {
+        let Self { tracker, listeners } = self;
+        let Some(following) = tracker else { return };
         let now = Instant::now();
-        say(following, now, &mut |told| listeners.hear(told, now));
+        say(following, now, &mut |event| listeners.hear(event, now));
         if following.is_lost() {
-            *follow = None;
+            *tracker = None;
             listeners.ledger.iter().for_each(Ledger::lose);
         }
     }
@@ -81,17 +82,18 @@ impl Drop for Tap {
 }
 
 impl Listeners {
-    fn hear(&self, told: Told, now: Instant) {
-        let what = match told {
-            Told::Asked => What::Asked,
-            Told::Done(Done { statement, begun, ran, error, rests }) => {
+    fn hear(&self, event: StatementEvent, now: Instant) {
+        let what = match event {
+            StatementEvent::Requested => What::Asked,
+            StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
                     let ran = Ran {
                         statement: statement.as_ref().to_owned(),
                         begun: seconds_of(SystemTime::now() - took),
                         seconds: took.as_secs_f64(),
-                        error: error.map(|Fault { code, message }| Failure { code, message }),
+                        error: error
+                            .map(|StatementError { sqlstate, message }| Failure { code: sqlstate, message }),
                     };
                     recent::add(ring, ran);
                 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pgwire::{Frame, StartupParams};
 use server::{Rows, SOCKET, Session, SessionError, is_silent};
 
 use crate::LeaseError;
@@ -25,42 +26,16 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Tables that a backend looks at beforehand; each takes it 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
-/// until the first message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct StartupParams {
-    /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
-    pub version: u32,
-    /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
-    pub parameters: Vec<u8>,
+/// Names parameters where they are only compared.
+pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
+    let mut hasher = DefaultHasher::new();
+    params.hash(&mut hasher);
+    ParamsId(hasher.finish())
 }
 
-impl StartupParams {
-    /// Names them where they are only compared.
-    pub(crate) fn id(&self) -> ParamsId {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        ParamsId(hasher.finish())
-    }
-
-    /// Whether a session with them may have queries compiled, for which the server loads a library into its process.
-    pub(crate) fn compiles(&self) -> bool {
-        self.parameters.windows(3).any(|window| window.eq_ignore_ascii_case(b"jit"))
-    }
-
-    /// The start-up message of a session with `database`.
-    #[must_use]
-    pub fn startup_message(&self, database: &str) -> Vec<u8> {
-        let length = 4 + 4 + self.parameters.len() + b"database\0".len() + database.len() + 2;
-        let mut message = Vec::with_capacity(length);
-        message.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-        message.extend_from_slice(&self.version.to_be_bytes());
-        message.extend_from_slice(&self.parameters);
-        message.extend_from_slice(b"database\0");
-        message.extend_from_slice(database.as_bytes());
-        message.extend_from_slice(b"\0\0");
-        message
-    }
+/// Whether a session with `params` may have queries compiled, for which the server loads a library into its process.
+pub(crate) fn may_compile(params: &StartupParams) -> bool {
+    params.parameters.windows(3).any(|window| window.eq_ignore_ascii_case(b"jit"))
 }
 
 /// A backend that waits for its session's first message.
@@ -168,23 +143,22 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
     // Where the message begins that is not complete yet.
     let mut start = 0;
     loop {
-        while let Some(header) = greeting.get(start..start + 5) {
-            let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
-            let (tag, end) = (header[0], start + 1 + length);
-            if length < 4 || end > LONGEST_GREETING {
+        loop {
+            let impossible = |_| malformed("a message of impossible length");
+            if Frame::header(&greeting[start..])
+                .map_err(impossible)?
+                .is_some_and(|(_, length)| start + length > LONGEST_GREETING)
+            {
                 return Err(malformed("a message of impossible length"));
             }
-            if greeting.len() < end {
-                break;
-            }
-            match tag {
+            let Some((frame, length)) = Frame::first(&greeting[start..]).map_err(impossible)? else { break };
+            let end = start + length;
+            match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
                 // Authentication: anything but "ok" means that somebody has changed pg_hba.conf.
-                b'R' if greeting[start + 5..end] != [0, 0, 0, 0] => {
-                    return Err(malformed("a request to authenticate"));
-                }
+                b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
                 _ => start = end,
             }
         }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pgwire::StartupParams;
 use server::Session;
 
-use crate::backend::{CatalogStamp, WaitingBackend};
+use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{FileMap, TemplateCatalog};
 use crate::evidence::Epoch;
 use crate::leased_server::LeasedServer;
@@ -18,7 +19,7 @@ use crate::table::{
     Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Source, Task, TaskKind, Ticket, Want,
 };
 use crate::template::{PREFIX, Template};
-use crate::{Difference, LeaseError, StartupParams};
+use crate::{Difference, LeaseError};
 
 /// Start-up parameters that are remembered at once.
 const MOST_PARAMS: usize = 4096;
@@ -179,7 +180,7 @@ impl Core {
 
     /// Remembers with which parameters clients come.
     pub(crate) fn remember(&mut self, params: &StartupParams) -> ParamsId {
-        let id = params.id();
+        let id = params_id(params);
         if self.params.len() >= MOST_PARAMS {
             self.params.clear();
         }

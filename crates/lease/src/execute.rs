@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::admin::{identifier, literal, number, text};
-use crate::backend::WaitingBackend;
+use crate::backend::{WaitingBackend, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
 use crate::leased_server::LeasedServer;
@@ -377,7 +377,11 @@ impl Inner {
             }
         }
         // The database is as new; its session goes on only if that is, too.
-        if !may_be_reused || !leaves_nothing || self.jit || session.params.compiles() || self.is_maintained()
+        if !may_be_reused
+            || !leaves_nothing
+            || self.jit
+            || may_compile(&session.params)
+            || self.is_maintained()
         {
             return Ok(Outcome::Stale);
         }

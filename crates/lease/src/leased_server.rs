@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::template::{Maker, MakerError, Started};
+use pgwire::StartupParams;
 use server::{Guard, SUPERUSER, Server, Session};
 use storage::Place;
 
 use crate::admin::identifier;
-use crate::{Backend, LeaseError, StartupParams};
+use crate::{Backend, LeaseError};
 
 /// What its database is called until it has a holder.
 const READY: &str = "pgfresh_ready";

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ::template::Maker;
 
 use crate::admin::{AdminPool, literal, text};
+use crate::backend::params_id;
 use crate::core::{Core, lock};
 use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
@@ -150,7 +151,7 @@ impl Leases {
         if isolation != Isolation::Clone {
             inner.expect_free(&name)?;
         }
-        let params = lock(&inner.core).recent_params.last().map(crate::StartupParams::id);
+        let params = lock(&inner.core).recent_params.last().map(params_id);
         let terms =
             Terms { template: template.clone(), isolation, linger: inner.options.linger, retained: true };
         match inner.ask(&name, Want::Lease { params, terms }, None)? {

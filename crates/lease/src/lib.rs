@@ -33,7 +33,7 @@ mod table;
 mod template;
 mod wal;
 
-pub use backend::{Backend, StartupParams};
+pub use backend::Backend;
 pub use digest::Digest;
 pub use error::LeaseError;
 pub use isolation::Isolation;

@@ -8,14 +8,15 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use pgwire::StartupParams;
 use server::{Rows, Session, SessionError, is_silent};
 
+use crate::Backend;
 use crate::backend::CatalogStamp;
 use crate::catalog::{Content, Sequence, TemplateCatalog};
 use crate::evidence::{Evidence, MARK};
 use crate::reset::NotRecyclable;
 use crate::wal::Lsn;
-use crate::{Backend, StartupParams};
 
 /// The transaction of a lease, and the proof that it is still the same at its end.
 pub const BEGIN_LEASE: [&str; 2] =

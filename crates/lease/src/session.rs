@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::backend::{CatalogStamp, STAMP, WaitingBackend};
+use pgwire::StartupParams;
+
+use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id};
 use crate::core::{Core, Held, lock};
 use crate::evidence::{Evidence, MARK};
 use crate::leases::{ALWAYS, Inner, Leases, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
 use crate::table::{Answer, DatabaseId, Event, ParamsId, Terms, Want};
 use crate::wal::Lsn;
-use crate::{Backend, Isolation, LeaseError, StartupParams};
+use crate::{Backend, Isolation, LeaseError};
 
 /// How long backends may take to end that were told to, and how often we look.
 const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -128,7 +130,7 @@ impl Leases {
             inner.expect_free(name)?;
         }
         let want = Want::Session {
-            params: request.params.id(),
+            params: params_id(request.params),
             terms,
             explicit: request.isolation.is_some(),
             reset: request.reset,
@@ -361,7 +363,7 @@ impl SessionGuard {
             && has_room
             && !held.has_functions
             && !stay.inner.jit
-            && !stay.params.compiles()
+            && !may_compile(&stay.params)
             && !stay.stamp.is_empty()
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
@@ -445,5 +447,5 @@ fn is_gone(error: &LeaseError) -> bool {
 
 /// Names parameters in the table.
 pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
-    waiting.iter().map(|waiting| waiting.params.id()).collect()
+    waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }

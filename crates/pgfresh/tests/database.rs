@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lease::{
     ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, SessionGuard,
-    StartupParams, TemplateDatabase,
+    TemplateDatabase,
 };
+use pgwire::StartupParams;
 use server::Session;
 use template::{Maker, Started, Wishes};
 

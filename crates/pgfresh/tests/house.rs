@@ -20,19 +20,23 @@ const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
 /// Each crate, and those of ours that it may depend on. No arrow turns back.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("pgwire", &[]),
     ("sys", &[]),
     ("storage", &["sys"]),
-    ("server", &["sys", "storage"]),
+    ("server", &["pgwire", "sys", "storage"]),
     ("template", &["sys", "storage", "server"]),
-    ("lease", &["sys", "storage", "server", "template"]),
-    ("gateway", &["sys", "storage", "server", "template", "lease"]),
+    ("lease", &["pgwire", "sys", "storage", "server", "template"]),
+    ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
     ("report", &[]),
-    ("bench", &["storage", "server", "template", "lease", "gateway", "report"]),
+    ("bench", &["pgwire", "storage", "server", "template", "lease", "gateway", "report"]),
     ("profile", &["server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
-        &["sys", "storage", "server", "template", "lease", "gateway", "report", "bench", "doctor", "profile"],
+        &[
+            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report", "bench",
+            "doctor", "profile",
+        ],
     ),
 ];
 

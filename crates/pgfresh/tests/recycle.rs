@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lease::{
     Backend, ConnectRequest, Connected, Digest, Entered, Isolation, LeaseOptions, Leases, SessionGuard,
-    StartupParams, TemplateDatabase,
+    TemplateDatabase,
 };
+use pgwire::StartupParams;
 use proptest::prelude::*;
 use server::Session;
 use template::{Maker, Started, Wishes};

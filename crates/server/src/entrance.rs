@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::address::{Address, SOCKET};
 use crate::Server;
+use crate::address::{Address, SOCKET};
 
 /// Connections that may wait to be looked at: a stranger's do not keep ours out. The kernel has a bound of its own.
 const WAITING: i32 = 4096;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use storage::{CopyError, FileError};
 
+use crate::admin::SessionError;
 use crate::installation::Version;
 use crate::locate::{self, Wanted};
-use crate::session::SessionError;
 
 /// There is no installation, or it is not what it should be.
 #[derive(Debug, thiserror::Error)]

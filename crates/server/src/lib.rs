@@ -4,6 +4,7 @@
 //! it. It listens only on a unix socket in its private directory. It knows nothing of templates and databases.
 
 mod address;
+mod admin;
 mod boot;
 mod client;
 mod conninfo;
@@ -17,12 +18,12 @@ mod locate;
 mod log;
 mod orphans;
 mod package;
-mod session;
 mod settings;
 mod stop;
 mod trim;
 
 pub use address::{Address, SOCKET};
+pub use admin::{Rows, Session, SessionError, is_silent};
 pub use boot::{Data, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
 pub use entrance::Entrance;
@@ -32,5 +33,4 @@ pub use guard::{Guard, Ward, guard_main, sweep};
 pub use initdb::{Initdb, SUPERUSER};
 pub use installation::{Installation, MAJORS, Version};
 pub use locate::{Found, Wanted, find, list};
-pub use session::{Rows, Session, SessionError, is_silent};
 pub use settings::{Preset, Settings};

@@ -13,12 +13,11 @@ use tokio::time::timeout;
 
 use super::gate::Gate;
 use super::machine::{Fate, Machine, Turn};
-use super::message::{after_zero, until_zero};
 use crate::stream::Stream;
 use crate::tap::Tap;
 use lease::LeaseTransaction;
 
-use crate::wire::{Refusal, TERMINATE};
+use pgwire::{ErrorResponse, Frame, MalformedFrame, TERMINATE, split_zero};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -37,7 +36,7 @@ pub(super) enum End {
     Client,
     Server,
     /// The transaction is no more what it should be.
-    Broken(Refusal),
+    Broken(ErrorResponse),
 }
 
 /// What has come from one end.
@@ -68,11 +67,9 @@ impl Inbox {
         count > 0
     }
 
-    /// Tag and length of the next message, tag included.
-    fn head(&self) -> Option<(u8, usize)> {
-        let (tag, length) = self.left().split_first()?;
-        let length = u32::from_be_bytes(*length.first_chunk()?) as usize;
-        Some((*tag, 1 + length.max(4)))
+    /// Tag and length of the next frame, header included.
+    fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
+        Frame::header(self.left())
     }
 
     /// Takes a message out, if it is whole.
@@ -268,7 +265,14 @@ impl Drive {
                 busy = true;
                 continue;
             }
-            let Some((tag, length)) = down.head() else { break };
+            let (tag, length) = match down.head() {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                Err(error) => {
+                    machine.broken = Some(ErrorResponse::violation(format!("the server sent an {error}")));
+                    break;
+                }
+            };
             match machine.server_head(tag) {
                 Fate::Whole => {
                     let Some(message) = down.take(length) else { break };
@@ -296,7 +300,12 @@ impl Drive {
                 busy = true;
                 continue;
             }
-            let Some((tag, length)) = up.head() else { break };
+            let (tag, length) = match up.head() {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                // To a server a client that says this has gone.
+                Err(MalformedFrame) => (b'X', 0),
+            };
             let fate = machine.client_head(tag);
             match fate {
                 Fate::Wait => break,
@@ -313,7 +322,7 @@ impl Drive {
                 Fate::Names => {
                     let left = up.left();
                     let body = &left[5..left.len().min(length)];
-                    let names = until_zero(body).len() + until_zero(after_zero(body)).len() + 2;
+                    let names = split_zero(body).0.len() + split_zero(split_zero(body).1).0.len() + 2;
                     if names > body.len() && body.len() + 5 < length {
                         up.wanted = left.len() + 1;
                         break;

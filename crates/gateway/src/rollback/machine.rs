@@ -9,15 +9,17 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, after_zero,
-    explained, field, injection, message, query, ready, report, reworded, syntax_check, until_zero, values,
+    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained,
+    field, injection, ready, report, reworded, syntax_check,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
 use lease::LeaseTransaction;
 
-use crate::wire::{Refusal, SessionTraces};
+use pgwire::{ErrorResponse, FramePrefix, columns, encode, query, split_zero};
+
+use crate::traces::SessionTraces;
 
 /// What is to become of a message of which the head is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +164,7 @@ pub(crate) struct Machine {
     /// The server's version.
     major: u32,
     /// Why no more can be done.
-    pub(super) broken: Option<Refusal>,
+    pub(super) broken: Option<ErrorResponse>,
 }
 
 impl Machine {
@@ -203,13 +205,13 @@ impl Machine {
 
     /// A message of the client's that is to be passed on has begun with these names.
     pub(super) fn client_names(&mut self, body: &[u8]) {
-        self.names.bind(until_zero(body), until_zero(after_zero(body)));
+        self.names.bind(split_zero(body).0, split_zero(split_zero(body).1).0);
         self.open_group();
     }
 
     /// A whole message of the client's.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
-        self.traces.client_says(tag, body, body.len());
+        self.traces.client_says(FramePrefix { tag, length: body.len(), body });
         self.thread.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),
@@ -221,7 +223,7 @@ impl Machine {
             }
             b'F' => {
                 self.owed = true;
-                self.tasks.push_back(Task::Native(Native::Part(message(tag, body), 0)));
+                self.tasks.push_back(Task::Native(Native::Part(encode(tag, body), 0)));
                 self.tasks.push_back(Task::End);
             }
             b'P' => self.parse(body),
@@ -230,7 +232,7 @@ impl Machine {
                 if tag == b'C' {
                     self.names.close(body);
                 }
-                self.pass(&message(tag, body));
+                self.pass(&encode(tag, body));
             }
         }
         self.proceed();
@@ -239,11 +241,11 @@ impl Machine {
     fn query(&mut self, body: &[u8]) {
         self.owed = true;
         self.close_group();
-        let sql = until_zero(body);
+        let sql = split_zero(body).0;
         let found = statements(sql, !self.backslashes);
         self.names.forget_unnamed();
         if found.iter().all(|statement| !statement.kind.is_control()) {
-            self.tasks.push_back(Task::Native(Native::Part(message(b'Q', body), 0)));
+            self.tasks.push_back(Task::Native(Native::Part(encode(b'Q', body), 0)));
         } else {
             let top = found.len() == 1;
             if !top {
@@ -257,21 +259,21 @@ impl Machine {
     }
 
     fn parse(&mut self, body: &[u8]) {
-        let mut found = statements(until_zero(after_zero(body)), !self.backslashes);
+        let mut found = statements(split_zero(split_zero(body).1).0, !self.backslashes);
         // Of several the server says that they are too many.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
             Kind::Begin { .. } => reworded(body, BEGIN_PLACEHOLDER),
             // Like the original, it may be prepared in a failed transaction.
             Kind::Commit { .. } | Kind::Rollback { .. } => reworded(body, UNDO),
-            _ => message(b'P', body),
+            _ => encode(b'P', body),
         };
-        self.names.parse(until_zero(body), kind);
+        self.names.parse(split_zero(body).0, kind);
         self.pass(&parse);
     }
 
     fn execute(&mut self, body: &[u8]) {
-        let (kind, execute) = (self.names.of_portal(until_zero(body)), message(b'E', body));
+        let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
         // What comes later in a group is like one of several in a string, to new servers more than to old ones.
         let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
@@ -320,7 +322,11 @@ impl Machine {
                     self.say(report);
                 }
             }
-            b'D' => self.row = values(body),
+            b'D' => {
+                self.row = columns(body)
+                    .map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()))
+                    .collect()
+            }
             b'E' if ours => self.error = Some(bytes.to_vec()),
             _ if ours => {}
             b'C' if self.awaited.front() == Some(&Awaited::Part) => {
@@ -354,7 +360,8 @@ impl Machine {
         }
         if self.awaited.front() == Some(&Awaited::Group) && !self.open {
             if self.tasks.iter().any(|task| *task != Task::End) {
-                self.broken = Some(Refusal::violation("a transaction was to end during COPY from stdin"));
+                self.broken =
+                    Some(ErrorResponse::violation("a transaction was to end during COPY from stdin"));
             }
             self.tasks.clear();
             (self.open, self.owed) = (true, false);
@@ -389,7 +396,7 @@ impl Machine {
         match (ours, error) {
             (Ours::Must | Ours::Silent, Some(error)) => {
                 let message = field(&error, b'M').unwrap_or_default();
-                self.broken = Some(lost().detail(String::from_utf8_lossy(message)));
+                self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
             // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
             (Ours::Syntax { saved }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
@@ -567,7 +574,7 @@ impl Machine {
     /// Ends what the client was about: it has gone.
     pub(super) fn hang_up(&mut self) {
         if std::mem::take(&mut self.copying) {
-            self.to_server.extend(message(b'f', b"the client has gone\0"));
+            self.to_server.extend(encode(b'f', b"the client has gone\0"));
         }
         self.close_group();
         self.tasks.clear();
@@ -580,9 +587,12 @@ impl Machine {
     }
 }
 
-fn lost() -> Refusal {
-    Refusal::new("25000", "terminating connection because the transaction of the lease is not what it was")
-        .hint(INSTEAD)
+fn lost() -> ErrorResponse {
+    ErrorResponse::fatal(
+        "25000",
+        "terminating connection because the transaction of the lease is not what it was",
+    )
+    .hint(INSTEAD)
 }
 
 /// Statements that go to the server together, or one that the machine looks after.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use pgwire::{ErrorResponse, encode, split_zero};
+
 pub(super) use lease::{
     BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, UNDO_TRANSACTION as UNDO,
 };
@@ -24,42 +26,27 @@ pub(super) const INSTEAD: &str =
 /// What to do where a cursor is in the way that a plain server would have copied at the end of its transaction.
 const HELD: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
-/// A message with a tag.
-pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-    let mut message = Vec::with_capacity(body.len() + 5);
-    message.push(tag);
-    message.extend_from_slice(&length.to_be_bytes());
-    message.extend_from_slice(body);
-    message
-}
-
 /// Statements of ours, up to one Sync: each with Parse, Bind, Execute, Close, so that none is left for the client to see.
 /// What is closed first is left from one that failed. No simple Query is used, since that would end the client's unnamed
 /// statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
-    let close = [message(b'C', b"P_pgfresh\0"), message(b'C', b"S_pgfresh\0")].concat();
+    let close = [encode(b'C', b"P_pgfresh\0"), encode(b'C', b"S_pgfresh\0")].concat();
     let mut bytes = close.clone();
     for sql in statements {
-        bytes.extend(message(b'P', &[b"_pgfresh\0", sql.as_ref().as_bytes(), b"\0\0\0"].concat()));
-        bytes.extend(message(b'B', b"_pgfresh\0_pgfresh\0\0\0\0\0\0\0"));
-        bytes.extend(message(b'E', b"_pgfresh\0\0\0\0\0"));
+        bytes.extend(encode(b'P', &[b"_pgfresh\0", sql.as_ref().as_bytes(), b"\0\0\0"].concat()));
+        bytes.extend(encode(b'B', b"_pgfresh\0_pgfresh\0\0\0\0\0\0\0"));
+        bytes.extend(encode(b'E', b"_pgfresh\0\0\0\0\0"));
         bytes.extend_from_slice(&close);
     }
     bytes.extend_from_slice(SYNC);
     bytes
 }
 
-/// A Query.
-pub(super) fn query(sql: &[u8]) -> Vec<u8> {
-    message(b'Q', &[sql, b"\0"].concat())
-}
-
 /// The body of a Parse with other text.
 pub(super) fn reworded(parse: &[u8], sql: &str) -> Vec<u8> {
-    let name = until_zero(parse);
-    let types = after_zero(after_zero(parse));
-    message(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
+    let (name, rest) = split_zero(parse);
+    let (_, types) = split_zero(rest);
+    encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
 }
 
 /// A text as SQL wants it, whatever a backslash means.
@@ -69,41 +56,42 @@ pub(super) fn literal(text: &str) -> String {
 
 /// A CommandComplete.
 pub(super) fn complete(tag: &str) -> Vec<u8> {
-    message(b'C', &[tag.as_bytes(), b"\0"].concat())
+    encode(b'C', &[tag.as_bytes(), b"\0"].concat())
 }
 
 /// A ReadyForQuery.
 pub(super) fn ready(status: u8) -> Vec<u8> {
-    message(b'Z', &[status])
+    encode(b'Z', &[status])
 }
 
 /// A warning or an error of ours. `severity` is the word for both its forms.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
-    message(if severity == "WARNING" { b'N' } else { b'E' }, body.as_bytes())
+    encode(if severity == "WARNING" { b'N' } else { b'E' }, body.as_bytes())
 }
 
 /// An ErrorResponse as the client shall see it: with its position in the whole string of which the server saw the rest
 /// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`), or a cursor WITH HOLD
 /// that goes on in it (`holds`).
 pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
-    let fields =
-        || error.get(5..).unwrap_or_default().split(|byte| *byte == 0).filter(|field| !field.is_empty());
-    let reasons = [&b"C25001"[..], b"C2D000", b"C55P04"];
+    let fields = || ErrorResponse::fields(error.get(5..).unwrap_or_default());
+    let reasons = [&b"25001"[..], b"2D000", b"55P04"];
+    let sqlstate = fields().find_map(|(code, value)| (code == b'C').then_some(value)).unwrap_or_default();
     let hint = match () {
-        () if ours && fields().any(|field| reasons.contains(&field)) => Some(INSTEAD),
-        () if holds && fields().any(|field| field == b"C55006") => Some(HELD),
+        () if ours && reasons.contains(&sqlstate) => Some(INSTEAD),
+        () if holds && sqlstate == b"55006" => Some(HELD),
         () => None,
     };
     if offset == 0 && hint.is_none() {
         return error.into();
     }
     let mut body: Vec<u8> = Vec::with_capacity(error.len() + INSTEAD.len());
-    for field in fields().filter(|field| hint.is_none() || field[0] != b'H') {
-        match std::str::from_utf8(&field[1..]).ok().and_then(|text| text.parse::<usize>().ok()) {
-            Some(place) if field[0] == b'P' => body.extend(format!("P{}", place + offset).bytes()),
-            _ => body.extend_from_slice(field),
+    for (code, value) in fields().filter(|(code, _)| hint.is_none() || *code != b'H') {
+        body.push(code);
+        match std::str::from_utf8(value).ok().and_then(|text| text.parse::<usize>().ok()) {
+            Some(place) if code == b'P' => body.extend((place + offset).to_string().bytes()),
+            _ => body.extend_from_slice(value),
         }
         body.push(0);
     }
@@ -111,7 +99,7 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) ->
         body.extend([b"H", hint.as_bytes(), b"\0"].concat());
     }
     body.push(0);
-    message(b'E', &body).into()
+    encode(b'E', &body).into()
 }
 
 /// Checks the syntax of a whole string, behind a savepoint of its own if there can be one: the server reads it from end
@@ -119,42 +107,13 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) ->
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX));
     bytes.truncate(bytes.len() - SYNC.len());
-    bytes.extend(message(b'P', &[b"_pgfresh\0", sql, b"\0\0\0"].concat()));
-    bytes.extend(message(b'C', b"S_pgfresh\0"));
+    bytes.extend(encode(b'P', &[b"_pgfresh\0", sql, b"\0\0\0"].concat()));
+    bytes.extend(encode(b'C', b"S_pgfresh\0"));
     bytes.extend_from_slice(SYNC);
     bytes
 }
 
 /// A field of an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
-    let mut fields = error.get(5..)?.split(|byte| *byte == 0);
-    fields.find(|field| field.first() == Some(&code)).map(|field| &field[1..])
-}
-
-/// The values of a `DataRow`'s body.
-pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
-    let mut rest = row.get(2..).unwrap_or_default();
-    let mut values = Vec::new();
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
-        let (value, after) = match usize::try_from(i32::from_be_bytes(*length)) {
-            Ok(length) => match after.split_at_checked(length) {
-                Some((value, after)) => (Some(String::from_utf8_lossy(value).into_owned()), after),
-                None => return values,
-            },
-            Err(_) => (None, after),
-        };
-        values.push(value);
-        rest = after;
-    }
-    values
-}
-
-/// The bytes before the first zero.
-pub(super) fn until_zero(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
-}
-
-/// What comes after the first zero.
-pub(super) fn after_zero(bytes: &[u8]) -> &[u8] {
-    bytes.get(until_zero(bytes).len() + 1..).unwrap_or_default()
+    ErrorResponse::fields(error.get(5..)?).find_map(|(found, value)| (found == code).then_some(value))
 }

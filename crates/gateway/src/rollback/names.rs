@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::message::{message, until_zero};
 use super::statement::Kind;
+use pgwire::{encode, split_zero};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -44,8 +44,8 @@ impl Names {
     /// Takes note of a Close.
     pub(super) fn close(&mut self, body: &[u8]) {
         match body.split_first() {
-            Some((b'S', name)) => drop(self.statements.remove(until_zero(name))),
-            Some((_, name)) => drop(self.portals.remove(until_zero(name))),
+            Some((b'S', name)) => drop(self.statements.remove(split_zero(name).0)),
+            Some((_, name)) => drop(self.portals.remove(split_zero(name).0)),
             None => {}
         }
     }
@@ -57,7 +57,7 @@ impl Names {
 
     /// The messages that close them all: their transaction ends.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
-        let closes = self.portals.drain().map(|(name, _)| message(b'C', &[b"P", &name[..], b"\0"].concat()));
+        let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
     }
 }

@@ -4,12 +4,12 @@
 //! in 14 and 15 by name, later beginning with what was changed last. Before 14 it reports each change at once.
 //! Source: `ReportChangedGUCOptions`.
 
-use super::message::{after_zero, message, until_zero};
+use pgwire::{encode, frames, split_zero};
 
 /// What comes behind `name` in a greeting; nothing if that is not in it.
 pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = greeting.windows(name.len()).position(|window| window == name);
-    at.map_or(b"", |at| until_zero(&greeting[at + name.len()..]))
+    at.map_or(b"", |at| split_zero(&greeting[at + name.len()..]).0)
 }
 
 /// A setting's name and its value.
@@ -30,16 +30,8 @@ pub(super) struct Parameters {
 impl Parameters {
     /// What a `greeting` says: complete messages all.
     pub(super) fn new(greeting: &[u8], major: u32) -> Self {
-        let (mut reported, mut rest) = (Vec::new(), greeting);
-        while let Some((header, _)) = rest.split_first_chunk::<5>() {
-            let [tag, length @ ..] = *header;
-            let end = 1 + (u32::from_be_bytes(length) as usize).max(4);
-            let Some((found, after)) = rest.split_at_checked(end) else { break };
-            if tag == b'S' {
-                reported.push(read(&found[5..]));
-            }
-            rest = after;
-        }
+        let reported =
+            frames(greeting).filter(|frame| frame.tag == b'S').map(|frame| read(frame.body)).collect();
         Self { major, reported, ..Self::default() }
     }
 
@@ -107,11 +99,11 @@ impl Parameters {
 }
 
 fn report((name, value): &Parameter) -> Vec<u8> {
-    message(b'S', &[&name[..], b"\0", value, b"\0"].concat())
+    encode(b'S', &[&name[..], b"\0", value, b"\0"].concat())
 }
 
 fn read(body: &[u8]) -> Parameter {
-    (until_zero(body).to_vec(), until_zero(after_zero(body)).to_vec())
+    (split_zero(body).0.to_vec(), split_zero(split_zero(body).1).0.to_vec())
 }
 
 #[cfg(test)]
@@ -119,12 +111,12 @@ mod tests {
     use super::*;
 
     fn said(name: &str, value: &str) -> Vec<u8> {
-        message(b'S', format!("{name}\0{value}\0").as_bytes())
+        encode(b'S', format!("{name}\0{value}\0").as_bytes())
     }
 
     #[test]
     fn what_has_changed_is_reported_once_and_in_the_order_of_the_version() {
-        let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), message(b'Z', b"I")].concat();
+        let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), encode(b'Z', b"I")].concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&greeting, major);
             // Of one string, which the server got in parts; the last name of a batch is that which was changed first.

@@ -12,7 +12,7 @@ use crate::cancel::Key;
 use crate::session::{Closing, closed, say_and_close};
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
-use crate::wire::Refusal;
+use pgwire::ErrorResponse;
 
 /// What a session has besides its two connections.
 pub(crate) struct Session {
@@ -49,10 +49,12 @@ impl Session {
                 }
                 return;
             }
-            Some(End::Server) => Refusal::new("57P02", "terminating connection because the server went away")
-                .hint("The log of the server says why."),
+            Some(End::Server) => {
+                ErrorResponse::fatal("57P02", "terminating connection because the server went away")
+                    .hint("The log of the server says why.")
+            }
             Some(End::Broken(why)) => why,
-            None => Refusal::new("57P01", "terminating connection because pgfresh is shutting down"),
+            None => ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down"),
         };
         drop(lease);
         let (client, unsaid) = drive.farewell();

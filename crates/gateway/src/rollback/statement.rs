@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::wire::SqlLexer;
+use pgwire::SqlLexer;
 
 /// How many words of a statement are looked at. The longest that matters is BEGIN with a list of modes.
 const WORDS: usize = 24;

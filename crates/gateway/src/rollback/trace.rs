@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use super::machine::{Fate, Machine};
-use super::message::{message, ready, until_zero};
+use pgwire::{encode, frames, split_zero};
+
+use super::message::ready;
 use lease::LeaseTransaction;
 
 /// A greeting of the least that the machine reads.
@@ -41,7 +43,7 @@ impl Play {
             for (tag, body) in messages(&std::mem::take(&mut self.machine.to_client)) {
                 self.trace.push(match tag {
                     b'Z' => format!("ready {}", char::from(body[0])),
-                    b'C' => format!("done {}", String::from_utf8_lossy(until_zero(&body))),
+                    b'C' => format!("done {}", String::from_utf8_lossy(split_zero(&body).0)),
                     _ => format!("{} {}", char::from(tag), field(&body)),
                 });
             }
@@ -54,7 +56,7 @@ impl Play {
                 let mut answers = Vec::new();
                 match tag {
                     b'Q' => {
-                        answers = self.run(&String::from_utf8_lossy(until_zero(&body)));
+                        answers = self.run(&String::from_utf8_lossy(split_zero(&body).0));
                         answers.push(ready(self.status));
                     }
                     b'P' => {
@@ -92,7 +94,7 @@ impl Play {
         }
         if self.status == b'E' || sql.contains("fail") {
             self.status = b'E';
-            return vec![message(b'E', b"SERROR\0VERROR\0C23503\0Mit failed\0\0")];
+            return vec![encode(b'E', b"SERROR\0VERROR\0C23503\0Mit failed\0\0")];
         }
         self.status = b'T';
         let row = match word {
@@ -100,19 +102,13 @@ impl Play {
             "[constraints]" => row(&[self.deferrable, None]),
             _ => Vec::new(),
         };
-        let done = message(b'C', &[until_space(sql).as_bytes(), b"\0"].concat());
+        let done = encode(b'C', &[until_space(sql).as_bytes(), b"\0"].concat());
         [row, done].into_iter().filter(|message| !message.is_empty()).collect()
     }
 }
 
-fn messages(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
-    let mut found = Vec::new();
-    while let Some((tag, rest)) = bytes.split_first() {
-        let length = u32::from_be_bytes(*rest.first_chunk().unwrap()) as usize;
-        found.push((*tag, rest[4..length].to_vec()));
-        bytes = &rest[length..];
-    }
-    found
+fn messages(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    frames(bytes).map(|frame| (frame.tag, frame.body.to_vec())).collect()
 }
 
 fn row(values: &[Option<&str>]) -> Vec<u8> {
@@ -121,7 +117,7 @@ fn row(values: &[Option<&str>]) -> Vec<u8> {
         body.extend(value.map_or(-1, |value| i32::try_from(value.len()).unwrap()).to_be_bytes());
         body.extend(value.unwrap_or_default().bytes());
     }
-    message(b'D', &body)
+    encode(b'D', &body)
 }
 
 fn until_space(sql: &str) -> &str {

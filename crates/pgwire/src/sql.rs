@@ -4,7 +4,7 @@
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub enum TokenKind {
     /// A key word or a name without quotes.
     Word,
     /// A name in double quotes, with them.
@@ -19,30 +19,36 @@ pub(crate) enum TokenKind {
 
 /// A token and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token<'a> {
-    pub(crate) kind: TokenKind,
-    pub(crate) text: &'a [u8],
+pub struct Token<'a> {
+    /// What it is.
+    pub kind: TokenKind,
+    /// Its bytes as they are written.
+    pub text: &'a [u8],
 }
 
 impl Token<'_> {
     /// Whether it is that word, given in small letters.
-    pub(crate) fn is_word(&self, word: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_word(&self, word: &[u8]) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
     /// Whether it is a name or a key word.
-    pub(crate) fn is_name(&self) -> bool {
+    #[must_use]
+    pub fn is_name(&self) -> bool {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
-    pub(crate) fn is_sign(&self, sign: u8) -> bool {
+    /// Whether it is that byte by itself.
+    #[must_use]
+    pub fn is_sign(&self, sign: u8) -> bool {
         self.kind == TokenKind::Sign && self.text[0] == sign
     }
 }
 
 /// Reads tokens from the beginning of a string to its end.
 #[derive(Debug, Clone)]
-pub(crate) struct SqlLexer<'a> {
+pub struct SqlLexer<'a> {
     sql: &'a [u8],
     at: usize,
     standard_strings: bool,
@@ -50,17 +56,19 @@ pub(crate) struct SqlLexer<'a> {
 
 impl<'a> SqlLexer<'a> {
     /// `standard_strings`: whether a backslash means nothing in a plain literal (`standard_conforming_strings`).
-    pub(crate) fn new(sql: &'a [u8], standard_strings: bool) -> Self {
+    #[must_use]
+    pub fn new(sql: &'a [u8], standard_strings: bool) -> Self {
         Self { sql, at: 0, standard_strings }
     }
 
     /// How many bytes have been read.
-    pub(crate) fn position(&self) -> usize {
+    #[must_use]
+    pub fn position(&self) -> usize {
         self.at
     }
 
     /// The next token; white space and comments are skipped.
-    pub(crate) fn token(&mut self) -> Option<Token<'a>> {
+    pub fn token(&mut self) -> Option<Token<'a>> {
         self.skip_blank(true);
         let start = self.at;
         let first = *self.sql.get(start)?;

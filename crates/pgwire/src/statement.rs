@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::number;
+use crate::ErrorResponse;
+use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 
 /// Bytes of a statement that are kept: as many as the server shows of it in `pg_stat_activity`.
 const TEXT: usize = 1023;
@@ -20,32 +21,35 @@ const MOST: usize = 5000;
 
 /// What is told of a session.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Told {
+pub enum StatementEvent {
     /// The client has asked for something while the server had nothing to do.
-    Asked,
+    Requested,
     /// A statement is done.
-    Done(Done),
+    Completed(Completed),
 }
 
 /// A statement that is done.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Done {
-    pub(crate) statement: Arc<str>,
-    pub(crate) begun: Instant,
+pub struct Completed {
+    /// Its text, as far as it is kept; empty where it is not known.
+    pub statement: Arc<str>,
+    /// When the server began with it.
+    pub begun: Instant,
     /// Whether it ran: it has not if it was only prepared, or if more was fetched of what it gives.
-    pub(crate) ran: bool,
-    pub(crate) error: Option<Fault>,
+    pub ran: bool,
+    /// Why it failed, if it did.
+    pub error: Option<StatementError>,
     /// If the server has nothing to do any more: whether a transaction is open.
-    pub(crate) rests: Option<bool>,
+    pub rests: Option<bool>,
 }
 
 /// Why a statement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct StatementError {
     /// Its SQLSTATE.
-    pub(crate) code: String,
+    pub sqlstate: String,
     /// Its primary message; of a very long one the begin.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// What the server has been sent and is to answer.
@@ -60,10 +64,10 @@ enum Step {
 }
 
 /// Both directions of a session.
-#[derive(Debug)]
-pub(crate) struct Follow {
-    client: Cutter,
-    server: Cutter,
+#[derive(Debug, Default)]
+pub struct StatementTracker {
+    client: FrameDecoder,
+    server: FrameDecoder,
     /// What names stand for.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Arc<str>>,
@@ -74,37 +78,22 @@ pub(crate) struct Follow {
     last: Arc<str>,
     /// What was executed and is still to be committed, and whether it ran.
     executed: Option<(Arc<str>, bool)>,
-    fault: Option<Fault>,
+    error: Option<StatementError>,
     /// When the server began with what it does; nothing while it has nothing to do.
     since: Option<Instant>,
     /// The client has sent messages that no Sync has followed yet.
     unsynchronized: bool,
 }
 
-impl Follow {
-    pub(crate) fn new() -> Self {
-        Self {
-            client: Cutter::default(),
-            server: Cutter::default(),
-            prepared: HashMap::new(),
-            portals: HashMap::new(),
-            bound: false,
-            steps: VecDeque::new(),
-            last: "".into(),
-            executed: None,
-            fault: None,
-            since: None,
-            unsynchronized: false,
-        }
-    }
-
+impl StatementTracker {
     /// Whether it is not known any more where messages begin, or too much is owed.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.client.lost || self.server.lost || self.steps.len() > MOST
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.client.is_malformed() || self.server.is_malformed() || self.steps.len() > MOST
     }
 
     /// Takes note of what the client says `now`.
-    pub(crate) fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+    pub fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut client = std::mem::take(&mut self.client);
         let wanted = |tag| match tag {
             b'Q' => TEXT,
@@ -113,11 +102,13 @@ impl Follow {
             b'E' | b'C' => NAME,
             _ => 0,
         };
-        client.over(bytes, wanted, |tag, body| self.asks(tag, body, now, tell));
+        client.decode(bytes, wanted, |FramePrefix { tag, body, .. }| {
+            self.asks(tag, &body[..body.len().min(wanted(tag))], now, tell);
+        });
         self.client = client;
     }
 
-    fn asks(&mut self, tag: u8, body: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+    fn asks(&mut self, tag: u8, body: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         match tag {
             b'd' | b'H' | b'X' => return,
             b'c' | b'f' => return self.ends_copy(),
@@ -125,20 +116,20 @@ impl Follow {
         }
         if self.since.is_none() {
             self.since = Some(now);
-            tell(Told::Asked);
+            tell(StatementEvent::Requested);
         }
         self.unsynchronized = !matches!(tag, b'Q' | b'F' | b'S');
-        let (first, rest) = until_zero(body);
+        let (first, rest) = split_zero(body);
         match tag {
             b'Q' => self.steps.push_back(Step::Query(text(first))),
             b'F' => self.steps.push_back(Step::Query("(a function is called)".into())),
             b'S' => self.steps.push_back(Step::Sync(Arc::clone(&self.last))),
             b'P' => {
-                self.last = text(until_zero(rest).0);
+                self.last = text(split_zero(rest).0);
                 remember(&mut self.prepared, first, &self.last);
             }
             b'B' => {
-                self.last = self.prepared.get(until_zero(rest).0).cloned().unwrap_or_else(|| "".into());
+                self.last = self.prepared.get(split_zero(rest).0).cloned().unwrap_or_else(|| "".into());
                 remember(&mut self.portals, first, &self.last);
                 self.bound = true;
             }
@@ -169,23 +160,23 @@ impl Follow {
     }
 
     /// Takes note of what the server says `now`.
-    pub(crate) fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(Told)) {
+    pub fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut server = std::mem::take(&mut self.server);
         let wanted = |tag| match tag {
             b'Z' => 1,
             b'E' => 2 * NAME,
             _ => 0,
         };
-        server.over(bytes, wanted, |tag, body| match tag {
+        server.decode(bytes, wanted, |FramePrefix { tag, body, .. }| match tag {
             b'C' | b'I' | b's' => self.completes(now, tell),
-            b'E' => self.fails(body),
-            b'Z' => self.is_ready(body != b"I", now, tell),
+            b'E' => self.fails(&body[..body.len().min(wanted(tag))]),
+            b'Z' => self.is_ready(!body.starts_with(b"I"), now, tell),
             _ => {}
         });
         self.server = server;
     }
 
-    fn completes(&mut self, now: Instant, tell: &mut dyn FnMut(Told)) {
+    fn completes(&mut self, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let Some(Step::Execute(statement, bound, count)) = self.steps.front_mut() else { return };
         let (statement, ran, last) = (Arc::clone(statement), *bound, *count == 1);
         *count -= 1;
@@ -202,7 +193,8 @@ impl Follow {
 
     /// After an error the server skips all up to the next Sync.
     fn fails(&mut self, body: &[u8]) {
-        self.fault = Some(Fault::read(body));
+        let ErrorResponse { sqlstate, message, .. } = ErrorResponse::read(body);
+        self.error = Some(StatementError { sqlstate: sqlstate.into_owned(), message: message.into_owned() });
         while let Some(Step::Execute(..)) = self.steps.front() {
             if let (Some(Step::Execute(statement, bound, _)), None) = (self.steps.pop_front(), &self.executed)
             {
@@ -211,7 +203,7 @@ impl Follow {
         }
     }
 
-    fn is_ready(&mut self, in_transaction: bool, now: Instant, tell: &mut dyn FnMut(Told)) {
+    fn is_ready(&mut self, in_transaction: bool, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         while let Some(Step::Execute(..)) = self.steps.front() {
             self.steps.pop_front();
         }
@@ -231,35 +223,12 @@ impl Follow {
         ran: bool,
         rests: Option<bool>,
         now: Instant,
-        tell: &mut dyn FnMut(Told),
+        tell: &mut dyn FnMut(StatementEvent),
     ) {
         let Some(begun) = self.since else { return };
         self.since = rests.is_none().then_some(now);
-        tell(Told::Done(Done { statement, begun, ran, error: self.fault.take(), rests }));
+        tell(StatementEvent::Completed(Completed { statement, begun, ran, error: self.error.take(), rests }));
     }
-}
-
-impl Fault {
-    /// Reads the fields of an ErrorResponse.
-    fn read(mut body: &[u8]) -> Self {
-        let mut fault = Self { code: String::new(), message: String::new() };
-        while let Some((kind @ 1.., fields)) = body.split_first() {
-            let (value, rest) = until_zero(fields);
-            match kind {
-                b'C' => fault.code = String::from_utf8_lossy(value).into_owned(),
-                b'M' => fault.message = String::from_utf8_lossy(value).into_owned(),
-                _ => {}
-            }
-            body = rest;
-        }
-        fault
-    }
-}
-
-/// What comes before the first zero, and behind it: all and nothing if there is none.
-fn until_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let end = bytes.iter().position(|byte| *byte == 0);
-    end.map_or((bytes, &[]), |end| (&bytes[..end], &bytes[end + 1..]))
 }
 
 /// The begin of a statement; half a letter at its end is left out.
@@ -279,62 +248,6 @@ fn remember(names: &mut HashMap<Vec<u8>, Arc<str>>, name: &[u8], statement: &Arc
         names.clear();
     }
     names.insert(name.to_vec(), Arc::clone(statement));
-}
-
-/// Cuts one direction into messages, and keeps of each what it begins with.
-#[derive(Debug, Default)]
-struct Cutter {
-    header: [u8; 5],
-    /// How much of the header has been seen.
-    seen: usize,
-    /// Bytes of the body that are still to come.
-    left: usize,
-    /// Bytes of the body that are wanted.
-    wanted: usize,
-    /// Those of them that have come, if they come in pieces.
-    kept: Vec<u8>,
-    /// A length was impossible.
-    lost: bool,
-}
-
-impl Cutter {
-    /// Tells `see` of each message in `bytes`, once as much of its body is there as is `wanted` of its tag.
-    fn over(&mut self, mut bytes: &[u8], wanted: impl Fn(u8) -> usize, mut see: impl FnMut(u8, &[u8])) {
-        while !bytes.is_empty() && !self.lost {
-            if self.seen < self.header.len() {
-                let count = bytes.len().min(self.header.len() - self.seen);
-                self.header[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
-                (self.seen, bytes) = (self.seen + count, &bytes[count..]);
-                if self.seen < self.header.len() {
-                    return;
-                }
-                let length = number(&self.header[1..]).and_then(|length| length.checked_sub(4));
-                self.lost = length.is_none();
-                self.left = length.unwrap_or_default() as usize;
-                self.wanted = wanted(self.header[0]).min(self.left);
-                self.kept.clear();
-                if self.wanted == 0 && !self.lost {
-                    see(self.header[0], &[]);
-                }
-            }
-            let count = self.left.min(bytes.len());
-            let missing = self.wanted - self.kept.len();
-            if missing > 0 && self.kept.is_empty() && count >= missing {
-                see(self.header[0], &bytes[..missing]);
-                self.wanted = 0;
-            } else if missing > 0 {
-                self.kept.extend_from_slice(&bytes[..count.min(missing)]);
-                if count >= missing {
-                    see(self.header[0], &self.kept);
-                    self.wanted = self.kept.len();
-                }
-            }
-            (self.left, bytes) = (self.left - count, &bytes[count..]);
-            if self.left == 0 {
-                self.seen = 0;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -368,16 +281,16 @@ mod tests {
     /// What is told of a talk: `>` before what the client says, `<` before what the server says, a millisecond each.
     /// `STATEMENT FROM..TO`, `-` before what did not run, its error, and `idle` or `open` if the server has nothing to do.
     fn told_in(talk: &str, chunk: usize) -> Vec<String> {
-        let (mut follow, mut told) = (Follow::new(), Vec::new());
+        let (mut follow, mut told) = (StatementTracker::default(), Vec::new());
         let begin = Instant::now();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
             let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
             let now = begin + Duration::from_millis(turn as u64);
             let mut tell = |what| match what {
-                Told::Asked => told.push(format!("asked {turn}")),
-                Told::Done(Done { statement, begun, ran, error, rests }) => {
+                StatementEvent::Requested => told.push(format!("asked {turn}")),
+                StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
                     let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
-                    let error = error.map_or_else(String::new, |fault| format!(" {}", fault.code));
+                    let error = error.map_or_else(String::new, |error| format!(" {}", error.sqlstate));
                     let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
                     told.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
                 }
@@ -452,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_batch_may_have_any_length() {
-        let (mut follow, mut runs, now) = (Follow::new(), 0, Instant::now());
+        let (mut follow, mut runs, now) = (StatementTracker::default(), 0, Instant::now());
         let rows = messages("B:, E:,").repeat(3 * MOST);
         follow.client_says(&messages("P:,INSERT"), now, &mut |_| ());
         follow.client_says(&rows, now, &mut |_| ());
@@ -460,8 +373,8 @@ mod tests {
         assert!(!follow.is_lost());
         let answers = [messages("C:INSERT").repeat(3 * MOST), messages("Z:I")].concat();
         follow.server_says(&answers, now, &mut |told| match told {
-            Told::Done(done) => runs += usize::from(done.ran),
-            Told::Asked => {}
+            StatementEvent::Completed(completed) => runs += usize::from(completed.ran),
+            StatementEvent::Requested => {}
         });
         assert_eq!(runs, 3 * MOST);
     }
@@ -474,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_length_that_cannot_be_ends_it() {
-        let mut follow = Follow::new();
+        let mut follow = StatementTracker::default();
         follow.client_says(b"Q\0\0\0\x03", Instant::now(), &mut |_| ());
         assert!(follow.is_lost());
     }
@@ -492,7 +405,7 @@ mod tests {
             server in prop::collection::vec(any::<u8>(), 0..200),
             tags in prop::collection::vec(prop::sample::select(&b"QPBESDCZcfI"[..]), 0..40),
         ) {
-            let (mut follow, now) = (Follow::new(), Instant::now());
+            let (mut follow, now) = (StatementTracker::default(), Instant::now());
             for (at, tag) in tags.iter().enumerate() {
                 match at % 2 {
                     0 => follow.client_says(&message(*tag, &client), now, &mut |_| ()),

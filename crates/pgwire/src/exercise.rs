@@ -1,17 +1,26 @@
-// What must hold for whatever bytes a client or a server sends. Shared by the fuzzer and an ordinary test.
+//! What must hold for any bytes that a client or a server sends: the fuzzer and an ordinary test try it.
 
 use std::time::Instant;
 
-use crate::wire::{Conversation, Done, Follow, Opening, Told, key_of, opening, password};
+use crate::{
+    Completed, Conversation, StartupPacket, StatementEvent, StatementTracker, cancel_key, password,
+    split_options,
+};
 
-/// Has every parser read `bytes`; panics if one does what it must not.
-pub(crate) fn exercise(bytes: &[u8]) {
-    read_opening(bytes);
+/// Has every parser read `bytes`.
+///
+/// # Panics
+/// If one of them does what it must not.
+pub fn exercise(bytes: &[u8]) {
+    read_packet(bytes);
+    let bytes_of_options: usize =
+        split_options(bytes).iter().map(|(name, value)| name.len() + value.len()).sum();
+    assert!(bytes_of_options <= bytes.len());
     if let Ok(Some((place, length))) = password(bytes) {
         assert!(place.end < length && length <= bytes.len());
         assert!((0..length).all(|cut| matches!(password(&bytes[..cut]), Ok(None))));
     }
-    if let Some(place) = key_of(bytes) {
+    if let Some(place) = cancel_key(bytes) {
         assert!(place.len() > 4 && place.end <= bytes.len());
     }
     let Some((cut, rest)) = bytes.split_first() else { return };
@@ -22,20 +31,21 @@ pub(crate) fn exercise(bytes: &[u8]) {
     }
 }
 
-fn read_opening(bytes: &[u8]) {
-    let Ok(Some((read, length))) = opening(bytes) else { return };
+fn read_packet(bytes: &[u8]) {
+    let Ok(Some((read, length))) = StartupPacket::read(bytes) else { return };
     assert!(length <= bytes.len());
-    assert!((0..length).all(|cut| matches!(opening(&bytes[..cut]), Ok(None))));
+    assert!((0..length).all(|cut| matches!(StartupPacket::read(&bytes[..cut]), Ok(None))));
     match read {
-        Opening::Encryption => assert_eq!(length, 8),
-        Opening::Cancel(key) => assert_eq!(key.len() + 8, length),
-        Opening::Startup(startup) => {
+        StartupPacket::Encryption => assert_eq!(length, 8),
+        StartupPacket::Unsupported(_) => {}
+        StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
+        StartupPacket::Startup(startup) => {
             assert!(startup.params.parameters.len() < length && startup.database.len() < length);
             // What the server gets is read by it as we have read it, if it is not made too long by a name that was
             // left out.
             let again = startup.params.startup_message(&startup.database);
-            match opening(&again) {
-                Ok(Some((Opening::Startup(again), _))) => assert_eq!(again, startup),
+            match StartupPacket::read(&again) {
+                Ok(Some((StartupPacket::Startup(again), _))) => assert_eq!(again, startup),
                 other => assert!(again.len() > 10_000, "{other:?}"),
             }
         }
@@ -45,7 +55,7 @@ fn read_opening(bytes: &[u8]) {
 /// All that a conversation tells in the end, and how many bytes of the client's were passed on.
 fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
     let mut talk = Conversation::new(false);
-    let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk)).sum();
+    let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
     server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
     assert!(talk.is_terminated() || passed == client.len());
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
@@ -53,10 +63,10 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
 
 /// What was run, as one who follows a session tells it: statement, whether it ran, its error, and whether a transaction is open.
 fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
-    let (mut follow, mut done, now) = (Follow::new(), Vec::new(), Instant::now());
+    let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {
-        if let Told::Done(Done { statement, ran, error, rests, .. }) = told {
-            done.push((statement.to_string(), ran, error.map(|fault| fault.code), rests));
+        if let StatementEvent::Completed(Completed { statement, ran, error, rests, .. }) = told {
+            done.push((statement.to_string(), ran, error.map(|error| error.sqlstate), rests));
         }
     };
     client.chunks(chunk).for_each(|chunk| follow.client_says(chunk, now, &mut tell));

@@ -64,10 +64,10 @@ fn a_message_is_judged_only_if_it_is_whole() {
         (b'B', b"DO\0DO\0", 6, true),
     ] {
         let mut traces = SessionTraces::of_session(GREETING);
-        traces.client_says(tag, body, length);
+        traces.client_says(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
         // What has been left stays.
-        traces.client_says(b'Q', query, query.len());
+        traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
 }
@@ -203,7 +203,7 @@ proptest! {
             let _ = leaves_nothing(bytes);
             let mut traces = SessionTraces::of_session(bytes);
             for tag in *b"QPF" {
-                traces.client_says(tag, bytes, bytes.len());
+                traces.client_says(FramePrefix { tag, length: bytes.len(), body: bytes });
             }
         }
     }

@@ -16,8 +16,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use super::sql::{SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
+use pgwire::{FramePrefix, SqlLexer, Token, TokenKind};
 
 /// The longest message that is looked at, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -39,8 +39,8 @@ impl SessionTraces {
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
-    /// Takes note of a message: its tag, and the body as far as it is there, of `length` bytes.
-    pub(crate) fn client_says(&mut self, tag: u8, body: &[u8], length: usize) {
+    /// Takes note of a frame of the client's, as much of its body as is there.
+    pub(crate) fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
         }

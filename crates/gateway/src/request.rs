@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use super::Refusal;
+use pgwire::{ErrorResponse, StartupParams, split_options};
+
 use crate::{Isolation, parse_span};
 
 /// What a session may ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct SessionSettings {
     /// The template, if the database is not there yet.
     pub(crate) template: Option<String>,
     /// How long the database outlives its last session.
@@ -20,31 +21,26 @@ pub(crate) struct Wishes {
     pub(crate) isolation: Option<Isolation>,
 }
 
-impl Wishes {
+impl SessionSettings {
+    /// Reads what is ours in `params`; the server reads the rest.
+    pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
+        let mut settings = Self::default();
+        for (name, value) in params.iter() {
+            settings.consider(name, value)?;
+        }
+        Ok(settings)
+    }
+
     /// Takes a start-up parameter into account: `options`, or a setting by its name.
-    pub(crate) fn consider(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    fn consider(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
         if name != b"options" {
             return self.set(name, value);
         }
-        let words = split(value);
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let assignment = if word == b"-c" {
-                words.next().map(Vec::as_slice)
-            } else {
-                word.strip_prefix(b"--").or_else(|| word.strip_prefix(b"-c"))
-            };
-            // Whatever is wrong with an option, the server says it better.
-            let Some(assignment) = assignment else { continue };
-            if let Some(at) = assignment.iter().position(|byte| *byte == b'=') {
-                self.set(&assignment[..at], &assignment[at + 1..])?;
-            }
-        }
-        Ok(())
+        split_options(value).iter().try_for_each(|(name, value)| self.set(name, value))
     }
 
     /// Sets what is ours to set; other names are the server's.
-    fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
         let Some((b"pgfresh.", setting)) = name.split_at_checked(8) else { return Ok(()) };
         let value = String::from_utf8_lossy(value);
         match setting {
@@ -54,14 +50,14 @@ impl Wishes {
             b"isolation" => {
                 let isolation = value.parse().map_err(|why: String| {
                     let message = format!("invalid value for parameter \"pgfresh.isolation\": \"{value}\"");
-                    Refusal::new("22023", message).hint(why)
+                    ErrorResponse::fatal("22023", message).hint(why)
                 })?;
                 self.isolation = Some(isolation);
             }
             _ => {
                 let name = String::from_utf8_lossy(name);
                 let refusal =
-                    Refusal::new("42704", format!("unrecognized configuration parameter \"{name}\""));
+                    ErrorResponse::fatal("42704", format!("unrecognized configuration parameter \"{name}\""));
                 return Err(refusal.hint(
                     "There are pgfresh.template, pgfresh.isolation, pgfresh.linger and pgfresh.reset.",
                 ));
@@ -71,34 +67,18 @@ impl Wishes {
     }
 }
 
-/// Words between white space; a backslash keeps the next byte from being any. Source: `pg_split_opts`.
-fn split(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut words = Vec::new();
-    let mut word: Option<Vec<u8>> = None;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => words.extend(word.take()),
-            b'\\' => word.get_or_insert_default().extend(bytes.next()),
-            byte => word.get_or_insert_default().push(*byte),
-        }
-    }
-    words.extend(word);
-    words
-}
-
-fn span(text: &str) -> Result<Duration, Refusal> {
+fn span(text: &str) -> Result<Duration, ErrorResponse> {
     parse_span(text).ok_or_else(|| {
-        Refusal::new("22023", format!("invalid value for parameter \"pgfresh.linger\": \"{text}\""))
+        ErrorResponse::fatal("22023", format!("invalid value for parameter \"pgfresh.linger\": \"{text}\""))
             .hint("Write a number and ms, s, min or h: \"5s\"; or \"0\".")
     })
 }
 
-fn truth(text: &str) -> Result<bool, Refusal> {
+fn truth(text: &str) -> Result<bool, ErrorResponse> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "on" | "true" | "yes" => Ok(true),
         "0" | "off" | "false" | "no" => Ok(false),
-        _ => Err(Refusal::new("22023", "parameter \"pgfresh.reset\" requires a Boolean value")),
+        _ => Err(ErrorResponse::fatal("22023", "parameter \"pgfresh.reset\" requires a Boolean value")),
     }
 }
 
@@ -106,26 +86,26 @@ fn truth(text: &str) -> Result<bool, Refusal> {
 mod tests {
     use super::*;
 
-    fn wishes(options: &str) -> Result<Wishes, Refusal> {
-        let mut wishes = Wishes::default();
-        wishes.consider(b"options", options.as_bytes()).map(|()| wishes)
+    fn settings(options: &str) -> Result<SessionSettings, ErrorResponse> {
+        let mut settings = SessionSettings::default();
+        settings.consider(b"options", options.as_bytes()).map(|()| settings)
     }
 
     #[test]
     fn every_spelling_of_an_option_is_read() {
-        let wanted = Wishes {
+        let wanted = SessionSettings {
             template: Some("a b".to_owned()),
             linger: Some(Duration::from_secs(5)),
-            ..Wishes::default()
+            ..SessionSettings::default()
         };
         for options in [
             r"-c pgfresh.template=a\ b -c pgfresh.linger=5s",
             r"-cpgfresh.template=a\ b --pgfresh.linger=5000ms",
             "  -c geqo=off\t-cpgfresh.template=x  --pgfresh.template=a\\ b -c pgfresh.linger=5\\ s -c",
         ] {
-            assert_eq!(wishes(options), Ok(wanted.clone()), "{options}");
+            assert_eq!(settings(options), Ok(wanted.clone()), "{options}");
         }
-        let mut direct = Wishes::default();
+        let mut direct = SessionSettings::default();
         direct.consider(b"pgfresh.linger", b"0").unwrap();
         direct.consider(b"pgfresh.reset", b"ON").unwrap();
         direct.consider(b"pgfresh.isolation", b"rollback").unwrap();
@@ -136,7 +116,7 @@ mod tests {
     #[test]
     fn others_options_are_the_servers() {
         for options in ["", "-c", "-d 5", "--", "-c pgfresh", "-c pgfresh.template", "\\", "-c a=\u{fc}"] {
-            assert_eq!(wishes(options), Ok(Wishes::default()), "{options}");
+            assert_eq!(settings(options), Ok(SessionSettings::default()), "{options}");
         }
     }
 
@@ -150,7 +130,7 @@ mod tests {
             "-c pgfresh.reset=x",
             "-c pgfresh.isolation=none",
         ] {
-            assert!(wishes(options).is_err(), "{options}");
+            assert!(settings(options).is_err(), "{options}");
         }
     }
 }

@@ -16,7 +16,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::{Refusal, number};
+use crate::ErrorResponse;
+use crate::frame::encode;
+use crate::message::answer_length;
 
 /// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
 const ITERATIONS: u32 = 4096;
@@ -28,14 +30,14 @@ type Key = [u8; 32];
 
 /// What it takes to check a proof; the secret cannot be had from it.
 #[derive(Clone)]
-pub(crate) struct Verifier {
+pub struct Verifier {
     salt: [u8; 16],
     stored: Key,
     server: Key,
 }
 
 /// An exchange in which the client has said its nonce.
-pub(crate) struct Exchange<'a> {
+pub struct Exchange<'a> {
     verifier: &'a Verifier,
     /// The beginning of its message that its last one must repeat, in base64.
     binding: String,
@@ -46,7 +48,8 @@ pub(crate) struct Exchange<'a> {
 
 impl Verifier {
     /// Of that secret, which is ASCII; takes some milliseconds.
-    pub(crate) fn new(secret: &str, salt: [u8; 16]) -> Self {
+    #[must_use]
+    pub fn new(secret: &str, salt: [u8; 16]) -> Self {
         let mut block = sign(secret.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()]);
         let mut salted = block;
         for _ in 1..ITERATIONS {
@@ -58,11 +61,12 @@ impl Verifier {
     }
 
     /// Reads what the client begins with. Returns our answer; `nonce` is our part of it, fresh and printable.
-    pub(crate) fn begin(&self, message: &[u8], nonce: &str) -> Result<(Exchange<'_>, Vec<u8>), Refusal> {
-        let malformed = || Refusal::violation("malformed SCRAM message");
+    pub fn begin(&self, message: &[u8], nonce: &str) -> Result<(Exchange<'_>, Vec<u8>), ErrorResponse> {
+        let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let response = message.strip_prefix(MECHANISM).and_then(|rest| rest.strip_prefix(b"\0"));
-        let response = response
-            .ok_or_else(|| Refusal::violation("client selected an invalid SASL authentication mechanism"))?;
+        let response = response.ok_or_else(|| {
+            ErrorResponse::violation("client selected an invalid SASL authentication mechanism")
+        })?;
         let text = response.get(4..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
         // The header of GS2: no channel binding (n), or none because we offer none (y); no other identity.
         let header =
@@ -80,8 +84,8 @@ impl Verifier {
 
 impl Exchange<'_> {
     /// Reads the client's proof. Returns ours, or nothing if its secret is not ours.
-    pub(crate) fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
-        let malformed = || Refusal::violation("malformed SCRAM message");
+    pub fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, ErrorResponse> {
+        let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let text = std::str::from_utf8(message).map_err(|_| malformed())?;
         let (rest, proof) = text.rsplit_once(",p=").ok_or_else(malformed)?;
         if rest != format!("c={},r={}", self.binding, self.nonce) {
@@ -100,29 +104,24 @@ impl Exchange<'_> {
 }
 
 /// The request for such an exchange.
-pub(crate) fn sasl_request() -> Vec<u8> {
+#[must_use]
+pub fn sasl_request() -> Vec<u8> {
     authentication(10, &[MECHANISM, b"\0\0"].concat())
 }
 
 /// Reads a SASL response from the beginning of `bytes`. Returns where its content is, and the length of the whole; `None`
 /// if it is not complete yet.
-pub(crate) fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, Refusal> {
-    let Some(tag) = bytes.first() else { return Ok(None) };
-    if *tag != b'p' {
-        return Err(Refusal::violation(format!("expected SASL response, got message type {tag}")));
-    }
-    let Some(length) = number(&bytes[1..]) else { return Ok(None) };
-    let end = length as usize + 1;
-    if !(5..=LONGEST).contains(&end) {
-        return Err(Refusal::violation("invalid length of SASL response"));
-    }
+pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
+    let Some(end) = answer_length(bytes, "SASL response", 5..=LONGEST, "invalid length of SASL response")?
+    else {
+        return Ok(None);
+    };
     Ok((bytes.len() >= end).then_some((5..end, end)))
 }
 
 /// An Authentication message.
 fn authentication(code: u32, content: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(content.len() + 8).unwrap_or(u32::MAX);
-    [b"R", &length.to_be_bytes()[..], &code.to_be_bytes(), content].concat()
+    encode(b'R', &[&code.to_be_bytes(), content].concat())
 }
 
 fn sign(key: &[u8], parts: &[&[u8]]) -> Key {

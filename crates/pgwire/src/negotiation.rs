@@ -1,8 +1,7 @@
 //! What a server says to a client that speaks a newer protocol than it does: before it asks who that is.
 
-use lease::StartupParams;
-
-use super::number;
+use crate::frame::{Frame, encode};
+use crate::{ErrorResponse, StartupParams};
 
 /// The newest protocol that a server of that major speaks.
 fn newest(major: u32) -> u32 {
@@ -11,10 +10,11 @@ fn newest(major: u32) -> u32 {
 
 /// The `NegotiateProtocolVersion` of a server of that major, if it has one for this kind of session. Source:
 /// `ProcessStartupPacket`.
-pub(crate) fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
+#[must_use]
+pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     let version = params.version.min(newest(major));
-    // Names and values take turns. No protocol extension is known to any server yet.
-    let names = params.parameters.split(|byte| *byte == 0).step_by(2);
+    // No protocol extension is known to any server yet.
+    let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     if version == params.version && unknown.is_empty() {
         return None;
@@ -24,14 +24,24 @@ pub(crate) fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>>
     for name in unknown {
         body.extend([name, b"\0"].concat());
     }
-    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-    Some([b"v", &length.to_be_bytes()[..], &body].concat())
+    Some(encode(b'v', &body))
+}
+
+/// What a server of that major says to a client of a protocol that it does not speak. Source: `ProcessStartupPacket`.
+#[must_use]
+pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
+    let (asked, newest) = ((version >> 16, version & 0xffff), newest(major) & 0xffff);
+    let text =
+        format!("unsupported frontend protocol {}.{}: server supports 3.0 to 3.{newest}", asked.0, asked.1);
+    let error = ErrorResponse::fatal("0A000", text);
+    if asked.0 < 3 { error.to_old_bytes() } else { error.to_bytes() }
 }
 
 /// A greeting without the server's own negotiation, with which it begins if it has one.
-pub(crate) fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
-    if let (Some(b'v'), Some(length)) = (greeting.first(), number(greeting.get(1..).unwrap_or_default())) {
-        greeting.drain(..greeting.len().min(1 + length as usize));
+#[must_use]
+pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
+    if let Ok(Some((b'v', length))) = Frame::header(&greeting) {
+        greeting.drain(..greeting.len().min(length));
     }
     greeting
 }

@@ -7,18 +7,22 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{ErrorFields, Message};
-use postgres_protocol::message::frontend;
+use pgwire::{ErrorResponse, Frame, StartupParams, columns, encode, query};
 
 use crate::address::SOCKET;
+
+/// Bytes of a frame's header.
+const HEADER: usize = 5;
+/// Bytes that there is room for at least when an answer is read.
+const CHUNK: usize = 8192;
 
 /// An open session. An idle one may be dropped: the server takes its end as the session's.
 #[derive(Debug)]
 pub struct Session {
     stream: UnixStream,
-    buffer: BytesMut,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that have been dealt with.
+    read: usize,
 }
 
 /// Rows of text; `None` is NULL.
@@ -96,11 +100,10 @@ impl Session {
         let io = |verb| move |source| SessionError::Io { verb, source };
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
         let mut session = Self::adopt(stream, patience)?;
-        let mut message = BytesMut::new();
-        let parameters = [("user", user), ("database", database), ("application_name", "pgfresh")];
-        frontend::startup_message(parameters, &mut message).map_err(io("word a start-up message"))?;
-        session.send(&message)?;
-        session.collect(&mut |_| Ok(()))?;
+        let parameters = [b"user\0", user.as_bytes(), b"\0application_name\0pgfresh\0"].concat();
+        let params = StartupParams { version: 0x0003_0000, parameters };
+        session.send(&params.startup_message(database))?;
+        session.collect(&mut |_| ())?;
         Ok(session)
     }
 
@@ -108,19 +111,19 @@ impl Session {
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
         let io = |verb| move |source| SessionError::Io { verb, source };
         stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
-        Ok(Self { stream, buffer: BytesMut::with_capacity(8192) })
+        Ok(Self { stream, buffer: Vec::new(), read: 0 })
     }
 
     /// Whether the server has neither ended it nor said anything unasked.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
-        self.buffer.is_empty() && is_silent(&self.stream)
+        self.read == self.buffer.len() && is_silent(&self.stream)
     }
 
     /// Leaves the session to somebody else, as [`Self::adopt`] took it.
     pub fn release(self) -> Result<UnixStream, SessionError> {
         let io = |source| SessionError::Io { verb: "hand a session over", source };
-        if !self.buffer.is_empty() {
+        if self.read < self.buffer.len() {
             return Err(io(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the server has said more than it was asked",
@@ -142,10 +145,7 @@ impl Session {
     /// # Errors
     /// The first one's that failed; the others were run.
     pub fn queries(&mut self, sql: &[&str]) -> Result<Rows, SessionError> {
-        let mut message = BytesMut::new();
-        for sql in sql {
-            frontend::query(sql, &mut message).map_err(unworded)?;
-        }
+        let message: Vec<u8> = sql.iter().flat_map(|sql| query(sql.as_bytes())).collect();
         self.send(&message)?;
         let (mut rows, mut failure) = (Rows::new(), None);
         for _ in sql {
@@ -162,11 +162,10 @@ impl Session {
     pub fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, SessionError> {
         self.send_query(sql)?;
         let mut copied = Vec::new();
-        self.collect(&mut |message| {
-            if let Message::CopyData(data) = message {
-                copied.extend_from_slice(data.data());
+        self.collect(&mut |frame| {
+            if frame.tag == b'd' {
+                copied.extend_from_slice(frame.body);
             }
-            Ok(())
         })?;
         Ok(copied)
     }
@@ -174,29 +173,23 @@ impl Session {
     /// Runs `COPY … FROM STDIN` with `data`.
     pub fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        let mut message = BytesMut::new();
-        let word = |source| SessionError::Io { verb: "word a copy", source };
-        frontend::CopyData::new(data).map_err(word)?.write(&mut message);
-        frontend::copy_done(&mut message);
         // The server takes a copy that it has refused, and drops it.
-        self.send(&message)?;
-        self.collect(&mut |_| Ok(()))
+        self.send(&[encode(b'd', data), encode(b'c', b"")].concat())?;
+        self.collect(&mut |_| ())
     }
 
     fn send_query(&mut self, sql: &str) -> Result<(), SessionError> {
-        let mut message = BytesMut::new();
-        frontend::query(sql, &mut message).map_err(unworded)?;
-        self.send(&message)
+        self.send(&query(sql.as_bytes()))
     }
 
     /// The rows that one query gives.
     fn rows(&mut self) -> Result<Rows, SessionError> {
         let mut rows = Rows::new();
-        self.collect(&mut |message| {
-            if let Message::DataRow(row) = message {
-                rows.push(columns(&row).map_err(malformed)?);
+        self.collect(&mut |frame| {
+            if frame.tag == b'D' {
+                let text = |value| String::from_utf8_lossy(value).into_owned();
+                rows.push(columns(frame.body).map(|value| value.map(text)).collect());
             }
-            Ok(())
         })?;
         Ok(rows)
     }
@@ -208,45 +201,76 @@ impl Session {
     }
 
     /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.
-    fn collect(
-        &mut self,
-        take: &mut dyn FnMut(Message) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    fn collect(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
-            match self.next()? {
-                Message::ErrorResponse(body) => {
-                    let error = server_error(body.fields()).map_err(malformed)?;
+            let frame = self.next()?;
+            match frame.tag {
+                b'E' => {
+                    let error = SessionError::from(ErrorResponse::read(frame.body));
                     // After FATAL there is nothing more to wait for.
-                    if matches!(&error, SessionError::Server { severity, .. } if severity != "ERROR") {
+                    if error.is_fatal() {
                         return Err(error);
                     }
                     failure = Some(error);
                 }
-                Message::ReadyForQuery(_) => return failure.map_or(Ok(()), Err),
-                message => take(message)?,
+                b'Z' => return failure.map_or(Ok(()), Err),
+                _ => take(frame),
             }
         }
     }
 
-    fn next(&mut self) -> Result<Message, SessionError> {
+    /// The server's next frame.
+    fn next(&mut self) -> Result<Frame<'_>, SessionError> {
+        let io = |verb, source| SessionError::Io { verb, source };
         loop {
-            if let Some(message) = Message::parse(&mut self.buffer).map_err(malformed)? {
-                return Ok(message);
-            }
-            let mut chunk = [0; 8192];
-            let count = match self.stream.read(&mut chunk) {
+            let header = Frame::header(&self.buffer[self.read..]).map_err(|error| {
+                io("understand the server's answer", io::Error::new(io::ErrorKind::InvalidData, error))
+            })?;
+            let missing = match header {
+                Some((tag, length)) if self.buffer.len() - self.read >= length => {
+                    let body = self.read + HEADER..self.read + length;
+                    self.read += length;
+                    return Ok(Frame { tag, body: &self.buffer[body] });
+                }
+                Some((_, length)) => length,
+                None => CHUNK,
+            };
+            self.buffer.drain(..self.read);
+            self.read = 0;
+            let have = self.buffer.len();
+            self.buffer.resize(missing.max(have + CHUNK), 0);
+            let count = uninterrupted(|| self.stream.read(&mut self.buffer[have..]));
+            self.buffer.truncate(have + count.as_ref().copied().unwrap_or(0));
+            match count {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     Err(io::ErrorKind::TimedOut.into())
                 }
                 other => other,
-            };
-            match count {
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(SessionError::Io { verb: "read the server's answer", source }),
             }
+            .map_err(|source| io("read the server's answer", source))?;
+        }
+    }
+}
+
+fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+impl From<ErrorResponse> for SessionError {
+    fn from(error: ErrorResponse) -> Self {
+        let ErrorResponse { severity, sqlstate, message, detail, .. } = error;
+        Self::Server {
+            severity: severity.into(),
+            sqlstate: sqlstate.into(),
+            message: message.into(),
+            detail: detail.map(Into::into),
         }
     }
 }
@@ -263,35 +287,4 @@ pub fn is_silent(stream: &UnixStream) -> bool {
     let mut byte = [0];
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
     matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
-}
-
-fn unworded(source: io::Error) -> SessionError {
-    SessionError::Io { verb: "word a query", source }
-}
-
-fn malformed(source: io::Error) -> SessionError {
-    SessionError::Io { verb: "understand the server's answer", source }
-}
-
-fn columns(row: &postgres_protocol::message::backend::DataRowBody) -> io::Result<Vec<Option<String>>> {
-    let bytes = row.buffer();
-    row.ranges()
-        .map(|range| Ok(range.map(|range| String::from_utf8_lossy(&bytes[range]).into_owned())))
-        .collect()
-}
-
-fn server_error(mut fields: ErrorFields<'_>) -> io::Result<SessionError> {
-    let (mut severity, mut sqlstate, mut message, mut detail) =
-        (String::new(), String::new(), String::new(), None);
-    while let Some(field) = fields.next()? {
-        let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
-        match field.type_() {
-            b'V' => severity = value,
-            b'C' => sqlstate = value,
-            b'M' => message = value,
-            b'D' => detail = Some(value),
-            _ => {}
-        }
-    }
-    Ok(SessionError::Server { severity, sqlstate, message, detail })
 }

@@ -1,0 +1,232 @@
+//! Frames: messages with a tag, in streams and in buffers.
+
+/// Bytes of a header: tag and length.
+const HEADER: usize = 5;
+
+/// A whole frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub tag: u8,
+    /// All that follows its header.
+    pub body: &'a [u8],
+}
+
+/// A length that no message has: nothing is known of where messages begin any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("invalid message length")]
+pub struct MalformedFrame;
+
+impl<'a> Frame<'a> {
+    /// The frame that `bytes` begin with, and its length, header included; `None` if it is not complete yet.
+    pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
+        let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
+        Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
+    }
+
+    /// Tag and length, header included, of the frame that `bytes` begin with; `None` if its header is not complete yet.
+    pub fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, MalformedFrame> {
+        let Some([tag, length @ ..]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length);
+        if length < 4 { Err(MalformedFrame) } else { Ok(Some((*tag, 1 + length as usize))) }
+    }
+}
+
+/// The whole frames in `bytes`, up to the first that is malformed or not complete.
+pub fn frames(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (frame, length) = Frame::first(rest).ok()??;
+        rest = &rest[length..];
+        Some(frame)
+    })
+}
+
+/// The bytes of a frame.
+#[must_use]
+pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    let mut bytes = Vec::with_capacity(body.len() + HEADER);
+    bytes.push(tag);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// What comes before the first zero byte, and what comes behind it: all and nothing if there is none.
+#[must_use]
+pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    end.map_or((bytes, &[]), |end| (&bytes[..end], &bytes[end + 1..]))
+}
+
+/// What has come of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FramePrefix<'a> {
+    /// What it is.
+    pub tag: u8,
+    /// The length of its body in bytes.
+    pub length: usize,
+    /// The begin of its body: at least as much as was wanted of it, or all.
+    pub body: &'a [u8],
+}
+
+/// Cuts one direction of a session into frames, in chunks of any size, and keeps nothing but what is wanted.
+#[derive(Debug, Default)]
+pub struct FrameDecoder {
+    header: [u8; HEADER],
+    /// How much of the header has been seen.
+    seen: usize,
+    /// Bytes of the body that are still to come.
+    left: usize,
+    /// Bytes of the body that its reader wants to see at once, until it has seen them.
+    wanted: Option<usize>,
+    /// Those of them that have come, if they come in pieces.
+    kept: Vec<u8>,
+    end: Option<u8>,
+    is_malformed: bool,
+    has_ended: bool,
+}
+
+impl FrameDecoder {
+    /// One that stops before the first frame with the tag `end`.
+    #[must_use]
+    pub fn ending_with(end: u8) -> Self {
+        Self { end: Some(end), ..Self::default() }
+    }
+
+    /// Shows `see` each frame in `bytes` as soon as `wanted` bytes of its body are there (all, if it has fewer). Returns how
+    /// many bytes come before the end: all, if it is not there.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        wanted: impl Fn(u8) -> usize,
+        mut see: impl FnMut(FramePrefix<'_>),
+    ) -> usize {
+        let mut at = 0;
+        while !self.is_malformed && !self.has_ended {
+            if self.seen == HEADER {
+                let body = &bytes[at..at + self.left.min(bytes.len() - at)];
+                self.show(body, &mut see);
+                at += body.len();
+                self.left -= body.len();
+                if self.left > 0 {
+                    return at;
+                }
+                self.seen = 0;
+            }
+            let Some(first) = bytes.get(at) else { return at };
+            // Known by its first byte, so that nothing of it is passed on.
+            if self.seen == 0 && self.end == Some(*first) {
+                self.has_ended = true;
+                return at;
+            }
+            let count = (HEADER - self.seen).min(bytes.len() - at);
+            self.header[self.seen..self.seen + count].copy_from_slice(&bytes[at..at + count]);
+            (self.seen, at) = (self.seen + count, at + count);
+            if self.seen < HEADER {
+                return at;
+            }
+            match Frame::header(&self.header) {
+                Ok(Some((tag, length))) => {
+                    self.left = length - HEADER;
+                    self.wanted = Some(wanted(tag).min(self.left));
+                }
+                _ => self.is_malformed = true,
+            }
+        }
+        if self.has_ended { 0 } else { bytes.len() }
+    }
+
+    /// Shows the frame if enough of its body is there with `more` of it.
+    fn show(&mut self, more: &[u8], see: &mut impl FnMut(FramePrefix<'_>)) {
+        let Some(wanted) = self.wanted else { return };
+        let (tag, length) = (self.header[0], self.kept.len() + self.left);
+        if self.kept.is_empty() && more.len() >= wanted {
+            see(FramePrefix { tag, length, body: more });
+        } else {
+            let missing = wanted - self.kept.len();
+            self.kept.extend_from_slice(&more[..more.len().min(missing)]);
+            if self.kept.len() < wanted {
+                return;
+            }
+            see(FramePrefix { tag, length, body: &self.kept });
+            self.kept.clear();
+        }
+        self.wanted = None;
+    }
+
+    /// Whether a frame ends here, and another may begin.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        !self.is_malformed && self.seen == 0
+    }
+
+    /// Whether a length was impossible.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        self.is_malformed
+    }
+
+    /// Whether the frame that is the end has begun.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Tag, length and begin of a frame.
+    type Seen = (u8, usize, Vec<u8>);
+
+    /// What a decoder shows of `bytes` in chunks: tags, lengths, and as much of each body as was wanted.
+    fn shown(bytes: &[u8], chunk: usize, wanted: usize) -> (Vec<Seen>, usize, bool) {
+        let (mut decoder, mut seen, mut passed) = (FrameDecoder::ending_with(b'X'), Vec::new(), 0);
+        for bytes in bytes.chunks(chunk) {
+            passed += decoder.decode(
+                bytes,
+                |_| wanted,
+                |FramePrefix { tag, length, body }| {
+                    assert!(body.len() <= length && body.len() >= wanted.min(length));
+                    seen.push((tag, length, body[..wanted.min(length)].to_vec()));
+                },
+            );
+        }
+        (seen, passed, decoder.is_between())
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_of_any_size_show_the_same(
+            frames in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..12)), 0..9),
+            tail in prop::collection::vec(any::<u8>(), 0..9),
+            chunk in 1_usize..30,
+            wanted in 0_usize..9,
+        ) {
+            let bytes: Vec<u8> = frames.iter().flat_map(|(tag, body)| encode(*tag, body)).chain(tail).collect();
+            let whole = shown(&bytes, usize::MAX, wanted);
+            prop_assert_eq!(&shown(&bytes, chunk, wanted), &whole);
+            let until = frames.iter().position(|(tag, _)| *tag == b'X').unwrap_or(frames.len());
+            for ((tag, body), (seen, length, prefix)) in frames[..until].iter().zip(&whole.0) {
+                prop_assert_eq!((tag, body.len(), &body[..wanted.min(body.len())]), (seen, *length, &prefix[..]));
+            }
+            prop_assert!(whole.0.len() >= until);
+        }
+    }
+
+    #[test]
+    fn a_length_that_counts_not_even_itself_is_malformed() {
+        let mut decoder = FrameDecoder::default();
+        let bytes = b"Q\0\0\0\x03rest";
+        assert_eq!(decoder.decode(bytes, |_| 0, |frame| panic!("{frame:?}")), bytes.len());
+        assert!(decoder.is_malformed() && !decoder.is_between());
+        assert_eq!(Frame::first(bytes), Err(MalformedFrame));
+        assert_eq!(Frame::first(b"Q\0\0\0\x05"), Ok(None));
+        assert_eq!(frames(b"Z\0\0\0\x05IQ\0").count(), 1);
+    }
+}

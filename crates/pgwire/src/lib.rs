@@ -1,0 +1,39 @@
+//! The `PostgreSQL` protocol, as far as pgfresh reads and writes it. Nothing here opens a socket.
+//!
+//! ```text
+//! start-up packet   length:4 code:4 …                SSLRequest, GSSENCRequest, CancelRequest, StartupMessage
+//! frame             tag:1 length:4 body:length-4     everything after that, in both directions
+//! ```
+//!
+//! [`FrameDecoder`] cuts a stream into frames without keeping them; [`Frame::first`] reads whole frames from a buffer.
+//! [`StatementTracker`] tells from the frames of a session which statement ran when; [`SqlLexer`] cuts SQL into tokens.
+//!
+//! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
+
+mod conversation;
+mod error;
+mod frame;
+mod message;
+mod negotiation;
+mod scram;
+mod sql;
+mod startup;
+mod statement;
+
+pub use conversation::Conversation;
+pub use error::ErrorResponse;
+pub use frame::{Frame, FrameDecoder, FramePrefix, MalformedFrame, encode, frames, split_zero};
+pub use message::{
+    DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns, password,
+    query,
+};
+pub use negotiation::{negotiation, unsupported_protocol, without_negotiation};
+pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
+pub use sql::{SqlLexer, Token, TokenKind};
+pub use startup::{Startup, StartupPacket, StartupParams, split_options};
+pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
+
+#[cfg(test)]
+mod corpus;
+#[cfg(any(test, feature = "exercise"))]
+pub mod exercise;

@@ -1,0 +1,126 @@
+//! The messages that pgfresh reads or writes itself.
+
+use std::ops::{Range, RangeInclusive};
+
+use crate::ErrorResponse;
+use crate::frame::{Frame, encode};
+use crate::startup::CANCEL;
+
+/// The answer to a request for encryption.
+pub const NOT_ENCRYPTED: &[u8] = b"N";
+/// The request for a password in the clear.
+pub const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+/// Terminate.
+pub const TERMINATE: &[u8] = b"X\0\0\0\x04";
+/// A query that makes a session forget all that it was told.
+pub const DISCARD_ALL: &[u8] = b"Q\0\0\0\x10DISCARD ALL\0";
+
+/// The longest password that may be right: a secret is far shorter.
+const LONGEST_PASSWORD: usize = 4096;
+
+/// Reads a `PasswordMessage` from the beginning of `bytes`. Returns where the password is, and the length of the whole;
+/// `None` if it is not complete yet.
+pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
+    let bounds = 6..=LONGEST_PASSWORD;
+    let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?
+    else {
+        return Ok(None);
+    };
+    match bytes.get(end - 1) {
+        None => Ok(None),
+        Some(0) => Ok(Some((5..end - 1, end))),
+        Some(_) => Err(ErrorResponse::violation("invalid password packet: expected terminator as last byte")),
+    }
+}
+
+/// The length of the `p` message that `bytes` begin with, whichever of those it is; `None` if its header is not complete.
+pub(crate) fn answer_length(
+    bytes: &[u8],
+    what: &str,
+    bounds: RangeInclusive<usize>,
+    out_of_bounds: &'static str,
+) -> Result<Option<usize>, ErrorResponse> {
+    match bytes.first() {
+        Some(b'p') | None => {}
+        Some(tag) => {
+            return Err(ErrorResponse::violation(format!("expected {what}, got message type {tag}")));
+        }
+    }
+    match Frame::header(bytes) {
+        Ok(None) => Ok(None),
+        Ok(Some((_, length))) if bounds.contains(&length) => Ok(Some(length)),
+        _ => Err(ErrorResponse::violation(out_of_bounds)),
+    }
+}
+
+/// Where in a greeting the cancel key is: process id (4 bytes) and secret. A greeting is what the server says until it
+/// is ready, complete frames all; one without a key is from a server that cannot be interrupted.
+#[must_use]
+pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    loop {
+        let (frame, length) = Frame::first(&greeting[at..]).ok()??;
+        if frame.tag == b'K' && frame.body.len() > 4 {
+            return Some(at + 5..at + length);
+        }
+        at += length;
+    }
+}
+
+/// The CancelRequest for a process id and secret.
+#[must_use]
+pub fn cancel_request(key: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(8 + key.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes(), &CANCEL.to_be_bytes(), key].concat()
+}
+
+/// The Query that runs `sql`.
+#[must_use]
+pub fn query(sql: &[u8]) -> Vec<u8> {
+    encode(b'Q', &[sql, b"\0"].concat())
+}
+
+/// The values of a `DataRow`'s body; `None` is NULL. What is malformed ends it.
+pub fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = row.get(2..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (value, after) = match usize::try_from(i32::from_be_bytes(*length)) {
+            Ok(length) => {
+                let (value, after) = after.split_at_checked(length)?;
+                (Some(value), after)
+            }
+            Err(_) => (None, after),
+        };
+        rest = after;
+        Some(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_what_lies_between_header_and_zero() {
+        assert_eq!(password(b"p\0\0\0\x08abc\0rest"), Ok(Some((5..8, 9))));
+        assert_eq!(password(b"p\0\0\0\x05\0"), Ok(Some((5..5, 6))));
+        for bytes in [&b"Q"[..], b"p\0\0\0\x04", b"p\xff\xff\xff\xff", b"p\0\x01\0\0", b"p\0\0\0\x06ab"] {
+            assert!(password(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_found_at_any_length() {
+        for secret in [4, 32, 256] {
+            let body = vec![9; 4 + secret];
+            let length = u32::try_from(4 + body.len()).unwrap().to_be_bytes();
+            let ready = b"Z\0\0\0\x05I";
+            let greeting = [b"R\0\0\0\x08\0\0\0\0K", &length[..], &body, ready].concat();
+            assert_eq!(cancel_key(&greeting), Some(14..14 + 4 + secret));
+        }
+        for none in [&b""[..], b"Z\0\0\0\x05I", b"K\0\0\0\x08abcd", b"K\0\0\0\xffabcdefgh", b"S\0\0\0\0K"] {
+            assert_eq!(cancel_key(none), None, "{none:?}");
+        }
+    }
+}

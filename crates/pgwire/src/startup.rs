@@ -1,0 +1,256 @@
+//! The first thing that a client says: a packet without a tag.
+
+use crate::ErrorResponse;
+
+/// The longest start-up packet. Source: `MAX_STARTUP_PACKET_LENGTH`.
+const LONGEST: usize = 10_000;
+/// Codes that are no version: 1234 in the upper half, and 5678 and on in the lower. Source: `pqcomm.h`.
+pub(crate) const CANCEL: u32 = 80_877_102;
+const SSL: u32 = 80_877_103;
+const GSS: u32 = 80_877_104;
+
+/// What a client opens with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartupPacket {
+    /// It wants TLS or GSSAPI encryption; then it will open anew.
+    Encryption,
+    /// It wants the session with this process id and secret to be interrupted.
+    Cancel(Vec<u8>),
+    /// It wants a session.
+    Startup(Startup),
+    /// It wants one of another protocol than 3.
+    Unsupported(u32),
+}
+
+/// A request for a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Startup {
+    /// All that it said, less the database.
+    pub params: StartupParams,
+    /// The database: by default called as the user.
+    pub database: String,
+    /// Whether it will speak of replication rather than of queries.
+    pub replication: bool,
+}
+
+/// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
+/// until the first message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct StartupParams {
+    /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
+    pub version: u32,
+    /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
+    pub parameters: Vec<u8>,
+}
+
+impl StartupParams {
+    /// Names and values, in the client's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut parts = self.parameters.split(|byte| *byte == 0);
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// The start-up message of a session with `database`.
+    #[must_use]
+    pub fn startup_message(&self, database: &str) -> Vec<u8> {
+        let length = 4 + 4 + self.parameters.len() + b"database\0".len() + database.len() + 2;
+        let mut message = Vec::with_capacity(length);
+        message.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        message.extend_from_slice(&self.version.to_be_bytes());
+        message.extend_from_slice(&self.parameters);
+        message.extend_from_slice(b"database\0");
+        message.extend_from_slice(database.as_bytes());
+        message.extend_from_slice(b"\0\0");
+        message
+    }
+}
+
+impl StartupPacket {
+    /// Reads a packet from the beginning of `bytes`. Returns it and its length; `None` if it is not complete yet.
+    pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
+        let Some(length) = number(bytes) else { return Ok(None) };
+        let length = length as usize;
+        if !(8..=LONGEST).contains(&length) {
+            return Err(ErrorResponse::violation("invalid length of startup packet"));
+        }
+        let Some(packet) = bytes.get(4..length) else { return Ok(None) };
+        let (code, body) = (number(packet).unwrap_or_default(), &packet[4..]);
+        let packet = match code {
+            SSL | GSS if body.is_empty() => Self::Encryption,
+            SSL | GSS => return Err(ErrorResponse::violation("invalid length of encryption request")),
+            CANCEL if body.len() > 4 => Self::Cancel(body.to_vec()),
+            CANCEL => return Err(ErrorResponse::violation("invalid length of query cancel packet")),
+            version if version >> 16 == 3 => Self::Startup(startup(version, body)?),
+            version => Self::Unsupported(version),
+        };
+        Ok(Some((packet, length)))
+    }
+}
+
+/// The number in the first four bytes, if they are there.
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
+    let mut parameters = Vec::with_capacity(body.len());
+    let (mut database, mut user, mut replication) = (None, None, false);
+    let mut rest = body;
+    while rest.first().is_some_and(|byte| *byte != 0) {
+        let layout =
+            || ErrorResponse::violation("invalid startup packet layout: expected terminator as last byte");
+        let (name, after) = until_zero(rest).ok_or_else(layout)?;
+        let (value, after) = until_zero(after).ok_or_else(layout)?;
+        if name == b"database" {
+            database = Some(value);
+        } else {
+            parameters.extend_from_slice(&rest[..rest.len() - after.len()]);
+        }
+        match name {
+            b"user" => user = Some(value),
+            b"replication" => replication = !matches!(value, b"false" | b"off" | b"no" | b"0"),
+            _ => {}
+        }
+        rest = after;
+    }
+    if rest != [0] {
+        return Err(ErrorResponse::violation(
+            "invalid startup packet layout: expected terminator as last byte",
+        ));
+    }
+    let Some(user) = user.filter(|user| !user.is_empty()) else {
+        return Err(ErrorResponse::fatal("28000", "no PostgreSQL user name specified in startup packet"));
+    };
+    let database = String::from_utf8(database.filter(|name| !name.is_empty()).unwrap_or(user).to_vec())
+        .map_err(|_| ErrorResponse::fatal("22021", "invalid name of a database: it is not UTF-8"))?;
+    Ok(Startup { params: StartupParams { version, parameters }, database, replication })
+}
+
+fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The settings in the value of `options`: names and values. What is no setting is left out, for the server to refuse.
+#[must_use]
+pub fn split_options(options: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let words = split(options);
+    let mut words = words.iter();
+    let mut settings = Vec::new();
+    while let Some(word) = words.next() {
+        let assignment = if word == b"-c" {
+            words.next().map(Vec::as_slice)
+        } else {
+            word.strip_prefix(b"--").or_else(|| word.strip_prefix(b"-c"))
+        };
+        let Some(assignment) = assignment else { continue };
+        if let Some(at) = assignment.iter().position(|byte| *byte == b'=') {
+            settings.push((assignment[..at].to_vec(), assignment[at + 1..].to_vec()));
+        }
+    }
+    settings
+}
+
+/// Words between white space; a backslash keeps the next byte from being any. Source: `pg_split_opts`.
+fn split(text: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => words.extend(word.take()),
+            b'\\' => word.get_or_insert_default().extend(bytes.next()),
+            byte => word.get_or_insert_default().push(*byte),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(code: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(8 + body.len()).unwrap();
+        [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
+    }
+
+    fn started(body: &[u8]) -> Result<Startup, ErrorResponse> {
+        match StartupPacket::read(&packet(3 << 16, body))? {
+            Some((StartupPacket::Startup(startup), _)) => Ok(startup),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_the_database_is_taken_out() {
+        let body = b"user\0me\0database\0shop\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0\0";
+        let startup = started(body).unwrap();
+        assert_eq!(startup.database, "shop");
+        assert_eq!(startup.params.parameters, b"user\0me\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0");
+        let read: Vec<_> = startup.params.iter().collect();
+        assert_eq!(
+            read,
+            [(&b"user"[..], &b"me"[..]), (b"options", b"-c pgfresh.template=t"), (b"_pq_.x", b"\xff")]
+        );
+        assert!(!startup.replication);
+        let again = startup.params.startup_message("shop");
+        let Ok(Some((StartupPacket::Startup(again), _))) = StartupPacket::read(&again) else {
+            panic!("not read again")
+        };
+        assert_eq!(again, startup);
+    }
+
+    #[test]
+    fn a_database_is_called_as_its_user_unless_told() {
+        assert_eq!(started(b"user\0me\0\0").unwrap().database, "me");
+        assert_eq!(started(b"user\0me\0database\0\0\0").unwrap().database, "me");
+        assert!(started(b"user\0me\0replication\0database\0\0").unwrap().replication);
+        assert!(!started(b"user\0me\0replication\0off\0\0").unwrap().replication);
+    }
+
+    #[test]
+    fn any_minor_version_is_the_servers_to_negotiate() {
+        for minor in [0, 1, 2, 9999, 0xffff] {
+            let bytes = packet(3 << 16 | minor, b"user\0me\0\0");
+            assert!(
+                matches!(StartupPacket::read(&bytes), Ok(Some((StartupPacket::Startup(_), _)))),
+                "{minor}"
+            );
+        }
+        for version in [2 << 16, 4 << 16, 0, SSL - 2, GSS + 1] {
+            let bytes = packet(version, b"user\0me\0\0");
+            assert_eq!(
+                StartupPacket::read(&bytes),
+                Ok(Some((StartupPacket::Unsupported(version), bytes.len())))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for body in [&b""[..], b"\0", b"user\0", b"user\0me\0", b"user\0me\0\0x", b"user\0\0\0", b"x\0y\0\0"]
+        {
+            assert!(started(body).is_err(), "{body:?}");
+        }
+        assert!(StartupPacket::read(&[0, 0, 0, 7]).is_err());
+        assert!(StartupPacket::read(&[0, 0, 0x27, 0x11]).is_err());
+        assert!(StartupPacket::read(&packet(SSL, b"x")).is_err());
+        assert!(StartupPacket::read(&packet(CANCEL, b"pid!")).is_err());
+        assert!(started(b"user\0me\0database\0\xff\0\0").is_err());
+    }
+
+    #[test]
+    fn requests_without_a_session_are_told_apart() {
+        assert_eq!(StartupPacket::read(&packet(SSL, b"")), Ok(Some((StartupPacket::Encryption, 8))));
+        assert_eq!(StartupPacket::read(&packet(GSS, b"")), Ok(Some((StartupPacket::Encryption, 8))));
+        for length in [8, 36, 260] {
+            let key = vec![7; length];
+            assert_eq!(
+                StartupPacket::read(&packet(CANCEL, &key)),
+                Ok(Some((StartupPacket::Cancel(key), 8 + length)))
+            );
+        }
+    }
+}
