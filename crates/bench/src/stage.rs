@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gateway::{Access, Failed, Gateway, Isolation, Options};
-use lease::{LeaseOptions, Leases, TemplateDatabase};
+use gateway::{Access, Gateway, GatewayOptions};
+use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use report::Report;
 use server::{Installation, SOCKET, SUPERUSER, Server, Session};
 use storage::{Attempt, Cache};
@@ -117,14 +117,9 @@ impl Stage {
 /// Opens a gateway before the server whose socket is in `directory`, on any port that is free.
 pub(crate) fn front(leases: &Leases, directory: PathBuf) -> Result<Gateway, BenchError> {
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
-    let options = Options {
-        listen: ([127, 0, 0, 1], 0).into(),
-        socket: None,
-        secret,
-        directory,
-        failed: Failed::Release,
-    };
-    Ok(Gateway::open(leases.clone(), options)?)
+    let listen = ([127, 0, 0, 1], 0).into();
+    let options = GatewayOptions { listen, socket: None, secret, directory, history: None };
+    Ok(Gateway::bind(options)?.serve(leases.clone(), None)?)
 }
 
 /// Tables as an application has them: keys, references, an index on a word, a time.

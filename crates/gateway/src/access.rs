@@ -25,25 +25,21 @@ pub struct Access {
 
 impl Access {
     /// `directory` is that of the server's own socket.
-    pub(crate) fn new(
-        secret: String,
-        address: SocketAddr,
-        socket: Option<PathBuf>,
-        directory: PathBuf,
-        verifier: Option<Verifier>,
-    ) -> Self {
+    #[must_use]
+    pub fn new(secret: String, address: SocketAddr, socket: Option<PathBuf>, directory: PathBuf) -> Self {
         let digest = blake3::hash(secret.as_bytes());
-        Self { secret, digest, verifier, address, socket, directory }
+        Self { secret, digest, verifier: None, address, socket, directory }
     }
 
-    /// What clients on `address` have to prove that they know the secret by: nothing on loopback, where they may say it.
-    pub(crate) fn verifier_for(address: SocketAddr, secret: &str) -> io::Result<Option<Verifier>> {
-        if address.ip().is_loopback() {
-            return Ok(None);
+    /// The same for clients who come in on `listen`: beyond loopback they have to prove that they know the secret, and do
+    /// not say it.
+    pub(crate) fn for_clients_on(self, listen: SocketAddr) -> io::Result<Self> {
+        if listen.ip().is_loopback() {
+            return Ok(self);
         }
         let mut salt = [0; SECRET_BYTES];
         random(&mut salt)?;
-        Ok(Some(Verifier::new(secret, salt)))
+        Ok(Self { verifier: Some(Verifier::new(&self.secret, salt)), ..self })
     }
 
     /// A new secret that nobody can guess, in letters and digits.
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     fn access(secret: &str) -> Access {
-        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into(), None)
+        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into())
     }
 
     #[test]

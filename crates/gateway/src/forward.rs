@@ -10,12 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lease::Leases;
-use pgwire::{Conversation, FramePrefix, SqlLexer, TERMINATE, split_zero};
+use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, split_zero};
 use tokio::time::timeout;
 
 use crate::stream::Stream;
 use crate::tap::Tap;
-use crate::traces::SessionTraces;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -98,8 +97,7 @@ impl Forward {
     pub(crate) fn new(
         client: Stream,
         server: Stream,
-        conversation: Conversation,
-        traces: SessionTraces,
+        (conversation, traces): (Conversation, SessionTraces),
         leases: Leases,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,

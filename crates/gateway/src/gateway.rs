@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::Access;
-use crate::http::Control;
-use crate::ledger::Ledger;
+use crate::connections::ConnectionCount;
+use crate::events::EventLog;
+use crate::history::StatementHistory;
+use crate::http::HttpService;
 use crate::listener::Listener;
-use crate::presence::Presence;
-use crate::recent::{Kept, Recent};
-use crate::session::Door;
+use crate::session::GatewayState;
 use crate::tap::Taps;
 use crate::workers::{self, Threads};
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where to listen, and for whom.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct GatewayOptions {
     /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and there
     /// is no HTTP for others than this machine's.
     pub listen: SocketAddr,
@@ -36,20 +36,8 @@ pub struct Options {
     pub secret: String,
     /// The directory of the server's own socket, for clients that want nothing in their way.
     pub directory: PathBuf,
-    /// What becomes of a database whose holder says that its test failed.
-    pub failed: Failed,
-}
-
-/// What becomes of the databases of failed tests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Failed {
-    /// The same as of all others.
-    #[default]
-    Release,
-    /// They stay leased, and [`Gateway::failed`] names them.
-    Keep,
-    /// The same, and whoever said so hears where they are: this server is going to last.
-    KeepAndTell,
+    /// Where the last statements of each lease go, if anywhere.
+    pub history: Option<Arc<StatementHistory>>,
 }
 
 /// There is no gateway.
@@ -84,26 +72,65 @@ impl GatewayError {
     }
 }
 
+/// A gateway at which nobody is served yet: what connects waits.
+#[derive(Debug)]
+pub struct BoundGateway {
+    access: Arc<Access>,
+    listeners: Vec<Listener>,
+    history: Option<Arc<StatementHistory>>,
+}
+
+impl BoundGateway {
+    /// The secret, and the addresses of databases.
+    #[must_use]
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access)
+    }
+
+    /// Begins to serve `leases`, and HTTP if there is something that serves it.
+    pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
+        let Self { access, listeners, history } = self;
+        let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
+        let workers = Arc::new(workers);
+        let connections = ConnectionCount::new();
+        let taps = Arc::new(Taps { history, ..Taps::default() });
+        let state = Arc::new(GatewayState {
+            http,
+            leases,
+            access: Arc::clone(&access),
+            keys: Arc::default(),
+            workers: Arc::clone(&workers),
+            connections: connections.clone(),
+            taps: Arc::clone(&taps),
+        });
+        let (closing, receiver) = watch::channel(false);
+        for listener in listeners {
+            workers.first().spawn(listener.run(Arc::clone(&state), receiver.clone()));
+        }
+        Ok(Gateway { access, closing, connections, taps, workers, threads: Some(threads) })
+    }
+}
+
 /// An open gateway. Dropping it closes it.
 #[derive(Debug)]
 pub struct Gateway {
     access: Arc<Access>,
     closing: watch::Sender<bool>,
-    presence: Presence,
+    connections: ConnectionCount,
     taps: Arc<Taps>,
     workers: Arc<workers::Workers>,
     threads: Option<Threads>,
 }
 
 impl Gateway {
-    /// Binds all addresses, and then begins to serve `leases`.
+    /// Binds all addresses.
     ///
     /// Raises the process's limit of open files as far as it may: a session takes two.
     ///
     /// # Errors
     /// Nothing is left of the attempt.
-    pub fn open(leases: Leases, options: Options) -> Result<Self, GatewayError> {
-        let Options { listen, socket, secret, directory, failed } = options;
+    pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
+        let GatewayOptions { listen, socket, secret, directory, history } = options;
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
@@ -113,28 +140,9 @@ impl Gateway {
             let unix = UnixListener::bind(path).map_err(cannot(path.display().to_string()))?;
             listeners.push(Listener::Unix(unix, path.clone()));
         }
-        let verifier = Access::verifier_for(listen, &secret).map_err(GatewayError::Random)?;
-        let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
-        let (access, workers) =
-            (Arc::new(Access::new(secret, address, socket, directory, verifier)), Arc::new(workers));
-        let presence = Presence::new();
-        let recent = (failed != Failed::Release).then(Recent::default);
-        let taps = Arc::new(Taps { recent, ..Taps::default() });
-        let control = Arc::new(Control::new(leases.clone(), Arc::clone(&access), failed, Arc::clone(&taps)));
-        let door = Arc::new(Door {
-            control,
-            leases,
-            access: Arc::clone(&access),
-            keys: Arc::default(),
-            workers: Arc::clone(&workers),
-            presence: presence.clone(),
-            taps: Arc::clone(&taps),
-        });
-        let (closing, receiver) = watch::channel(false);
-        for listener in listeners {
-            workers.first().spawn(listener.run(Arc::clone(&door), receiver.clone()));
-        }
-        Ok(Self { access, closing, presence, taps, workers, threads: Some(threads) })
+        let access = Access::new(secret, address, socket, directory);
+        let access = access.for_clients_on(listen).map_err(GatewayError::Random)?;
+        Ok(BoundGateway { access: Arc::new(access), listeners, history })
     }
 
     /// Host and port by which programs on this machine reach it.
@@ -149,30 +157,16 @@ impl Gateway {
         &self.access
     }
 
-    /// The databases of failed tests that were kept.
-    #[must_use]
-    pub fn failed(&self) -> Vec<Kept> {
-        self.taps.recent.as_ref().map_or_else(Vec::new, Recent::kept)
-    }
-
-    /// Takes note of databases that another gateway has kept, where such are kept at all.
-    pub fn remember(&self, kept: Vec<Kept>) {
-        let Some(recent) = &self.taps.recent else { return };
-        for kept in kept {
-            recent.keep(kept);
-        }
-    }
-
     /// Follows all sessions that begin from now on.
     #[must_use]
-    pub fn follow(&self) -> Ledger {
-        self.taps.ledger.get_or_init(Ledger::default).clone()
+    pub fn follow(&self) -> EventLog {
+        self.taps.events.get_or_init(EventLog::default).clone()
     }
 
     /// How long no connection has been open; `None` while one is.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
-        self.presence.idle()
+        self.connections.idle()
     }
 
     /// Ends all sessions, each with an error that says so (57P01). Takes three seconds at most. Not to be called from

@@ -1,4 +1,4 @@
-//! The front door of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol and HTTP.
+//! The front door of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol.
 //!
 //! Makes a [`Gateway`], which gives each session a backend of [`lease::Leases`] and forwards bytes between the
 //! two from then on, unparsed but for the headers of messages. How a database comes about it does not know.
@@ -8,18 +8,18 @@
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend
 //!                                ├─ cancel request ─────────────────── server
-//!                                └─ HTTP ── http
+//!                                └─ HTTP ── an HttpService
 //! ```
 
 mod access;
 mod cancel;
+mod connections;
+mod events;
 mod forward;
 mod gateway;
+mod history;
 mod http;
-mod ledger;
 mod listener;
-mod presence;
-mod recent;
 mod refusal;
 mod request;
 mod rollback;
@@ -27,13 +27,12 @@ mod session;
 mod span;
 mod stream;
 mod tap;
-mod traces;
 mod workers;
 
 pub use access::Access;
-pub use gateway::{Failed, Gateway, GatewayError, Options};
-pub use lease::Isolation;
-pub use ledger::{Entry, Ledger, What};
-pub use recent::{Failure, Kept, Ran};
+pub use events::{EventLog, SessionEvent, SessionEventKind};
+pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
+pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};
+pub use http::HttpService;
 pub use span::parse_span;
-pub(crate) use stream::Stream;
+pub use stream::Stream;

@@ -1,4 +1,4 @@
-//! The two doors: a TCP port and a unix socket.
+//! The two states: a TCP port and a unix socket.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 
-use crate::session::{Closing, Door, closed, serve};
+use crate::session::{Closing, GatewayState, closed, serve};
 use crate::stream::{Socket, watch};
 
 /// How long to wait when there are no descriptors left for another connection.
@@ -40,25 +40,25 @@ impl Listener {
     }
 
     /// Serves all that come, until the gateway closes.
-    pub(crate) async fn run(self, door: Arc<Door>, mut closing: Closing) {
+    pub(crate) async fn run(self, state: Arc<GatewayState>, mut closing: Closing) {
         let for_sessions = closing.clone();
         tokio::select! {
             () = closed(&mut closing) => {}
-            _ = self.accept_all(&door, for_sessions) => {}
+            _ = self.accept_all(&state, for_sessions) => {}
         }
     }
 
-    async fn accept_all(self, door: &Arc<Door>, closing: Closing) -> io::Result<()> {
+    async fn accept_all(self, state: &Arc<GatewayState>, closing: Closing) -> io::Result<()> {
         self.set_nonblocking()?;
         let listener = watch(self, Interest::READABLE)?;
         loop {
             match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
                 Ok(Ok(socket)) => {
-                    let visit = door.presence.enter();
-                    let served = serve(socket, Arc::clone(door), closing.clone());
+                    let open = state.connections.enter();
+                    let served = serve(socket, Arc::clone(state), closing.clone());
                     tokio::spawn(async move {
                         served.await;
-                        drop(visit);
+                        drop(open);
                     });
                 }
                 // The client is gone again already, or there are too many: either passes.

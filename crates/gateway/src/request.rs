@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use pgwire::{ErrorResponse, StartupParams, split_options};
 
-use crate::{Isolation, parse_span};
+use lease::Isolation;
+
+use crate::parse_span;
 
 /// What a session may ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use lease::{
     SessionGuard,
 };
 use pgwire::{
-    Conversation, DISCARD_ALL, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket,
-    Verifier, negotiation, password, sasl_request, sasl_response, unsupported_protocol, without_negotiation,
+    Conversation, DISCARD_ALL, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, SessionTraces, Startup,
+    StartupPacket, Verifier, negotiation, password, sasl_request, sasl_response, unsupported_protocol,
+    without_negotiation,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
@@ -21,15 +22,14 @@ use tokio::time::timeout;
 
 use crate::Access;
 use crate::cancel::{Key, Keys};
+use crate::connections::ConnectionCount;
 use crate::forward::{End, Forward};
-use crate::http::{self, Control};
-use crate::presence::Presence;
+use crate::http::HttpService;
 use crate::refusal;
 use crate::request::SessionSettings;
 use crate::rollback::{self, Gate, Machine};
 use crate::stream::{Socket, Stream};
 use crate::tap::Taps;
-use crate::traces::SessionTraces;
 use crate::workers::Workers;
 
 /// How long a client may take to say who it is. Source: `authentication_timeout`.
@@ -43,13 +43,14 @@ const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// What all sessions share.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct GatewayState {
     pub(crate) leases: Leases,
     pub(crate) access: Arc<Access>,
-    pub(crate) control: Arc<Control>,
+    /// What serves HTTP, if anything does.
+    pub(crate) http: Option<Arc<dyn HttpService>>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) presence: Presence,
+    pub(crate) connections: ConnectionCount,
     pub(crate) taps: Arc<Taps>,
 }
 
@@ -82,22 +83,24 @@ enum Failed {
 }
 
 /// Serves one connection until it ends or the gateway closes.
-pub(crate) async fn serve(socket: Socket, door: Arc<Door>, mut closing: Closing) {
+pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing: Closing) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let until_closing = closing.clone();
     let serve = async {
-        match timeout(PATIENCE, meet(stream, &door)).await.unwrap_or(Err(Failed::Gone)) {
+        match timeout(PATIENCE, meet(stream, &state)).await.unwrap_or(Err(Failed::Gone)) {
             Ok(Wanted::Http(stream)) => {
-                http::serve(stream, Arc::clone(&door.control)).await;
+                if let Some(http) = &state.http {
+                    Arc::clone(http).serve(stream).await;
+                }
             }
             // Whether it worked, the protocol has no words for; the end of the connection says that it is over.
-            Ok(Wanted::Cancel(_stream, key)) => drop(door.keys.cancel(&key).await),
+            Ok(Wanted::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
             Ok(Wanted::Session(stream, visitor)) => {
-                let door = Arc::clone(&door);
+                let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
                 // It has panicked if it is an error, and the client is gone with it.
                 let handed = tokio::task::spawn_blocking(move || {
-                    hand_over(&door, socket, unread, visitor, until_closing);
+                    hand_over(&state, socket, unread, visitor, until_closing);
                 });
                 let _ = handed.await;
             }
@@ -119,7 +122,7 @@ pub(crate) async fn closed(closing: &mut Closing) {
 }
 
 /// Learns what the client wants, and that it may.
-async fn meet(mut stream: Stream, door: &Door) -> Result<Wanted, Failed> {
+async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Wanted, Failed> {
     let mut bytes = Vec::with_capacity(512);
     loop {
         if read_some(&mut stream, &mut bytes).await.is_err() {
@@ -153,10 +156,10 @@ async fn meet(mut stream: Stream, door: &Door) -> Result<Wanted, Failed> {
                     Ok(settings) => settings,
                     Err(error) => return Err(refused(stream, &error)),
                 };
-                return authenticate(stream.preceded_by(bytes), startup, settings, door).await;
+                return authenticate(stream.preceded_by(bytes), startup, settings, state).await;
             }
             StartupPacket::Unsupported(version) => {
-                let words = unsupported_protocol(version, door.leases.major());
+                let words = unsupported_protocol(version, state.leases.major());
                 return Err(Failed::Refused(stream, words));
             }
         }
@@ -172,17 +175,17 @@ async fn authenticate(
     mut stream: Stream,
     startup: Startup,
     settings: SessionSettings,
-    door: &Door,
+    state: &GatewayState,
 ) -> Result<Wanted, Failed> {
     let mut visitor = Visitor { startup, settings, negotiated: false, since: Instant::now() };
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(Wanted::Session(stream, visitor));
     }
     // As a server would, before anything else.
-    let negotiation = negotiation(&visitor.startup.params, door.leases.major());
+    let negotiation = negotiation(&visitor.startup.params, state.leases.major());
     visitor.negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| Failed::Gone)?;
-    let access = &door.access;
+    let access = &state.access;
     let mut bytes = Vec::new();
     let admitted = match access.verifier() {
         None => ask_for_password(&mut stream, &mut bytes, access).await,
@@ -256,10 +259,10 @@ async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
-fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
+fn hand_over(state: &Arc<GatewayState>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
     let Visitor { startup: Startup { params, database, replication }, settings, negotiated, since } = visitor;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
-    let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| door.leases.maintenance_session());
+    let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
         database: &database,
         template: settings.template.as_deref(),
@@ -269,10 +272,10 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
         params: &params,
         client: socket.link(),
     };
-    let entered = match enter(door, &request, replication) {
+    let entered = match enter(state, &request, replication) {
         Ok(entered) => entered,
         Err(error) => {
-            door.workers.spawn(move || async move {
+            state.workers.spawn(move || async move {
                 if let Ok(stream) = Stream::new(socket, unread) {
                     say_and_close(stream, &refusal::words(error)).await;
                 }
@@ -280,28 +283,25 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             return;
         }
     };
-    if let Some(recent) = door.taps.recent.as_ref().filter(|_| settings.reset) {
-        recent.forget(&database);
+    if let Some(history) = state.taps.history.as_ref().filter(|_| settings.reset) {
+        history.forget(&database);
     }
     // Sessions that wait in databases are in the way of whoever drops these by SQL.
-    if door.leases.has_maintenance_sessions() {
-        door.leases.vacate();
+    if state.leases.has_maintenance_sessions() {
+        state.leases.vacate();
     }
-    let workers = Arc::clone(&door.workers);
+    let workers = Arc::clone(&state.workers);
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting }, guard } = connected;
-            let (conversation, traces) =
-                (Conversation::new(replication), SessionTraces::of_session(&greeting));
+            let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
             let mut words = told(greeting.clone());
-            let Ok(key) = door.keys.issue(&mut words, &stream, None) else { return };
-            let tap = door.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
-            let leases = door.leases.clone();
-            let session = Session { door: Arc::clone(door), greeting, key, guard, maintenance };
+            let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
+            let tap = state.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
+            let leases = state.leases.clone();
+            let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session
-                    .run(Forward::new(client, server, conversation, traces, leases, tap, words), closing)
-                    .await;
+                session.run(Forward::new(client, server, observed, leases, tap, words), closing).await;
             });
         }
         Entered::Transaction(mut lease) => {
@@ -309,8 +309,8 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
             let machine = Machine::new(transaction, &words);
-            let Ok(key) = door.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
-            let tap = door.taps.tap(&database, key.as_ref(), since);
+            let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
+            let tap = state.taps.tap(&database, key.as_ref(), since);
             let session = rollback::Session { lease, key, gate, machine, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)
@@ -320,8 +320,12 @@ fn hand_over(door: &Arc<Door>, socket: Socket, unread: Vec<u8>, visitor: Visitor
 }
 
 /// Gets a session in the isolation that is asked for, or that the lease has, or else the server's.
-fn enter(door: &Door, request: &ConnectRequest<'_>, replication: bool) -> Result<Entered, LeaseError> {
-    let leases = &door.leases;
+fn enter(
+    state: &GatewayState,
+    request: &ConnectRequest<'_>,
+    replication: bool,
+) -> Result<Entered, LeaseError> {
+    let leases = &state.leases;
     let isolation = request.isolation.or_else(|| leases.isolation(request.database));
     let rolls_back = isolation.unwrap_or_else(|| leases.default_isolation()) == Isolation::Rollback;
     if replication && rolls_back && !Leases::is_always_there(request.database) {
@@ -352,7 +356,7 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
 
 /// What a session holds besides its two connections.
 struct Session {
-    door: Arc<Door>,
+    state: Arc<GatewayState>,
     greeting: Vec<u8>,
     key: Option<Key>,
     guard: SessionGuard,
@@ -391,9 +395,9 @@ impl Session {
 
     /// Has the backend forget the session, and gives it to whoever comes next.
     async fn give_back(self, mut server: Stream) {
-        let Self { door, greeting, key, guard, maintenance: _maintenance } = self;
+        let Self { state, greeting, key, guard, maintenance: _maintenance } = self;
         // A signal may still be on its way, or somebody needs all backends to go.
-        let wanted = || !door.leases.has_maintenance_sessions();
+        let wanted = || !state.leases.has_maintenance_sessions();
         if key.is_some_and(Key::withdraw) || !wanted() {
             return;
         }

@@ -6,7 +6,7 @@
 //! is through.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -119,7 +119,7 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
 
 /// A connection that the running runtime watches.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     socket: AsyncFd<Socket>,
     /// Watches for room, while a write waits for it.
     room: Option<AsyncFd<Socket>>,
@@ -131,6 +131,15 @@ impl Stream {
     /// Has the current runtime watch `socket`. `unread` is read before all else.
     pub(crate) fn new(socket: Socket, unread: Vec<u8>) -> io::Result<Self> {
         Ok(Self { socket: watch(socket, Interest::READABLE)?, room: None, unread })
+    }
+
+    /// Both ends of it, ours first; none if it is no TCP connection.
+    #[must_use]
+    pub fn tcp_ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self.socket() {
+            Socket::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
+            Socket::Unix(_) => None,
+        }
     }
 
     /// Ends the watch; returns the socket and what has not been read.

@@ -7,15 +7,15 @@ use std::time::{Instant, SystemTime};
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 
 use crate::cancel::Key;
-use crate::ledger::{Entry, Ledger, What};
-use crate::recent::{self, Failure, Ran, Recent, Ring, seconds_of};
+use crate::events::{EventLog, SessionEvent, SessionEventKind};
+use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
 
 /// Those who want to know.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
-    pub(crate) ledger: OnceLock<Ledger>,
+    pub(crate) events: OnceLock<EventLog>,
     /// There where databases of failed tests are kept.
-    pub(crate) recent: Option<Recent>,
+    pub(crate) history: Option<Arc<StatementHistory>>,
 }
 
 impl Taps {
@@ -23,14 +23,17 @@ impl Taps {
     /// if nobody wants it.
     pub(crate) fn tap(&self, database: &str, key: Option<&Key>, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let ledger = self.ledger.get().cloned();
-        let ring = self.recent.as_ref().map(|recent| recent.ring(database));
-        (ledger.is_some() || ring.is_some()).then(|| {
+        let events = self.events.get().cloned();
+        let ring = self.history.as_ref().map(|history| history.ring(database));
+        (events.is_some() || ring.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
-            let listeners = Listeners { session, database: database.into(), ledger, ring };
+            let listeners = Listeners { session, database: database.into(), events, ring };
             let now = Instant::now();
             let backend = key.map_or(0, Key::process);
-            listeners.enter(now, What::Began { waited: now.saturating_duration_since(since), backend });
+            listeners.enter(
+                now,
+                SessionEventKind::Began { waited: now.saturating_duration_since(since), backend },
+            );
             Box::new(Tap { tracker: Some(StatementTracker::default()), listeners })
         })
     }
@@ -48,7 +51,7 @@ pub(crate) struct Tap {
 struct Listeners {
     session: u64,
     database: Arc<str>,
-    ledger: Option<Ledger>,
+    events: Option<EventLog>,
     ring: Option<Ring>,
 }
 
@@ -70,42 +73,47 @@ impl Tap {
         say(following, now, &mut |event| listeners.hear(event, now));
         if following.is_lost() {
             *tracker = None;
-            listeners.ledger.iter().for_each(Ledger::lose);
+            listeners.events.iter().for_each(EventLog::lose);
         }
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.listeners.enter(Instant::now(), What::Left);
+        self.listeners.enter(Instant::now(), SessionEventKind::Left);
     }
 }
 
 impl Listeners {
     fn hear(&self, event: StatementEvent, now: Instant) {
-        let what = match event {
-            StatementEvent::Requested => What::Asked,
+        let kind = match event {
+            StatementEvent::Requested => SessionEventKind::Asked,
             StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
-                    let ran = Ran {
+                    let executed = ExecutedStatement {
                         statement: statement.as_ref().to_owned(),
                         begun: seconds_of(SystemTime::now() - took),
                         seconds: took.as_secs_f64(),
                         error: error
-                            .map(|StatementError { sqlstate, message }| Failure { code: sqlstate, message }),
+                            .map(|StatementError { sqlstate, message }| SqlError { code: sqlstate, message }),
                     };
-                    recent::add(ring, ran);
+                    history::add(ring, executed);
                 }
-                What::Done { statement, runs: u64::from(ran), rests }
+                SessionEventKind::Done { statement, runs: u64::from(ran), rests }
             }
         };
-        self.enter(now, what);
+        self.enter(now, kind);
     }
 
-    fn enter(&self, at: Instant, what: What) {
-        if let Some(ledger) = &self.ledger {
-            ledger.put(Entry { session: self.session, database: Arc::clone(&self.database), at, what });
+    fn enter(&self, at: Instant, kind: SessionEventKind) {
+        if let Some(events) = &self.events {
+            events.put(SessionEvent {
+                session: self.session,
+                database: Arc::clone(&self.database),
+                at,
+                kind,
+            });
         }
     }
 }

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use gateway::Failed;
+use api::OnFailure;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
@@ -344,7 +344,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     let _owner = Lock::take(&spot.owner()).attempt("lock", &spot.owner())?;
     let config = config::read(options)?;
     let maker = commands::maker(options, false)?;
-    let wish = service::Wish { failed: Failed::KeepAndTell, ..service::Wish::new(options)? };
+    let wish = service::Wish { on_failure: OnFailure::KeepAndTell, ..service::Wish::new(options)? };
     let (service, idle) = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);

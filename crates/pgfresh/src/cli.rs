@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use gateway::Isolation;
+use lease::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use gateway::{Kept, Ran};
+use gateway::{ExecutedStatement, KeptDatabase, SqlError};
 use report::{Quantity, Unit};
 use storage::Attempt;
 
@@ -20,24 +20,26 @@ const SHOWN: usize = 5;
 const WIDTH: usize = 100;
 
 /// Writes what is known of the databases in the run directory `kept`, for who goes on with it.
-pub(crate) fn write(kept: &Path, databases: &[Kept]) -> Result<(), Failure> {
+pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failure> {
     let path = kept.join(FILE);
     let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
 /// Reads what [`write`] wrote; nothing if there is nothing to be read.
-pub(crate) fn read(kept: &Path) -> Vec<Kept> {
+pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Says where a database is that was kept, and what it ran last.
-pub(crate) fn tell(url: &str, statements: &[Ran]) {
+pub(crate) fn tell(url: &str, statements: &[ExecutedStatement]) {
     eprintln!("pgfresh: kept the database of a failed test: {url}");
-    for Ran { statement, seconds, error, .. } in &statements[statements.len().saturating_sub(SHOWN)..] {
+    for ExecutedStatement { statement, seconds, error, .. } in
+        &statements[statements.len().saturating_sub(SHOWN)..]
+    {
         eprintln!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
-        if let Some(gateway::Failure { code, message }) = error {
+        if let Some(SqlError { code, message }) = error {
             eprintln!("{:>10}  ERROR {code}: {}", "", line(message));
         }
     }

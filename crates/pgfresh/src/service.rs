@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::{Access, Failed, Gateway, Isolation, Kept, Ledger};
-use lease::{LeaseOptions, Leases, Status, TemplateDatabase};
+use api::{Api, OnFailure};
+use gateway::{Access, EventLog, Gateway, GatewayOptions, KeptDatabase, StatementHistory};
+use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, Server};
 use template::{Maker, Started};
 
@@ -28,7 +30,7 @@ pub(crate) struct Wish {
     /// Whether recycled databases are compared with their template.
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
-    pub(crate) failed: Failed,
+    pub(crate) on_failure: OnFailure,
     /// How leases are isolated that do not say.
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
@@ -39,13 +41,13 @@ impl Wish {
     /// With what the configuration says of leases.
     pub(crate) fn new(options: &Options) -> Result<Self, Failure> {
         let (isolation, linger) = config::read(options)?.leases(options);
-        Ok(Self { port: 0, listen: None, paranoid: false, failed: Failed::Release, isolation, linger })
+        Ok(Self { port: 0, listen: None, paranoid: false, on_failure: OnFailure::Release, isolation, linger })
     }
 
     /// The same, as careful as the command line says.
     pub(crate) fn with(self, care: &Care) -> Self {
-        let failed = if care.keep_failed { Failed::Keep } else { Failed::Release };
-        Self { paranoid: care.paranoid, failed, ..self }
+        let on_failure = if care.keep_failed { OnFailure::Keep } else { OnFailure::Release };
+        Self { paranoid: care.paranoid, on_failure, ..self }
     }
 }
 
@@ -53,6 +55,8 @@ impl Wish {
 #[derive(Debug)]
 pub(crate) struct Service {
     gateway: Gateway,
+    /// Where databases of failed tests are kept.
+    history: Option<Arc<StatementHistory>>,
     leases: Leases,
     /// Behind it.
     pub(crate) server: Server,
@@ -109,15 +113,17 @@ impl Service {
         if wish.isolation == Isolation::Clone {
             leases.retain(&database);
         }
-        let options = gateway::Options {
+        let history = (wish.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
+        let bound = Gateway::bind(GatewayOptions {
             listen: SocketAddr::new(listen, wish.port),
             socket: Some(socket),
             secret,
             directory,
-            failed: wish.failed,
-        };
-        let gateway = Gateway::open(leases.clone(), options)?;
-        Ok(Self { gateway, leases, server, database, times })
+            history: history.clone(),
+        })?;
+        let api = Api::new(leases.clone(), bound.access(), wish.on_failure, history.clone());
+        let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
+        Ok(Self { gateway, history, leases, server, database, times })
     }
 
     /// Whether databases are reset, or else copied anew.
@@ -146,7 +152,7 @@ impl Service {
     }
 
     /// What sessions run that begin from now on.
-    pub(crate) fn follow(&self) -> Ledger {
+    pub(crate) fn follow(&self) -> EventLog {
         self.gateway.follow()
     }
 
@@ -156,13 +162,15 @@ impl Service {
     }
 
     /// The databases of failed tests that were kept.
-    pub(crate) fn failed(&self) -> Vec<Kept> {
-        self.gateway.failed()
+    pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
+        self.history.as_ref().map_or_else(Vec::new, |history| history.kept())
     }
 
     /// Takes note of databases that another service has kept.
-    pub(crate) fn remember(&self, kept: Vec<Kept>) {
-        self.gateway.remember(kept);
+    pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
+        for database in kept {
+            self.history.iter().for_each(|history| history.keep(database.clone()));
+        }
     }
 
     /// What there is, and what happened, with a last look at what all databases share.

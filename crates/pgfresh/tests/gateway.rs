@@ -3,6 +3,8 @@
 #[path = "gateway/client.rs"]
 mod client;
 mod common;
+#[path = "gateway/fidelity.rs"]
+mod fidelity;
 #[path = "gateway/traces.rs"]
 mod traces;
 
@@ -18,6 +20,9 @@ use std::time::Duration;
 use client::{Client, Failure, failure, message, packet, query, startup};
 use common::serve::Serve;
 use common::{Scene, User, postgres, wait_until};
+use fidelity::{
+    another_protocol_is_refused_in_the_servers_own_words, what_is_no_protocol_is_answered_as_the_server_does,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a session may take of pgfresh's memory while gigabytes pass through it: far less than any value in it.
@@ -93,6 +98,8 @@ on_every_major! {
     garbage_stalls_and_resets_harm_nobody
     a_session_hears_why_its_backend_is_gone
     sessions_hear_of_the_end_of_server_and_gateway
+    another_protocol_is_refused_in_the_servers_own_words
+    what_is_no_protocol_is_answered_as_the_server_does
 }
 
 fn sqlstate(result: Result<impl Sized, Failure>) -> String {

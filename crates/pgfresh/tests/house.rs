@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("template", &["sys", "storage", "server"]),
     ("lease", &["pgwire", "sys", "storage", "server", "template"]),
     ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
+    ("api", &["sys", "server", "lease", "gateway"]),
     ("report", &[]),
     ("bench", &["pgwire", "storage", "server", "template", "lease", "gateway", "report"]),
     ("profile", &["server", "report"]),
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "pgfresh",
         &[
-            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report", "bench",
+            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report", "bench",
             "doctor", "profile",
         ],
     ),

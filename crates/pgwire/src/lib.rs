@@ -19,19 +19,21 @@ mod scram;
 mod sql;
 mod startup;
 mod statement;
+mod traces;
 
 pub use conversation::Conversation;
 pub use error::ErrorResponse;
 pub use frame::{Frame, FrameDecoder, FramePrefix, MalformedFrame, encode, frames, split_zero};
 pub use message::{
-    DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns, password,
-    query,
+    DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns,
+    is_frontend_tag, password, query,
 };
 pub use negotiation::{negotiation, unsupported_protocol, without_negotiation};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams, split_options};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
+pub use traces::SessionTraces;
 
 #[cfg(test)]
 mod corpus;

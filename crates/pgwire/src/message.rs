@@ -74,6 +74,12 @@ pub fn cancel_request(key: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), &CANCEL.to_be_bytes(), key].concat()
 }
 
+/// Whether a client may send a frame with that tag in a session. Source: `SocketBackend`.
+#[must_use]
+pub fn is_frontend_tag(tag: u8) -> bool {
+    b"QFPBEDCSHXdcf".contains(&tag)
+}
+
 /// The Query that runs `sql`.
 #[must_use]
 pub fn query(sql: &[u8]) -> Vec<u8> {

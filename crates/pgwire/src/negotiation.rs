@@ -30,11 +30,13 @@ pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
 /// What a server of that major says to a client of a protocol that it does not speak. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
-    let (asked, newest) = ((version >> 16, version & 0xffff), newest(major) & 0xffff);
+    let (asked, minor, newest) = (version >> 16, version & 0xffff, newest(major) & 0xffff);
+    // Servers before 14 speak 2.0 as well; the gateway does not.
+    let oldest = if major < 14 && asked != 2 { 2 } else { 3 };
     let text =
-        format!("unsupported frontend protocol {}.{}: server supports 3.0 to 3.{newest}", asked.0, asked.1);
+        format!("unsupported frontend protocol {asked}.{minor}: server supports {oldest}.0 to 3.{newest}");
     let error = ErrorResponse::fatal("0A000", text);
-    if asked.0 < 3 { error.to_old_bytes() } else { error.to_bytes() }
+    if asked < 3 { error.to_old_bytes() } else { error.to_bytes() }
 }
 
 /// A greeting without the server's own negotiation, with which it begins if it has one.

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::tap::Tap;
 use lease::LeaseTransaction;
 
-use pgwire::{ErrorResponse, Frame, MalformedFrame, TERMINATE, split_zero};
+use pgwire::{ErrorResponse, Frame, MalformedFrame, frames, is_frontend_tag, split_zero};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -233,7 +233,7 @@ impl Drive {
 
     /// Whether the client has gone. One that has said goodbye wanted the rest to be done.
     fn is_left(&self) -> bool {
-        let waits = self.up.left().ends_with(TERMINATE) && !self.machine.is_quiet();
+        let waits = !self.machine.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.ended && !self.deaf && !waits
     }
 
@@ -303,8 +303,10 @@ impl Drive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // To a server a client that says this has gone.
-                Err(MalformedFrame) => (b'X', 0),
+                // To a server a client that says this has gone, unless the tag is wrong already.
+                Err(MalformedFrame) => {
+                    (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)
+                }
             };
             let fate = machine.client_head(tag);
             match fate {

@@ -9,17 +9,15 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, INSTEAD, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained,
-    field, injection, ready, report, reworded, syntax_check,
+    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained, field,
+    injection, lost, ready, report, reworded, syntax_check, values,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
 use lease::LeaseTransaction;
 
-use pgwire::{ErrorResponse, FramePrefix, columns, encode, query, split_zero};
-
-use crate::traces::SessionTraces;
+use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
 
 /// What is to become of a message of which the head is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,6 +192,7 @@ impl Machine {
             // The server ignores them while it copies.
             b'H' | b'S' if self.copying => Fate::Drop,
             _ if busy && !self.copying => Fate::Wait,
+            _ if !is_frontend_tag(tag) => self.break_off(format!("invalid frontend message type {tag}")),
             // Left over from a COPY that failed.
             b'd' | b'c' | b'f' => Fate::Drop,
             b'S' => Fate::Whole,
@@ -201,6 +200,12 @@ impl Machine {
             b'B' => Fate::Names,
             _ => Fate::Whole,
         }
+    }
+
+    /// Ends the session, with an error about its protocol.
+    fn break_off(&mut self, message: String) -> Fate {
+        self.broken = Some(ErrorResponse::violation(message));
+        Fate::Drop
     }
 
     /// A message of the client's that is to be passed on has begun with these names.
@@ -322,11 +327,7 @@ impl Machine {
                     self.say(report);
                 }
             }
-            b'D' => {
-                self.row = columns(body)
-                    .map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()))
-                    .collect()
-            }
+            b'D' => self.row = values(body),
             b'E' if ours => self.error = Some(bytes.to_vec()),
             _ if ours => {}
             b'C' if self.awaited.front() == Some(&Awaited::Part) => {
@@ -360,8 +361,7 @@ impl Machine {
         }
         if self.awaited.front() == Some(&Awaited::Group) && !self.open {
             if self.tasks.iter().any(|task| *task != Task::End) {
-                self.broken =
-                    Some(ErrorResponse::violation("a transaction was to end during COPY from stdin"));
+                self.break_off("a transaction was to end during COPY from stdin".to_owned());
             }
             self.tasks.clear();
             (self.open, self.owed) = (true, false);
@@ -585,14 +585,6 @@ impl Machine {
     pub(super) fn is_quiet(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
-}
-
-fn lost() -> ErrorResponse {
-    ErrorResponse::fatal(
-        "25000",
-        "terminating connection because the transaction of the lease is not what it was",
-    )
-    .hint(INSTEAD)
 }
 
 /// Statements that go to the server together, or one that the machine looks after.

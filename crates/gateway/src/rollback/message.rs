@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use pgwire::{ErrorResponse, encode, split_zero};
+use pgwire::{ErrorResponse, columns, encode, split_zero};
 
 pub(super) use lease::{
     BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, UNDO_TRANSACTION as UNDO,
@@ -116,4 +116,19 @@ pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
 /// A field of an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
     ErrorResponse::fields(error.get(5..)?).find_map(|(found, value)| (found == code).then_some(value))
+}
+
+/// The values of a `DataRow`'s body.
+pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
+    let text = |value| String::from_utf8_lossy(value).into_owned();
+    columns(row).map(|value| value.map(text)).collect()
+}
+
+/// Why a session ends whose transaction the server has ended.
+pub(super) fn lost() -> ErrorResponse {
+    ErrorResponse::fatal(
+        "25000",
+        "terminating connection because the transaction of the lease is not what it was",
+    )
+    .hint(INSTEAD)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use gateway::Ran;
+use gateway::ExecutedStatement;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -64,7 +64,8 @@ pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<Exi
     let kept = control.call(&Method::DELETE, &path, &Value::Null)?;
     if let (Some(url), Some((_, name))) = (kept["url"].as_str(), text(&kept["url"]).rsplit_once('/')) {
         let mut seen = control.call(&Method::GET, &format!("/v1/databases/{name}"), &Value::Null)?;
-        let statements: Vec<Ran> = serde_json::from_value(seen["statements"].take()).unwrap_or_default();
+        let statements: Vec<ExecutedStatement> =
+            serde_json::from_value(seen["statements"].take()).unwrap_or_default();
         evidence::tell(url, &statements);
     }
     Ok(ExitCode::SUCCESS)

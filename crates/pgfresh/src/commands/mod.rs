@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Once;
 
 use ::template::{Maker, MakerError, Started, Wishes};
-use gateway::Kept;
+use gateway::KeptDatabase;
 use server::{FetchError, InstallationError, MAJORS, Wanted};
 use storage::{Cache, Method, human_bytes};
 
@@ -203,7 +203,7 @@ fn stop_or_keep(options: &Options, service: Service) -> Result<(), Failure> {
     let kept = service.close().keep()?;
     evidence::write(&kept, &failed)?;
     let control = background::go_on(options, &kept)?.control;
-    for Kept { name, statements } in &failed {
+    for KeptDatabase { name, statements } in &failed {
         evidence::tell(&control.address(name).url(), statements);
     }
     eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");

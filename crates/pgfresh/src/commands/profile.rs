@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use gateway::{Entry, Ledger, What};
+use gateway::{EventLog, SessionEvent, SessionEventKind};
 use profile::{Circumstances, Done, Feed, Profile, Recorder, Target};
 use report::Report;
 
@@ -105,15 +105,15 @@ impl Watch {
 }
 
 /// Tells of what the gateway takes down.
-fn feed(ledger: Ledger) -> Feed {
+fn feed(log: EventLog) -> Feed {
     Box::new(move |exact, statements| {
-        let (entries, lost) = ledger.take();
-        for Entry { session, database, at, what } in &entries {
-            match what {
-                What::Began { waited, backend } => exact.began(*waited, *backend),
-                What::Asked => exact.asked(*session, *at),
-                What::Left => exact.left(*session, *at, statements),
-                What::Done { statement, runs, rests } => {
+        let (entries, lost) = log.take();
+        for SessionEvent { session, database, at, kind } in &entries {
+            match kind {
+                SessionEventKind::Began { waited, backend } => exact.began(*waited, *backend),
+                SessionEventKind::Asked => exact.asked(*session, *at),
+                SessionEventKind::Left => exact.left(*session, *at, statements),
+                SessionEventKind::Done { statement, runs, rests } => {
                     let (runs, rests) = (*runs, *rests);
                     let done = Done { session: *session, database, statement, runs, rests, at: *at };
                     exact.done(done, statements);

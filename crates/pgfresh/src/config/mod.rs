@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::template::{Recipe, Wishes};
-use gateway::Isolation;
+use lease::Isolation;
 use server::{Preset, Wanted};
 use storage::Wish;
 use toml_edit::{Document, TableLike};

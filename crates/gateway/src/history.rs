@@ -16,7 +16,7 @@ const NAME: usize = 63;
 
 /// A statement that a session has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct ExecutedStatement {
     /// Its first 1023 bytes, with the parameters' numbers where it has parameters.
     pub statement: String,
     /// When it was passed on to the server, in seconds since 1970.
@@ -25,12 +25,12 @@ pub struct Ran {
     pub seconds: f64,
     /// The error that it ended in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<SqlError>,
 }
 
 /// Why a statement failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct SqlError {
     /// Its SQLSTATE.
     pub code: String,
     /// Its primary message; of a very long one the begin.
@@ -39,25 +39,25 @@ pub struct Failure {
 
 /// A database of a failed test that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptDatabase {
     /// As it is called now.
     pub name: String,
     /// What the test ran last, the newest last: 20 statements at most.
-    pub statements: Vec<Ran>,
+    pub statements: Vec<ExecutedStatement>,
 }
 
 /// The last statements of one name, the newest last.
-pub(crate) type Ring = Arc<Mutex<VecDeque<Ran>>>;
+pub(crate) type Ring = Arc<Mutex<VecDeque<ExecutedStatement>>>;
 
 /// The last statements of all leases.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<State>);
+pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     /// By the name that sessions have asked for.
     rings: HashMap<String, Ring>,
-    kept: Vec<Kept>,
+    kept: Vec<KeptDatabase>,
 }
 
 impl State {
@@ -71,7 +71,7 @@ impl State {
     }
 }
 
-impl Recent {
+impl StatementHistory {
     /// Where the statements of a session with the database `name` go.
     pub(crate) fn ring(&self, name: &str) -> Ring {
         let mut state = self.lock();
@@ -82,7 +82,8 @@ impl Recent {
     }
 
     /// The last statements of the lease `name` that has lasted for `age`, the newest last.
-    pub(crate) fn of(&self, name: &str, age: Duration) -> Vec<Ran> {
+    #[must_use]
+    pub fn of(&self, name: &str, age: Duration) -> Vec<ExecutedStatement> {
         let state = self.lock();
         let since = seconds_of(SystemTime::now()) - age.as_secs_f64();
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
@@ -91,17 +92,18 @@ impl Recent {
     }
 
     /// Takes note of a database that was kept.
-    pub(crate) fn keep(&self, kept: Kept) {
+    pub fn keep(&self, kept: KeptDatabase) {
         self.lock().kept.push(kept);
     }
 
     /// All databases that were kept.
-    pub(crate) fn kept(&self) -> Vec<Kept> {
+    #[must_use]
+    pub fn kept(&self) -> Vec<KeptDatabase> {
         self.lock().kept.clone()
     }
 
     /// Forgets what the lease `name` has run: its database is as new.
-    pub(crate) fn forget(&self, name: &str) {
+    pub fn forget(&self, name: &str) {
         if let Some(ring) = self.lock().rings.get(cut(name)) {
             lock(ring).clear();
         }
@@ -113,12 +115,12 @@ impl Recent {
 }
 
 /// Takes note of a statement.
-pub(crate) fn add(ring: &Ring, ran: Ran) {
+pub(crate) fn add(ring: &Ring, executed: ExecutedStatement) {
     let mut ring = lock(ring);
     if ring.len() == STATEMENTS {
         ring.pop_front();
     }
-    ring.push_back(ran);
+    ring.push_back(executed);
 }
 
 /// Seconds since 1970.
@@ -126,7 +128,7 @@ pub(crate) fn seconds_of(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<Ran>> {
+fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<ExecutedStatement>> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -138,39 +140,39 @@ fn cut(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn ran(statement: &str, begun: f64) -> Ran {
-        Ran { statement: statement.into(), begun, seconds: 0.001, error: None }
+    fn ran(statement: &str, begun: f64) -> ExecutedStatement {
+        ExecutedStatement { statement: statement.into(), begun, seconds: 0.001, error: None }
     }
 
     #[test]
     fn the_last_statements_of_this_lease_are_known() {
-        let recent = Recent::default();
+        let history = StatementHistory::default();
         let now = seconds_of(SystemTime::now());
-        let ring = recent.ring("orders");
+        let ring = history.ring("orders");
         add(&ring, ran("of another lease", now - 100.0));
         for number in 0..30 {
             add(&ring, ran(&number.to_string(), now));
         }
-        let statements = recent.of("orders", Duration::from_secs(10));
+        let statements = history.of("orders", Duration::from_secs(10));
         assert_eq!(statements.len(), STATEMENTS);
         assert_eq!((&*statements[0].statement, &*statements[19].statement), ("10", "29"));
-        recent.forget("orders");
+        history.forget("orders");
         add(&ring, ran("of another lease", now - 100.0));
-        assert_eq!(recent.of("orders", Duration::from_secs(10)), []);
+        assert_eq!(history.of("orders", Duration::from_secs(10)), []);
     }
 
     #[test]
     fn those_who_ran_nothing_for_long_are_forgotten() {
-        let recent = Recent::default();
+        let history = StatementHistory::default();
         let now = seconds_of(SystemTime::now());
-        let open = recent.ring("open");
+        let open = history.ring("open");
         for number in 0..LEASES {
             let begun = now + 1e-3 * f64::from(u32::try_from(number).unwrap());
-            add(&recent.ring(&number.to_string()), ran("x", begun));
+            add(&history.ring(&number.to_string()), ran("x", begun));
         }
         add(&open, ran("x", now));
-        let known = |name: &str| recent.of(name, Duration::from_secs(10)).len();
+        let known = |name: &str| history.of(name, Duration::from_secs(10)).len();
         assert_eq!([known("0"), known("open"), known("998"), known("999")], [0, 1, 1, 1]);
-        assert!(recent.lock().rings.len() <= LEASES / 2 + 2);
+        assert!(history.lock().rings.len() <= LEASES / 2 + 2);
     }
 }

@@ -11,17 +11,17 @@ const MOST: usize = 1 << 16;
 /// Times are those of the gateway: from the moment a message is passed on to the server until its answer is passed on to
 /// the client.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger(Arc<Mutex<Book>>);
+pub struct EventLog(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Book {
-    entries: Vec<Entry>,
+struct State {
+    entries: Vec<SessionEvent>,
     lost: u64,
 }
 
 /// Something that has happened in a session.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct SessionEvent {
     /// Which: a number that no other session of this process has.
     pub session: u64,
     /// As the client calls it.
@@ -29,12 +29,12 @@ pub struct Entry {
     /// When.
     pub at: Instant,
     /// What.
-    pub what: What,
+    pub kind: SessionEventKind,
 }
 
 /// What can happen in a session.
 #[derive(Debug, Clone)]
-pub enum What {
+pub enum SessionEventKind {
     /// It has begun.
     Began {
         /// From the client's start-up message until a backend was there, the making of the database included.
@@ -57,13 +57,13 @@ pub enum What {
     Left,
 }
 
-impl Entry {
+impl SessionEvent {
     /// Becomes what this and the next one are together, if that is the same statement once more; whether it is.
     fn join(&mut self, next: &Self) -> bool {
         let (
-            What::Done { statement, runs, rests: None },
-            What::Done { statement: same, runs: more, rests: None },
-        ) = (&mut self.what, &next.what)
+            SessionEventKind::Done { statement, runs, rests: None },
+            SessionEventKind::Done { statement: same, runs: more, rests: None },
+        ) = (&mut self.kind, &next.kind)
         else {
             return false;
         };
@@ -76,22 +76,22 @@ impl Entry {
     }
 }
 
-impl Ledger {
+impl EventLog {
     /// Takes out all entries, nearly in order of time, and how many were lost since the last time because nobody took them.
     #[must_use]
-    pub fn take(&self) -> (Vec<Entry>, u64) {
-        let mut book = self.lock();
-        (std::mem::take(&mut book.entries), std::mem::take(&mut book.lost))
+    pub fn take(&self) -> (Vec<SessionEvent>, u64) {
+        let mut state = self.lock();
+        (std::mem::take(&mut state.entries), std::mem::take(&mut state.lost))
     }
 
-    pub(crate) fn put(&self, entry: Entry) {
-        let mut book = self.lock();
-        if book.entries.last_mut().is_some_and(|last| last.join(&entry)) {
+    pub(crate) fn put(&self, event: SessionEvent) {
+        let mut state = self.lock();
+        if state.entries.last_mut().is_some_and(|last| last.join(&event)) {
             // One row of a batch after the other.
-        } else if book.entries.len() < MOST {
-            book.entries.push(entry);
+        } else if state.entries.len() < MOST {
+            state.entries.push(event);
         } else {
-            book.lost += 1;
+            state.lost += 1;
         }
     }
 
@@ -100,7 +100,7 @@ impl Ledger {
         self.lock().lost += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,33 +111,38 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_entry() {
-        let (ledger, statement) = (Ledger::default(), Arc::<str>::from("INSERT"));
-        let entry = |session, rests| Entry {
+        let (log, statement) = (EventLog::default(), Arc::<str>::from("INSERT"));
+        let entry = |session, rests| SessionEvent {
             session,
             database: "d".into(),
             at: Instant::now(),
-            what: What::Done { statement: Arc::clone(&statement), runs: 1, rests },
+            kind: SessionEventKind::Done { statement: Arc::clone(&statement), runs: 1, rests },
         };
         for (session, rests) in [(1, None), (1, None), (1, None), (2, None), (1, None), (1, Some(false))] {
-            ledger.put(entry(session, rests));
+            log.put(entry(session, rests));
         }
-        let runs = |entry: &Entry| match entry.what {
-            What::Done { runs, .. } => runs,
+        let runs = |entry: &SessionEvent| match entry.kind {
+            SessionEventKind::Done { runs, .. } => runs,
             _ => 0,
         };
-        assert_eq!(ledger.take().0.iter().map(runs).collect::<Vec<_>>(), [3, 1, 1, 1]);
+        assert_eq!(log.take().0.iter().map(runs).collect::<Vec<_>>(), [3, 1, 1, 1]);
     }
 
     #[test]
     fn what_nobody_takes_is_counted() {
-        let ledger = Ledger::default();
-        let entry = Entry { session: 1, database: "d".into(), at: Instant::now(), what: What::Asked };
+        let log = EventLog::default();
+        let entry = SessionEvent {
+            session: 1,
+            database: "d".into(),
+            at: Instant::now(),
+            kind: SessionEventKind::Asked,
+        };
         for _ in 0..MOST + 3 {
-            ledger.put(entry.clone());
+            log.put(entry.clone());
         }
-        let (entries, lost) = ledger.clone().take();
+        let (entries, lost) = log.clone().take();
         assert_eq!((entries.len(), lost), (MOST, 3));
-        ledger.put(entry);
-        assert_eq!((ledger.take().0.len(), ledger.take().1), (1, 0));
+        log.put(entry);
+        assert_eq!((log.take().0.len(), log.take().1), (1, 0));
     }
 }

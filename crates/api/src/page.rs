@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hyper::Response;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::answer::{Body, typed};
-use super::guard;
-use crate::Access;
+use crate::answer::{Body, typed};
+use crate::guard;
+use gateway::Access;
 
 const PAGE: &str = include_str!("page.html");
 /// Stands in the file where the nonce goes.
 const NONCE: &str = "{nonce}";
 
 /// The page, with a cookie by which it may look on without the secret in its address.
-pub(super) fn page(access: &Access) -> Response<Body> {
+pub(crate) fn page(access: &Access) -> Response<Body> {
     let nonce = nonce(access);
     let mut response = typed("text/html; charset=utf-8", Body::Whole(PAGE.replace(NONCE, &nonce).into()));
     let headers = response.headers_mut();
@@ -51,8 +51,7 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_and_its_policy_strict() {
-        let access =
-            Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into(), None);
+        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
         let response = page(&access);
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();

@@ -4,12 +4,12 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use lease::ServerAction;
 
-use super::answer::Problem;
-use super::integresql::Call;
+use crate::answer::Problem;
+use crate::integresql::Call;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     /// The live page.
     Page,
     /// The status, once.
@@ -37,7 +37,7 @@ pub(super) enum Route {
 }
 
 /// Whether a path belongs to integresql's API.
-pub(super) fn is_integresql(path: &str) -> bool {
+pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
 
@@ -45,7 +45,7 @@ pub(super) fn is_integresql(path: &str) -> bool {
 ///
 /// # Errors
 /// 404 for an unknown path, 405 for another method than those it has, 400 for a path that cannot be read.
-pub(super) fn find(method: &Method, path: &str) -> Result<Route, Problem> {
+pub(crate) fn find(method: &Method, path: &str) -> Result<Route, Problem> {
     let segments = path.split('/').skip(1).map(decode).collect::<Option<Vec<_>>>();
     let unreadable =
         |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
@@ -125,7 +125,7 @@ fn integresql(segments: &[&str]) -> Vec<(Method, Call)> {
 }
 
 /// Undoes percent-encoding; `None` if it is none, or not of UTF-8. Source: RFC 3986, 2.1.
-pub(super) fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

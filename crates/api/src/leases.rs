@@ -1,22 +1,23 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
+use gateway::{ExecutedStatement, KeptDatabase};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use lease::{LeaseError, LeaseStatus, Leases, ServerAction};
+use lease::{Isolation, LeaseError, LeaseStatus, Leases, ServerAction};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use super::Control;
-use super::answer::{Body, Problem, json, no_content};
-use super::guard;
-use super::request::parse;
-use crate::{Failed, Isolation, Kept, Ran};
+use crate::Api;
+use crate::OnFailure;
+use crate::answer::{Body, Problem, json, no_content};
+use crate::guard;
+use crate::request::parse;
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct LeaseRequest {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
@@ -47,7 +48,7 @@ struct Look {
     age_seconds: Option<f64>,
     /// What it has run last, where databases of failed tests are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    statements: Option<Vec<Ran>>,
+    statements: Option<Vec<ExecutedStatement>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,26 +67,26 @@ struct Snapshot {
 }
 
 /// `POST /v1/databases`
-pub(super) async fn lease(control: &Control, body: &[u8]) -> Result<Response<Body>, Problem> {
-    let Wish { template, name, isolation, holder } = parse(body)?;
+pub(crate) async fn lease(api: &Api, body: &[u8]) -> Result<Response<Body>, Problem> {
+    let LeaseRequest { template, name, isolation, holder } = parse(body)?;
     let isolation = match isolation {
-        None => control.leases.default_isolation(),
+        None => api.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
-    let (name, template) = leased(control, isolation, name, template).await?;
+    let (name, template) = leased(api, isolation, name, template).await?;
     if let Some(holder) = holder {
-        let noted = control.holders.note(&holder, &name);
+        let noted = api.holders.note(&holder, &name);
         if noted.is_err() {
             let name = name.clone();
-            blocking(&control.leases, move |leases| leases.release(&name)).await?;
+            blocking(&api.leases, move |leases| leases.release(&name)).await?;
         }
         noted?;
     }
-    let access = &control.access;
+    let access = &api.access;
     let leased = Leased {
         url: access.address_of(&name).url(),
         jdbc_url: access.address_of(&name).jdbc_url(),
-        socket_url: access.socket_address_of(&name, control.leases.directory(&name).as_deref()).url(),
+        socket_url: access.socket_address_of(&name, api.leases.directory(&name).as_deref()).url(),
         template,
         name,
     };
@@ -101,13 +102,13 @@ fn no_isolation(word: &str, why: &str) -> Problem {
 ///
 /// If the request is dropped meanwhile, so is a lease whose name nobody will ever learn.
 async fn leased(
-    control: &Control,
+    api: &Api,
     isolation: Isolation,
     name: Option<String>,
     template: Option<String>,
 ) -> Result<(String, String), Problem> {
     let (answer, answered) = oneshot::channel();
-    let leases = control.leases.clone();
+    let leases = api.leases.clone();
     spawn_blocking(move || {
         let made = leases.lease(isolation, name.as_deref(), template.as_deref());
         if let (Err(Ok((made_up, _))), None) = (answer.send(made), name) {
@@ -118,15 +119,15 @@ async fn leased(
 }
 
 /// The lease of that name, if it is one.
-async fn find(control: &Control, name: &str) -> Result<Option<LeaseStatus>, Problem> {
-    let status = super::status::look(control).await?;
+async fn find(api: &Api, name: &str) -> Result<Option<LeaseStatus>, Problem> {
+    let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == name))
 }
 
 /// `GET /v1/databases/NAME`
-pub(super) async fn look(control: &Control, name: String) -> Result<Response<Body>, Problem> {
-    let lease = find(control, &name).await?;
-    let recent = control.taps.recent.as_ref();
+pub(crate) async fn look(api: &Api, name: String) -> Result<Response<Body>, Problem> {
+    let lease = find(api, &name).await?;
+    let recent = api.history.as_ref();
     let kept = recent.and_then(|recent| recent.kept().into_iter().find(|kept| kept.name == name));
     let statements = match (kept, &lease) {
         (Some(kept), _) => Some(kept.statements),
@@ -144,7 +145,7 @@ pub(super) async fn look(control: &Control, name: String) -> Result<Response<Bod
 }
 
 /// Whether the holder says that its test failed: `?failed=true`.
-pub(super) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
+pub(crate) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
     match guard::query(parts, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
@@ -156,68 +157,56 @@ pub(super) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
 }
 
 /// `DELETE /v1/databases/NAME`
-pub(super) async fn release(
-    control: &Control,
-    name: String,
-    failed: bool,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn release(api: &Api, name: String, failed: bool) -> Result<Response<Body>, Problem> {
     // What is in a transaction goes with it, and what is in a server of its own with that.
-    let of_itself = !matches!(control.leases.isolation(&name), None | Some(Isolation::Clone));
-    if failed && control.failing != Failed::Release && !of_itself {
-        control.holders.forget(&name);
-        let age = find(control, &name).await?.map(|lease| lease.age);
-        let recent = control.taps.recent.as_ref();
+    let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
+    if failed && api.on_failure != OnFailure::Release && !of_itself {
+        api.holders.forget(&name);
+        let age = find(api, &name).await?.map(|lease| lease.age);
+        let recent = api.history.as_ref();
         let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
-        let kept = blocking(&control.leases, move |leases| leases.keep(&name)).await?;
+        let kept = blocking(&api.leases, move |leases| leases.keep(&name)).await?;
         if let Some(recent) = recent {
-            recent.keep(Kept { name: kept.clone(), statements });
+            recent.keep(KeptDatabase { name: kept.clone(), statements });
         }
-        return Ok(match control.failing {
-            Failed::KeepAndTell => {
-                json(StatusCode::OK, &serde_json::json!({ "url": control.access.address_of(&kept).url() }))
+        return Ok(match api.on_failure {
+            OnFailure::KeepAndTell => {
+                json(StatusCode::OK, &serde_json::json!({ "url": api.access.address_of(&kept).url() }))
             }
-            Failed::Keep | Failed::Release => no_content(),
+            OnFailure::Keep | OnFailure::Release => no_content(),
         });
     }
-    blocking(&control.leases, move |leases| leases.release(&name)).await?;
+    blocking(&api.leases, move |leases| leases.release(&name)).await?;
     Ok(no_content())
 }
 
 /// `POST /v1/databases/NAME/reset`
-pub(super) async fn reset(control: &Control, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
+pub(crate) async fn reset(api: &Api, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
     let Reset { close_sessions } = parse(body)?;
     let resetting = name.clone();
-    blocking(&control.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
-    if let Some(recent) = &control.taps.recent {
+    blocking(&api.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
+    if let Some(recent) = &api.history {
         recent.forget(&name);
     }
     Ok(no_content())
 }
 
 /// `POST /v1/databases/NAME/restart`, `stop` and `crash`
-pub(super) async fn act(
-    control: &Control,
-    name: String,
-    action: ServerAction,
-) -> Result<Response<Body>, Problem> {
-    blocking(&control.leases, move |leases| leases.act(&name, action)).await?;
+pub(crate) async fn act(api: &Api, name: String, action: ServerAction) -> Result<Response<Body>, Problem> {
+    blocking(&api.leases, move |leases| leases.act(&name, action)).await?;
     Ok(no_content())
 }
 
 /// `POST /v1/databases/NAME/snapshot`
-pub(super) async fn snapshot(
-    control: &Control,
-    name: String,
-    body: &[u8],
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn snapshot(api: &Api, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
     let made: Snapshot = parse(body)?;
     let template = made.template.clone();
-    blocking(&control.leases, move |leases| leases.snapshot(&name, &template, made.close_sessions)).await?;
+    blocking(&api.leases, move |leases| leases.snapshot(&name, &template, made.close_sessions)).await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
 }
 
 /// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     leases: &Leases,
     call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -11,9 +11,9 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Control;
-use super::answer::{Body, Problem, json, typed};
-use super::control::blocking;
+use crate::Api;
+use crate::answer::{Body, Problem, json, typed};
+use crate::leases::blocking;
 
 /// Between two events.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -109,8 +109,8 @@ impl Report {
         }
     }
 
-    async fn of(control: &Control) -> Result<Self, Problem> {
-        Ok(Self::new(look(control).await?, control.since.elapsed()))
+    async fn of(api: &Api) -> Result<Self, Problem> {
+        Ok(Self::new(look(api).await?, api.since.elapsed()))
     }
 }
 
@@ -120,20 +120,20 @@ fn seconds(time: Duration) -> f64 {
 }
 
 /// What there is now.
-pub(super) async fn look(control: &Control) -> Result<Status, Problem> {
-    blocking(&control.leases, |leases| Ok(leases.status())).await
+pub(crate) async fn look(api: &Api) -> Result<Status, Problem> {
+    blocking(&api.leases, |leases| Ok(leases.status())).await
 }
 
 /// `GET /v1/status`
-pub(super) async fn once(control: &Control) -> Result<Response<Body>, Problem> {
-    Ok(json(StatusCode::OK, &Report::of(control).await?))
+pub(crate) async fn once(api: &Api) -> Result<Response<Body>, Problem> {
+    Ok(json(StatusCode::OK, &Report::of(api).await?))
 }
 
 /// `GET /v1/events`: the status as server-sent events. Who reads slowly misses some: there is never more than one on
 /// its way. Source: WHATWG HTML, 9.2.
-pub(super) fn events(control: &Arc<Control>) -> Response<Body> {
+pub(crate) fn events(api: &Arc<Api>) -> Response<Body> {
     let (sender, pieces) = mpsc::channel(1);
-    let control = Arc::clone(control);
+    let control = Arc::clone(api);
     tokio::spawn(async move {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -9,12 +9,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::Control;
-use super::answer::{Body, Problem, typed};
+use crate::Api;
+use crate::answer::{Body, Problem, typed};
 
 /// Those who are there, with the databases that they have leased.
 #[derive(Debug, Default)]
-pub(super) struct Holders(Mutex<State>);
+pub(crate) struct Holders(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -40,7 +40,7 @@ impl Holders {
     }
 
     /// Whoever has leased `database`, it no longer ends with them.
-    pub(super) fn forget(&self, database: &str) {
+    pub(crate) fn forget(&self, database: &str) {
         for leases in self.lock().leases.values_mut() {
             leases.retain(|leased| leased != database);
         }
@@ -50,7 +50,7 @@ impl Holders {
     ///
     /// # Errors
     /// 409 if it is not there, or not any more.
-    pub(super) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
+    pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");
             Problem::new(StatusCode::CONFLICT, "55000", what)
@@ -62,15 +62,15 @@ impl Holders {
 }
 
 /// `GET /v1/hold`: one line of JSON that names the holder, and then nothing until the client goes away.
-pub(super) fn hold(control: &Arc<Control>) -> Response<Body> {
+pub(crate) fn hold(api: &Arc<Api>) -> Response<Body> {
     let (sender, pieces) = mpsc::channel(1);
-    let control = Arc::clone(control);
+    let api = Arc::clone(api);
     tokio::spawn(async move {
-        let holder = control.holders.enter();
+        let holder = api.holders.enter();
         let _ = sender.send(Bytes::from(json!({ "holder": holder }).to_string() + "\n")).await;
         sender.closed().await;
-        let theirs = control.holders.leave(&holder);
-        let leases = control.leases.clone();
+        let theirs = api.holders.leave(&holder);
+        let leases = api.leases.clone();
         spawn_blocking(move || {
             for name in theirs {
                 // Most have been released before.

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hyper::StatusCode;
 use tokio::sync::watch;
 
-use super::answer::Problem;
+use crate::answer::Problem;
 
 /// What the names of templates begin with, and their databases'.
-pub(super) const PREFIX: &str = "integresql_";
+pub(crate) const PREFIX: &str = "integresql_";
 /// Letters of a hash that go into names; a number makes them unique.
 const LETTERS: usize = 12;
 
 /// All templates that clients have made, by hash.
 #[derive(Debug, Default)]
-pub(super) struct Shelf(Mutex<Templates>);
+pub(crate) struct IntegresqlTemplates(Mutex<Templates>);
 
 #[derive(Debug, Default)]
 struct Templates {
@@ -26,27 +26,27 @@ struct Templates {
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Template {
-    pub(super) hash: String,
+pub(crate) struct Template {
+    pub(crate) hash: String,
     /// The name that the template has at the databases, and its databases' names begin with.
-    pub(super) name: String,
-    pub(super) phase: watch::Sender<Phase>,
+    pub(crate) name: String,
+    pub(crate) phase: watch::Sender<Phase>,
     tests: Mutex<BTreeSet<usize>>,
     /// Held while it is finalised or discarded.
-    pub(super) changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
 /// How far a template is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Filling,
     Ready,
     Discarded,
 }
 
-impl Shelf {
+impl IntegresqlTemplates {
     /// Puts a template there, to be filled; `None` if there is one of that hash.
-    pub(super) fn add(&self, hash: &str) -> Option<Arc<Template>> {
+    pub(crate) fn add(&self, hash: &str) -> Option<Arc<Template>> {
         let mut templates = lock(&self.0);
         if templates.by_hash.contains_key(hash) {
             return None;
@@ -57,15 +57,15 @@ impl Shelf {
         Some(template)
     }
 
-    pub(super) fn get(&self, hash: &str) -> Result<Arc<Template>, Problem> {
+    pub(crate) fn get(&self, hash: &str) -> Result<Arc<Template>, Problem> {
         lock(&self.0).by_hash.get(hash).cloned().ok_or_else(no_template)
     }
 
-    pub(super) fn remove(&self, hash: &str) -> Result<Arc<Template>, Problem> {
+    pub(crate) fn remove(&self, hash: &str) -> Result<Arc<Template>, Problem> {
         lock(&self.0).by_hash.remove(hash).ok_or_else(no_template)
     }
 
-    pub(super) fn hashes(&self) -> Vec<String> {
+    pub(crate) fn hashes(&self) -> Vec<String> {
         lock(&self.0).by_hash.keys().cloned().collect()
     }
 }
@@ -83,32 +83,32 @@ impl Template {
     }
 
     /// The database that the client fills.
-    pub(super) fn building(&self) -> String {
+    pub(crate) fn building(&self) -> String {
         format!("{}_template", self.name)
     }
 
-    pub(super) fn test(&self, id: usize) -> String {
+    pub(crate) fn test(&self, id: usize) -> String {
         format!("{}_test_{id}", self.name)
     }
 
     /// Takes the lowest free number.
-    pub(super) fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         let mut tests = lock(&self.tests);
         let free = (0..).zip(&*tests).find(|(free, id)| free != *id).map_or(tests.len(), |(free, _)| free);
         tests.insert(free);
         free
     }
 
-    pub(super) fn has(&self, id: usize) -> bool {
+    pub(crate) fn has(&self, id: usize) -> bool {
         lock(&self.tests).contains(&id)
     }
 
     /// Takes all numbers back.
-    pub(super) fn take_all(&self) -> BTreeSet<usize> {
+    pub(crate) fn take_all(&self) -> BTreeSet<usize> {
         std::mem::take(&mut *lock(&self.tests))
     }
 
-    pub(super) fn free(&self, id: usize) {
+    pub(crate) fn free(&self, id: usize) {
         lock(&self.tests).remove(&id);
     }
 }
@@ -118,7 +118,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn no_template() -> Problem {
+pub(crate) fn no_template() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "3D000", "template not found")
 }
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_there_once_and_its_names_are_never_used_again() {
-        let shelf = Shelf::default();
+        let shelf = IntegresqlTemplates::default();
         let first = shelf.add("3F9a-0c12").unwrap();
         assert!(shelf.add("3F9a-0c12").is_none());
         assert_eq!(first.building(), "integresql_3f9a0c12_1_template");

@@ -8,8 +8,8 @@ use hyper::body::{Body as _, Incoming};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::PATIENCE;
-use super::answer::Problem;
+use crate::PATIENCE;
+use crate::answer::Problem;
 
 /// Bytes that a body may have: names, not data.
 const LONGEST: usize = 1 << 20;
@@ -18,7 +18,7 @@ const LONGEST: usize = 1 << 20;
 ///
 /// # Errors
 /// 413 if it is too long, 408 if it takes too long, 400 if it breaks off.
-pub(super) async fn read(body: Incoming) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read(body: Incoming) -> Result<Vec<u8>, Problem> {
     let slow = |_| {
         Problem::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -51,7 +51,7 @@ async fn read_all(mut body: Incoming) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// 400 for what is no JSON, and for names that are not known: a misspelt one would silently do nothing.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, "22032", "cannot read the body as JSON")

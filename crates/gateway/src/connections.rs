@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The connections of one gateway; clones are the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Presence(Arc<Mutex<State>>);
+pub(crate) struct ConnectionCount(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -15,16 +15,16 @@ struct State {
 
 /// An open connection. Dropped when it ends.
 #[derive(Debug)]
-pub(crate) struct Visit(Presence);
+pub(crate) struct ConnectionGuard(ConnectionCount);
 
-impl Presence {
+impl ConnectionCount {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(State { open: 0, last_left: Instant::now() })))
     }
 
-    pub(crate) fn enter(&self) -> Visit {
+    pub(crate) fn enter(&self) -> ConnectionGuard {
         self.lock().open += 1;
-        Visit(self.clone())
+        ConnectionGuard(self.clone())
     }
 
     /// How long nobody has been there; `None` while somebody is.
@@ -38,7 +38,7 @@ impl Presence {
     }
 }
 
-impl Drop for Visit {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.open -= 1;
@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn nobody_is_there_once_the_last_has_left() {
-        let presence = Presence::new();
-        let (one, other) = (presence.enter(), presence.enter());
+        let count = ConnectionCount::new();
+        let (one, other) = (count.enter(), count.enter());
         drop(one);
-        assert_eq!(presence.idle(), None);
+        assert_eq!(count.idle(), None);
         drop(other);
-        assert!(presence.idle().is_some());
+        assert!(count.idle().is_some());
     }
 }

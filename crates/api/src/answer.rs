@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 /// A response's body.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(crate) enum Body {
     /// All of it.
     Whole(Bytes),
     /// One piece after another, for as long as the client listens.
@@ -50,14 +50,14 @@ impl hyper::body::Body for Body {
 }
 
 /// A body of that type.
-pub(super) fn typed(kind: &'static str, body: Body) -> Response<Body> {
+pub(crate) fn typed(kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
 /// `value` as JSON.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     // Strings, numbers and maps with string keys: none of our values can fail.
     let text = serde_json::to_vec(value).unwrap_or_default();
     let mut response = typed("application/json", Body::Whole(text.into()));
@@ -66,7 +66,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// Done, and nothing to say.
-pub(super) fn no_content() -> Response<Body> {
+pub(crate) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::Whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
@@ -74,8 +74,8 @@ pub(super) fn no_content() -> Response<Body> {
 
 /// Why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub(super) status: StatusCode,
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
     /// A SQLSTATE, so that there is one list of codes for SQL and HTTP.
     code: String,
     message: String,
@@ -105,33 +105,33 @@ struct Words<'a> {
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let (code, message) = (code.to_owned(), message.into());
         Self { status, code, message, detail: None, hint: None, header: None }
     }
 
-    pub(super) fn detail(mut self, detail: impl Into<String>) -> Self {
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub(super) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+    pub(crate) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.header = Some(Box::new((name, value)));
         self
     }
 
     /// A defect of ours: somebody panicked.
-    pub(super) fn defect() -> Self {
+    pub(crate) fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
     }
 
     /// As JSON; `plain` repeats the message at the top, as integresql words its errors.
-    pub(super) fn response(&self, plain: bool) -> Response<Body> {
+    pub(crate) fn response(&self, plain: bool) -> Response<Body> {
         let error = Words {
             code: &self.code,
             message: &self.message,

@@ -7,14 +7,14 @@ use std::time::Duration;
 use hyper::Response;
 use lease::Status;
 
-use super::answer::{Body, Problem, typed};
-use super::{Control, status};
+use crate::answer::{Body, Problem, typed};
+use crate::{Api, status};
 
 const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`
-pub(super) async fn metrics(control: &Control) -> Result<Response<Body>, Problem> {
-    let text = render(&status::look(control).await?, control.since.elapsed());
+pub(crate) async fn metrics(api: &Api) -> Result<Response<Body>, Problem> {
+    let text = render(&status::look(api).await?, api.since.elapsed());
     Ok(typed(TYPE, Body::Whole(text.into())))
 }
 

@@ -20,11 +20,11 @@ use server::SUPERUSER;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::answer::{Body, Problem, json, no_content};
-use super::control::blocking;
-use super::guard::Ends;
-use super::shelf::{PREFIX, Phase, Template, no_template};
-use super::{Control, request};
+use crate::answer::{Body, Problem, json, no_content};
+use crate::guard::Ends;
+use crate::leases::blocking;
+use crate::templates::{PREFIX, Phase, Template, no_template};
+use crate::{Api, request};
 
 /// How long a test waits for its template to be filled. Source: integresql's default.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const EMPTY: &str = "template1";
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Call {
+pub(crate) enum Call {
     Initialize,
     Finalize(String),
     Discard(String),
@@ -71,8 +71,8 @@ struct Config<'a> {
 }
 
 /// Answers a call of a client that reached us at `ends`.
-pub(super) async fn answer(
-    control: &Arc<Control>,
+pub(crate) async fn answer(
+    api: &Arc<Api>,
     call: Call,
     body: &[u8],
     ends: Option<Ends>,
@@ -80,60 +80,57 @@ pub(super) async fn answer(
     match call {
         Call::Initialize => {
             let Initialize { hash } = request::parse(body)?;
-            let (template, name) = initialize(control, hash).await?;
-            Ok(found(control, ends, &template.hash, &name, None))
+            let (template, name) = initialize(api, hash).await?;
+            Ok(found(api, ends, &template.hash, &name, None))
         }
         Call::Take(hash) => {
-            let (id, name) = take(control, &hash).await?;
-            Ok(found(control, ends, &hash, &name, Some(id)))
+            let (id, name) = take(api, &hash).await?;
+            Ok(found(api, ends, &hash, &name, Some(id)))
         }
-        Call::Finalize(hash) => detached(control, |control| finalize(control, hash)).await,
-        Call::Discard(hash) => detached(control, |control| discard(control, hash)).await,
-        Call::GiveBack(hash, id) => detached(control, |control| give_back(control, hash, id)).await,
-        Call::DiscardAll => detached(control, discard_all).await,
+        Call::Finalize(hash) => detached(api, |api| finalize(api, hash)).await,
+        Call::Discard(hash) => detached(api, |api| discard(api, hash)).await,
+        Call::GiveBack(hash, id) => detached(api, |api| give_back(api, hash, id)).await,
+        Call::DiscardAll => detached(api, discard_all).await,
     }
 }
 
 /// Runs what changes templates to its end, even if the client goes away in the middle of it.
-async fn detached<F>(
-    control: &Arc<Control>,
-    call: impl FnOnce(Arc<Control>) -> F,
-) -> Result<Response<Body>, Problem>
+async fn detached<F>(api: &Arc<Api>, call: impl FnOnce(Arc<Api>) -> F) -> Result<Response<Body>, Problem>
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
 {
-    let task = tokio::spawn(call(Arc::clone(control)));
+    let task = tokio::spawn(call(Arc::clone(api)));
     task.await.map_err(|_| Problem::defect())??;
     Ok(no_content())
 }
 
 /// How to reach a database: where the client reached us.
-fn found(control: &Control, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response<Body> {
-    let address = ends.map_or(control.access.address(), |ends| ends.local);
+fn found(api: &Api, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response<Body> {
+    let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = Config {
         host: address.ip().to_canonical().to_string(),
         port: address.port(),
         username: SUPERUSER,
-        password: control.access.secret(),
+        password: api.access.secret(),
         database: name,
     };
     json(StatusCode::OK, &Answer { id, database: Database { template_hash: hash, config } })
 }
 
-async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Template>, String), Problem> {
+async fn initialize(api: &Arc<Api>, hash: String) -> Result<(Arc<Template>, String), Problem> {
     if hash.is_empty() {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "22023", "hash is required"));
     }
     if hash.contains('\0') {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "22021", "hash has a zero byte"));
     }
-    let template = control.shelf.add(&hash).ok_or_else(|| {
+    let template = api.templates.add(&hash).ok_or_else(|| {
         Problem::new(StatusCode::LOCKED, "55006", "template is already initialized")
             .hint("Ask for test databases; they wait until it is finalized.")
     })?;
     let name = template.building();
     let (answer, answered) = oneshot::channel();
-    let (owner, made) = (Arc::clone(control), Arc::clone(&template));
+    let (owner, made) = (Arc::clone(api), Arc::clone(&template));
     tokio::spawn(async move {
         let name = made.building();
         let leased =
@@ -149,8 +146,8 @@ async fn initialize(control: &Arc<Control>, hash: String) -> Result<(Arc<Templat
     Ok((template, name))
 }
 
-async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
-    let template = control.shelf.get(&hash)?;
+async fn finalize(api: Arc<Api>, hash: String) -> Result<(), Problem> {
+    let template = api.templates.get(&hash)?;
     let _changing = template.changing.lock().await;
     match *template.phase.borrow() {
         Phase::Filling => {}
@@ -158,7 +155,7 @@ async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
         Phase::Discarded => return Err(no_template()),
     }
     let (from, to) = (template.building(), template.name.clone());
-    blocking(&control.leases, move |leases| {
+    blocking(&api.leases, move |leases| {
         leases.snapshot(&from, &to, true)?;
         leases.release(&from)
     })
@@ -168,8 +165,8 @@ async fn finalize(control: Arc<Control>, hash: String) -> Result<(), Problem> {
 }
 
 /// Returns the number and the name of a fresh database.
-async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Problem> {
-    let template = control.shelf.get(hash)?;
+async fn take(api: &Arc<Api>, hash: &str) -> Result<(usize, String), Problem> {
+    let template = api.templates.get(hash)?;
     let mut phase = template.phase.subscribe();
     let phase = timeout(PATIENCE, phase.wait_for(|phase| *phase != Phase::Filling)).await;
     match phase.map(|phase| phase.map(|phase| *phase)) {
@@ -182,7 +179,7 @@ async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Pro
         }
     }
     let (answer, answered) = oneshot::channel();
-    let owner = Arc::clone(control);
+    let owner = Arc::clone(api);
     tokio::spawn(async move {
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
@@ -199,24 +196,24 @@ async fn take(control: &Arc<Control>, hash: &str) -> Result<(usize, String), Pro
     answered.await.map_err(|_| Problem::defect())?
 }
 
-async fn give_back(control: Arc<Control>, hash: String, id: String) -> Result<(), Problem> {
+async fn give_back(api: Arc<Api>, hash: String, id: String) -> Result<(), Problem> {
     let id =
         id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
-    let template = control.shelf.get(&hash)?;
+    let template = api.templates.get(&hash)?;
     let name = template.test(id);
     if !template.has(id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
     }
-    blocking(&control.leases, move |leases| end(leases, &name)).await?;
+    blocking(&api.leases, move |leases| end(leases, &name)).await?;
     template.free(id);
     Ok(())
 }
 
-async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
-    let template = control.shelf.remove(&hash)?;
+async fn discard(api: Arc<Api>, hash: String) -> Result<(), Problem> {
+    let template = api.templates.remove(&hash)?;
     let _changing = template.changing.lock().await;
     let (phase, template) = (template.phase.send_replace(Phase::Discarded), Arc::clone(&template));
-    blocking(&control.leases, move |leases| {
+    blocking(&api.leases, move |leases| {
         if phase == Phase::Filling {
             return end(leases, &template.building());
         }
@@ -228,10 +225,10 @@ async fn discard(control: Arc<Control>, hash: String) -> Result<(), Problem> {
     .await
 }
 
-async fn discard_all(control: Arc<Control>) -> Result<(), Problem> {
-    for hash in control.shelf.hashes() {
+async fn discard_all(api: Arc<Api>) -> Result<(), Problem> {
+    for hash in api.templates.hashes() {
         // Somebody else may have discarded it meanwhile; that is as well.
-        match discard(Arc::clone(&control), hash).await {
+        match discard(Arc::clone(&api), hash).await {
             Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
             _ => {}
         }

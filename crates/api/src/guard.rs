@@ -9,9 +9,9 @@ use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode};
 
-use super::answer::Problem;
-use super::route;
-use crate::Access;
+use crate::answer::Problem;
+use crate::route;
+use gateway::Access;
 
 /// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -21,13 +21,13 @@ const IN_PATH: &str = "/token/";
 
 /// The two ends of a TCP connection; a unix socket has none.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ends {
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+pub(crate) struct Ends {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
 }
 
 /// Takes the secret out of a path `/token/SECRET/…`; returns it and the path that is meant.
-pub(super) fn split(path: &str) -> (Option<&str>, &str) {
+pub(crate) fn split(path: &str) -> (Option<&str>, &str) {
     let found = path.strip_prefix(IN_PATH).and_then(|rest| Some(rest.split_at(rest.find('/')?)));
     found.map_or((None, path), |(secret, path)| (Some(secret), path))
 }
@@ -37,7 +37,7 @@ pub(super) fn split(path: &str) -> (Option<&str>, &str) {
 /// # Errors
 /// 403 for a foreign `Host` (a name that an attacker pointed at us) and for what a foreign page sends; 401 without the
 /// secret.
-pub(super) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
+pub(crate) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
     if ends.is_some_and(|ends| !ends.remote.ip().to_canonical().is_loopback()) {
         let problem =
             Problem::new(StatusCode::FORBIDDEN, "28000", "HTTP is for programs on the same machine");
@@ -68,14 +68,14 @@ pub(super) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Resul
 /// The cookie that the page gets: worth no more than looking, and nothing at the Postgres side.
 ///
 /// Browsers share cookies between ports, hence the port in its name, and a value that is not the secret.
-pub(super) fn cookie(access: &Access) -> String {
+pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
     format!("pgfresh_{}={value}", access.address().port())
 }
 
 /// The value of a parameter of the query, decoded.
-pub(super) fn query(parts: &Parts, name: &str) -> Option<String> {
+pub(crate) fn query(parts: &Parts, name: &str) -> Option<String> {
     let pairs = parts.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| route::decode(value))
 }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn access() -> Access {
-        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into(), None)
+        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into())
     }
 
     /// Nobody whom the kernel knows, so that only the secret counts.

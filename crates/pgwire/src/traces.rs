@@ -16,8 +16,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
-use pgwire::{FramePrefix, SqlLexer, Token, TokenKind};
 
 /// The longest message that is looked at, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -26,21 +26,22 @@ const NAME: usize = 63;
 
 /// Whether one session has left anything, for good.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SessionTraces {
+pub struct SessionTraces {
     left: bool,
 }
 
 impl SessionTraces {
     /// Begins with what the server has said at the start of the session: text is only understood if it is ASCII-safe, and
     /// if a backslash means nothing in a plain literal.
-    pub(crate) fn of_session(greeting: &[u8]) -> Self {
+    #[must_use]
+    pub fn of_session(greeting: &[u8]) -> Self {
         let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
         let encoding = has(b"client_encoding\0UTF8\0") || has(b"client_encoding\0SQL_ASCII\0");
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
     /// Takes note of a frame of the client's, as much of its body as is there.
-    pub(crate) fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
+    pub fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
         }
@@ -57,7 +58,8 @@ impl SessionTraces {
     }
 
     /// Whether a backend cannot be told from a new one after DISCARD ALL.
-    pub(crate) fn leaves_nothing(&self) -> bool {
+    #[must_use]
+    pub fn leaves_nothing(&self) -> bool {
         !self.left
     }
 }
