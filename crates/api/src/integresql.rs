@@ -27,7 +27,7 @@ use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{Api, request};
 
 /// How long a test waits for its template to be filled. Source: integresql's default.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The template that has nothing in it but what the server's own has.
 const EMPTY: &str = "template1";
 /// What a client asks for.
@@ -168,12 +168,12 @@ async fn finalize(api: Arc<Api>, hash: String) -> Result<(), Problem> {
 async fn take(api: &Arc<Api>, hash: &str) -> Result<(usize, String), Problem> {
     let template = api.templates.get(hash)?;
     let mut phase = template.phase.subscribe();
-    let phase = timeout(PATIENCE, phase.wait_for(|phase| *phase != Phase::Filling)).await;
+    let phase = timeout(TEMPLATE_TIMEOUT, phase.wait_for(|phase| *phase != Phase::Filling)).await;
     match phase.map(|phase| phase.map(|phase| *phase)) {
         Ok(Ok(Phase::Ready)) => {}
         Ok(_) => return Err(Problem::new(StatusCode::GONE, "3D000", "template was just discarded")),
         Err(_) => {
-            let message = format!("template is not finalized after {} s", PATIENCE.as_secs());
+            let message = format!("template is not finalized after {} s", TEMPLATE_TIMEOUT.as_secs());
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "55000", message);
             return Err(problem.hint("Whoever initialized it has to finalize or discard it."));
         }

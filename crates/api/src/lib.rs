@@ -42,7 +42,7 @@ use self::route::Route;
 use self::templates::IntegresqlTemplates;
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that the head of a request may have.
 const LONGEST_HEAD: usize = 64 << 10;
 
@@ -116,7 +116,7 @@ async fn serve(stream: Stream, api: Arc<Api>) {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(REQUEST_TIMEOUT)
         .max_buf_size(LONGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
     // The client went away, or sent no HTTP: hyper has told it what it could be told.

@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::PATIENCE;
+use crate::REQUEST_TIMEOUT;
 use crate::answer::Problem;
 
 /// Bytes that a body may have: names, not data.
@@ -23,10 +23,10 @@ pub(crate) async fn read(body: Incoming) -> Result<Vec<u8>, Problem> {
         Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             "57014",
-            format!("no whole body came in {} s", PATIENCE.as_secs()),
+            format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs()),
         )
     };
-    timeout(PATIENCE, read_all(body)).await.map_err(slow)?
+    timeout(REQUEST_TIMEOUT, read_all(body)).await.map_err(slow)?
 }
 
 async fn read_all(mut body: Incoming) -> Result<Vec<u8>, Problem> {

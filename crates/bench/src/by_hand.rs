@@ -6,16 +6,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Guard, SUPERUSER, Session, Settings, Ward};
+use server::{AdminConnection, Guard, GuardedCommand, SUPERUSER, Settings};
 use storage::{Attempt, Place, RunDirectory};
-use template::Maker;
+use template::Provisioner;
 
 use crate::BenchError;
 use crate::floor::Tree;
-use crate::runner::Phases;
+use crate::runner::PhaseTimes;
 
 /// How long a server may take to come up and to answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often the floor's pid file is read. The kernel could tell us, but that code is pgfresh's own.
 const LOOK: Duration = Duration::from_micros(100);
 /// A guard needs a moment to get up, which belongs to no contender.
@@ -24,12 +24,12 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// Takes the time of one step after the other.
 struct Stopwatch {
     since: Instant,
-    phases: Phases,
+    phases: PhaseTimes,
 }
 
 impl Stopwatch {
     fn start() -> Self {
-        Self { since: Instant::now(), phases: Phases::new() }
+        Self { since: Instant::now(), phases: PhaseTimes::new() }
     }
 
     fn lap(&mut self, name: &'static str) {
@@ -42,21 +42,21 @@ impl Stopwatch {
 /// What pgfresh cannot do without: the copy, and then `postgres` itself with the same settings, until it has answered;
 /// an immediate shutdown and a plain removal.
 pub(crate) fn floor(
-    maker: &Maker,
+    provisioner: &Provisioner,
     place: &Place,
     settings: &Settings,
     tree: &Tree,
-) -> Result<Phases, BenchError> {
-    let guard = guarded(maker, place)?;
+) -> Result<PhaseTimes, BenchError> {
+    let guard = guarded(provisioner, place)?;
     let (run, ward) = (guard.run(), guard.ward()?);
     let data = run.data();
-    let log = run.create_file("log", &maker.account)?;
-    let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
+    let log = run.create_file("log", &provisioner.account)?;
+    let mut postgres = ward.command(&provisioner.installation, "postgres", &provisioner.account)?;
     postgres.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(run.socket_directory());
     postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
 
     let mut watch = Stopwatch::start();
-    tree.copy(&data, &maker.account)?;
+    tree.copy(&data, &provisioner.account)?;
     let conf = data.join("postgresql.conf");
     fs::write(&conf, settings.to_conf()).attempt("write", &conf)?;
     watch.lap("copy");
@@ -81,8 +81,8 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
         if let Some(status) = postmaster.try_wait().attempt("wait for", Path::new("postgres"))? {
             BenchError::unless_success("postgres", status, &run.log())?;
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
+        if begun.elapsed() > START_TIMEOUT {
+            return Err(BenchError::NotReady { seconds: START_TIMEOUT.as_secs() });
         }
         std::thread::sleep(LOOK);
     }
@@ -99,8 +99,12 @@ pub(crate) struct Programs {
 }
 
 /// `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and the directory removed.
-pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Result<Phases, BenchError> {
-    let guard = guarded(maker, place)?;
+pub(crate) fn by_programs(
+    provisioner: &Provisioner,
+    place: &Place,
+    with: Programs,
+) -> Result<PhaseTimes, BenchError> {
+    let guard = guarded(provisioner, place)?;
     let (run, ward) = (guard.run(), guard.ward()?);
     let data = run.data();
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
@@ -110,15 +114,15 @@ pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Resul
     let initdb = |command: &mut Command| {
         command.args(["-U", SUPERUSER]).args(with.initdb);
     };
-    program(&ward, maker, "initdb", initdb)?;
+    program(&ward, provisioner, "initdb", initdb)?;
     watch.lap("initdb");
-    program(&ward, maker, "pg_ctl", |command| {
+    program(&ward, provisioner, "pg_ctl", |command| {
         command.args(["start", "-w", "-o", &options, "-l"]).arg(run.log());
     })?;
     watch.lap("start");
     answer(run)?;
     watch.lap("first answer");
-    program(&ward, maker, "pg_ctl", |command| {
+    program(&ward, provisioner, "pg_ctl", |command| {
         command.args(["stop", "-w", "-m", "fast"]);
     })?;
     watch.lap("stop");
@@ -128,23 +132,23 @@ pub(crate) fn by_programs(maker: &Maker, place: &Place, with: Programs) -> Resul
 }
 
 /// A run directory of its own, with somebody to remove it.
-pub(crate) fn guarded(maker: &Maker, place: &Place) -> Result<Guard, BenchError> {
-    let guard = Guard::over(place, &maker.account, &maker.program)?;
+pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
+    let guard = Guard::over(place, &provisioner.account, &provisioner.program)?;
     std::thread::sleep(SETTLE);
     Ok(guard)
 }
 
 /// Runs a program on the data directory to its end, its output in a file of the run directory.
 fn program(
-    ward: &Ward<'_>,
-    maker: &Maker,
+    ward: &GuardedCommand<'_>,
+    provisioner: &Provisioner,
     name: &str,
     arguments: impl Fn(&mut Command),
 ) -> Result<(), BenchError> {
     let run = ward.run();
-    let output = run.create_file("output", &maker.account)?;
+    let output = run.create_file("output", &provisioner.account)?;
     let second = output.try_clone().attempt("duplicate", run.path())?;
-    let mut command = ward.command(&maker.installation, name, &maker.account)?;
+    let mut command = ward.command(&provisioner.installation, name, &provisioner.account)?;
     command.arg("-D").arg(run.data());
     arguments(&mut command);
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -154,6 +158,7 @@ fn program(
 
 /// The first session and its first query. Without psql, whose own start is not the server's.
 fn answer(run: &RunDirectory) -> Result<(), BenchError> {
-    Session::open(&run.socket_directory(), SUPERUSER, "postgres", PATIENCE)?.query("SELECT 1")?;
+    AdminConnection::open(&run.socket_directory(), SUPERUSER, "postgres", START_TIMEOUT)?
+        .query("SELECT 1")?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use pgwire::{ErrorResponse, Frame, StartupParams, encode, query};
 use server::{SUPERUSER, SessionError};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 
@@ -158,12 +158,12 @@ impl Stream {
             Address::Tcp(address, _) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 Ok(Self::Tcp(stream))
             }
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 Ok(Self::Unix(stream))
             }
         }

@@ -3,14 +3,14 @@
 use std::fs;
 
 use report::Report;
-use template::Maker;
+use template::Provisioner;
 
 /// Adds what the results depend on: the machine, server, place.
-pub(crate) fn describe(report: &mut Report, maker: &Maker, place: &str, load: &str) {
+pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &str, load: &str) {
     machine(report, load);
-    report.add_environment("PostgreSQL", maker.installation.version().to_string());
+    report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
     report.add_environment("place", place);
-    let account = if maker.account.foreign { "another account than ours" } else { "our own account" };
+    let account = if provisioner.account.foreign { "another account than ours" } else { "our own account" };
     report.add_environment("servers run as", account);
 }
 

@@ -7,14 +7,14 @@ use gateway::GatewayError;
 use lease::LeaseError;
 use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
-use template::MakerError;
+use template::ProvisionError;
 
 /// A contender did not do what was to be timed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum BenchError {
     #[error(transparent)]
-    Maker(#[from] MakerError),
+    Provisioner(#[from] ProvisionError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -83,13 +83,13 @@ pub enum BenchError {
 
 impl From<StartError> for BenchError {
     fn from(error: StartError) -> Self {
-        Self::Maker(error.into())
+        Self::Provisioner(error.into())
     }
 }
 
 impl From<CacheError> for BenchError {
     fn from(error: CacheError) -> Self {
-        Self::Maker(error.into())
+        Self::Provisioner(error.into())
     }
 }
 
@@ -104,7 +104,7 @@ impl BenchError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Maker(error) => error.detail(),
+            Self::Provisioner(error) => error.detail(),
             Self::Database(error) => error.detail(),
             Self::Program { last_words, .. } => {
                 last_words.as_ref().map(|words| format!("Last log line: {words}"))
@@ -117,7 +117,7 @@ impl BenchError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Maker(error) => error.hint(),
+            Self::Provisioner(error) => error.hint(),
             Self::File(error) => error.hint(),
             Self::NoProgram { program } => {
                 Some(format!("It comes with PostgreSQL; put the directory of \"{program}\" on PATH."))

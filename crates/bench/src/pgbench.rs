@@ -9,7 +9,7 @@ use storage::Attempt;
 
 use crate::BenchError;
 use crate::client::Address;
-use crate::runner::Phases;
+use crate::runner::PhaseTimes;
 
 /// An installation's.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Pgbench {
         clients: u32,
         seconds: u32,
         more: &[&str],
-    ) -> Result<Phases, BenchError> {
+    ) -> Result<PhaseTimes, BenchError> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         let arguments = [&["-n", "-c", &clients, "-T", &seconds], more].concat();
         let output = self.run(address, database, &arguments)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use report::{Report, Sample, Unit};
 
 /// Named steps in the order in which they were done, and how long each took.
-pub type Phases = Vec<(&'static str, Duration)>;
+pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
 /// What makes a report of what is finished.
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
@@ -21,12 +21,12 @@ pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 /// Something that is timed over and over.
 pub struct Contender<'a, E> {
     name: String,
-    run: Box<dyn FnMut() -> Result<Phases, E> + 'a>,
+    run: Box<dyn FnMut() -> Result<PhaseTimes, E> + 'a>,
 }
 
 impl<'a, E> Contender<'a, E> {
     /// `run` does it once; its phases are the same each time, and what it does beside them is not counted.
-    pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<Phases, E> + 'a) -> Self {
+    pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<PhaseTimes, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
@@ -98,7 +98,7 @@ impl Timed {
         sums
     }
 
-    fn add(&mut self, measured: Phases) {
+    fn add(&mut self, measured: PhaseTimes) {
         if self.phases.is_empty() {
             self.phases = measured.iter().map(|(name, _)| Sample::new(*name, Unit::Seconds)).collect();
         }
@@ -128,7 +128,7 @@ pub(crate) fn mean_cycle<E>(
     name: &'static str,
     span: Duration,
     cycle: impl FnMut() -> Result<(), E>,
-) -> Result<Phases, E> {
+) -> Result<PhaseTimes, E> {
     let (count, taken) = cycles(span, cycle)?;
     Ok(vec![(name, taken / count)])
 }
@@ -198,9 +198,9 @@ fn one_round<E>(
     contenders: &mut [Contender<'_, E>],
     backwards: bool,
     observer: &dyn Observer,
-) -> Result<Option<Vec<Phases>>, E> {
+) -> Result<Option<Vec<PhaseTimes>>, E> {
     let count = contenders.len();
-    let mut measured = vec![Phases::new(); count];
+    let mut measured = vec![PhaseTimes::new(); count];
     for turn in 0..count {
         if observer.wants_to_stop() {
             return Ok(None);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use server::{Preset, Server};
-use storage::{Cache, Wish};
-use template::{Maker, Wishes};
+use storage::{Cache, PlaceRequest};
+use template::{Provisioner, ServerOptions};
 
 use crate::BenchError;
 
@@ -71,7 +71,7 @@ impl Setup {
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
     /// Whose installation is taken; all else is the setup's.
-    pub(crate) wishes: &'a Wishes,
+    pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,
     /// A directory on the disk in question; without one, where a server's data would live on disk.
@@ -85,20 +85,21 @@ impl Setups<'_> {
     /// It does not start, or its place has no room for it.
     fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
         let place = match (setup, self.disk) {
-            (Setup::Tmpfs, _) => Wish::Ram,
-            (_, Some(disk)) => Wish::At(disk.to_owned()),
-            (_, None) => Wish::Disk,
+            (Setup::Tmpfs, _) => PlaceRequest::Ram,
+            (_, Some(disk)) => PlaceRequest::At(disk.to_owned()),
+            (_, None) => PlaceRequest::Disk,
         };
         let settings = STOCK.iter().chain(setup.settings());
-        let wishes = Wishes {
+        let server_options = ServerOptions {
             place,
             preset: Preset::Durable,
             settings: settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             template: None,
-            ..self.wishes.clone()
+            ..self.server_options.clone()
         };
         let program = PathBuf::from(self.program);
-        let started = Maker::find(wishes, Cache::locate(self.cache)?, program)?.start(&|_| ())?;
+        let started =
+            Provisioner::find(server_options, Cache::locate(self.cache)?, program)?.start(&|_| ())?;
         let place = started.place.why();
         Ok((started.server, place))
     }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use storage::{Attempt, Cache, Place, Wish};
-use template::{Maker, MakerError, Recipe, Wishes};
+use storage::{Attempt, Cache, Place, PlaceRequest};
+use template::{ProvisionError, Provisioner, ServerOptions, TemplateSpec};
 
 use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
 use crate::memory::Peak;
-use crate::runner::{self, Contender, Observer, Phases, Timed};
+use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
 use crate::start_report::{self, Facts};
 use crate::{BenchError, Measured, environment, memory};
 
@@ -44,7 +44,7 @@ const MEMORY_ROUNDS: u32 = 3;
 pub struct Start<'a> {
     /// What is wished of the servers. With a template, its start is compared with that of a bare server, and with its
     /// setup replayed each time.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
@@ -62,35 +62,37 @@ impl Start<'_> {
     /// Nothing was measured at all.
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let load = environment::load();
-        let maker = self.find(None)?;
+        let provisioner = self.find(None)?;
         // Builds the base image if need be: no contender's time.
-        let entry = maker.base_image(&|_| ())?.entry;
-        let place = maker.place(entry.bytes())?;
-        let disk = Place::choose(&Wish::Disk, entry.bytes(), maker.cache.root(), &maker.account)
-            .map_err(MakerError::from)?;
-        let settings = maker.settings(place.budget())?;
+        let entry = provisioner.base_image(&|_| ())?.entry;
+        let place = provisioner.place(entry.bytes())?;
+        let disk =
+            Place::choose(&PlaceRequest::Disk, entry.bytes(), provisioner.cache.root(), &provisioner.account)
+                .map_err(ProvisionError::from)?;
+        let settings = provisioner.settings(place.budget())?;
         let tree = Tree::list(&entry.data())?;
 
-        let replayed = self.wishes.template.as_ref().map(replayed);
+        let replayed = self.server_options.template.as_ref().map(replayed);
         let stock = Programs { initdb: &[], postgres: "" };
         let unsynced = Programs { initdb: &["--no-sync"], postgres: "-F" };
         let mut contenders = vec![
             Contender::new(PGFRESH, || self.ours(None, "look-up")),
             Contender::new(WHOLE, || self.whole()),
-            Contender::new(FLOOR, || by_hand::floor(&maker, &place, &settings, &tree)),
-            Contender::new(STOCK, || by_hand::by_programs(&maker, &place, stock)),
-            Contender::new(UNSYNCED, || by_hand::by_programs(&maker, &place, unsynced)),
+            Contender::new(FLOOR, || by_hand::floor(&provisioner, &place, &settings, &tree)),
+            Contender::new(STOCK, || by_hand::by_programs(&provisioner, &place, stock)),
+            Contender::new(UNSYNCED, || by_hand::by_programs(&provisioner, &place, unsynced)),
         ];
-        if let (Some(recipe), Some(replayed)) = (&self.wishes.template, &replayed) {
-            contenders.push(Contender::new(TEMPLATE, || self.ours(Some(recipe), "look-up")));
+        if let (Some(spec), Some(replayed)) = (&self.server_options.template, &replayed) {
+            contenders.push(Contender::new(TEMPLATE, || self.ours(Some(spec), "look-up")));
             contenders.push(Contender::new(REPLAY, || self.ours(Some(replayed), SET_UP)));
         }
         if disk.root() != place.root() {
-            contenders.push(Contender::new(STOCK_ON_DISK, || by_hand::by_programs(&maker, &disk, stock)));
+            contenders
+                .push(Contender::new(STOCK_ON_DISK, || by_hand::by_programs(&provisioner, &disk, stock)));
         }
         let report = |timed: &[Timed], peaks: &[Peak]| {
             let mut report = start_report::of(&Facts { timed, peaks });
-            environment::describe(&mut report, &maker, &place.why(), &load);
+            environment::describe(&mut report, &provisioner, &place.why(), &load);
             report
         };
         let so_far = |timed: &[Timed]| report(timed, &[]);
@@ -105,18 +107,18 @@ impl Start<'_> {
     }
 
     /// Finds binaries and cache, as every start does.
-    fn find(&self, template: Option<&Recipe>) -> Result<Maker, MakerError> {
-        let wishes = Wishes { template: template.cloned(), ..self.wishes.clone() };
-        Maker::find(wishes, Cache::locate(self.cache.as_deref())?, self.program.clone())
+    fn find(&self, template: Option<&TemplateSpec>) -> Result<Provisioner, ProvisionError> {
+        let server_options = ServerOptions { template: template.cloned(), ..self.server_options.clone() };
+        Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
     /// What `pgfresh run -- true` does, phase by phase; whatever is not the server's own is counted as `look_up`.
-    fn ours(&self, template: Option<&Recipe>, look_up: &'static str) -> Result<Phases, BenchError> {
+    fn ours(&self, template: Option<&TemplateSpec>, look_up: &'static str) -> Result<PhaseTimes, BenchError> {
         let begun = Instant::now();
-        let maker = self.find(template)?;
+        let provisioner = self.find(template)?;
         // As every start does.
-        let _ = maker.sweep();
-        let server = maker.start(&|_| ())?.server;
+        let _ = provisioner.sweep();
+        let server = provisioner.start(&|_| ())?.server;
         let ready = begun.elapsed();
         let phases = server.phases();
         let first = ready.saturating_sub(phases.copy + phases.boot + phases.rest + phases.ready);
@@ -130,7 +132,7 @@ impl Start<'_> {
         Ok(names.zip(times).collect())
     }
 
-    fn whole(&self) -> Result<Phases, BenchError> {
+    fn whole(&self) -> Result<PhaseTimes, BenchError> {
         let mut command = (self.run)();
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let begun = Instant::now();
@@ -142,9 +144,9 @@ impl Start<'_> {
 }
 
 /// The same recipe, with nothing in it that could be kept: it is run in each new server.
-fn replayed(recipe: &Recipe) -> Recipe {
-    let from = recipe.from.as_deref().map(replayed).map(Box::new);
+fn replayed(spec: &TemplateSpec) -> TemplateSpec {
+    let from = spec.from.as_deref().map(replayed).map(Box::new);
     // A command of which nobody knows what it reads runs each time, and all that comes before and after it.
-    let setup = recipe.setup.clone().or_else(|| Some(":".to_owned()));
-    Recipe { from, setup, inputs: Vec::new(), ..recipe.clone() }
+    let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
+    TemplateSpec { from, setup, inputs: Vec::new(), ..spec.clone() }
 }

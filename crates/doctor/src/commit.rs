@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Sample, Table, Unit};
-use server::{Server, Session, SessionError};
-use template::MakerError;
+use server::{AdminConnection, Server, SessionError};
+use template::ProvisionError;
 
 use crate::device::as_f64;
-use crate::stage::{Setup, Stage};
+use crate::fixture::{Fixture, Setup};
 use crate::trial::Latencies;
 
 /// Rounds that count: of 12, the interval of a median leaves out the two extremes on either side.
@@ -23,7 +23,7 @@ const LITTLE: f64 = 1.1;
 
 /// The kinds of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CommitKind {
     Durable,
     Asynchronous,
     Fast,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Clients(usize),
 }
 
-impl Kind {
+impl CommitKind {
     fn setup(self) -> Setup {
         match self {
             Self::Durable | Self::Asynchronous | Self::Clients(_) => Setup::Durable,
@@ -54,8 +54,8 @@ impl Kind {
 
 /// One kind and its sessions, and what was measured.
 struct Contender {
-    kind: Kind,
-    sessions: Vec<Session>,
+    kind: CommitKind,
+    sessions: Vec<AdminConnection>,
     rates: Sample,
     latencies: Latencies,
 }
@@ -63,7 +63,7 @@ struct Contender {
 /// What was measured of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
-    measured: Vec<(Kind, Sample, Latencies)>,
+    measured: Vec<(CommitKind, Sample, Latencies)>,
     /// Why there are none in RAM, where that is so.
     why_no_ram: Option<String>,
 }
@@ -74,20 +74,20 @@ impl Commits {
     /// # Errors
     /// A server does not start, or goes away.
     pub(crate) fn measure(
-        stage: &Stage<'_>,
+        fixture: &Fixture<'_>,
         length: Duration,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<Self, MakerError> {
-        let mut kinds = vec![Kind::Durable, Kind::Asynchronous, Kind::Fast];
-        let why_no_ram = stage.why_no_ram();
-        if why_no_ram.is_none() && !stage.is_ram() {
-            kinds.push(Kind::FastInRam);
+    ) -> Result<Self, ProvisionError> {
+        let mut kinds = vec![CommitKind::Durable, CommitKind::Asynchronous, CommitKind::Fast];
+        let why_no_ram = fixture.why_no_ram();
+        if why_no_ram.is_none() && !fixture.is_ram() {
+            kinds.push(CommitKind::FastInRam);
         }
-        kinds.extend([Kind::Clients(2), Kind::Clients(4)]);
+        kinds.extend([CommitKind::Clients(2), CommitKind::Clients(4)]);
         let mut servers: Vec<(Setup, Server)> = Vec::new();
         for kind in &kinds {
             if goes_on() && servers.iter().all(|(setup, _)| *setup != kind.setup()) {
-                let server = stage.start(kind.setup())?;
+                let server = fixture.start(kind.setup())?;
                 prepare(&server)?;
                 servers.push((kind.setup(), server));
             }
@@ -109,12 +109,12 @@ impl Commits {
         Ok(Self { measured, why_no_ram })
     }
 
-    fn of(&self, kind: Kind) -> Option<&(Kind, Sample, Latencies)> {
+    fn of(&self, kind: CommitKind) -> Option<&(CommitKind, Sample, Latencies)> {
         self.measured.iter().find(|(other, rates, _)| *other == kind && !rates.is_empty())
     }
 
     /// How many times as often `kind` commits as `base`, if that is `least` times at least and no chance.
-    fn proven(&self, kind: Kind, base: Kind, least: f64) -> Option<Factor> {
+    fn proven(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Factor> {
         let no_chance = |factor: &Factor| match factor {
             Factor::Interval(interval) => interval.low.value > 1.0,
             Factor::Point(_) => true,
@@ -123,14 +123,14 @@ impl Commits {
     }
 
     /// How many times as often `kind` commits as `base`.
-    pub(crate) fn gain(&self, kind: Kind, base: Kind) -> Option<Factor> {
+    pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
         let ratios = self.of(kind)?.1.ratio_to(&self.of(base)?.1).ok()?;
         let point = ratios.median()?;
         Some(Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval))
     }
 
     /// Half of the commits took no longer, in seconds.
-    fn time(&self, kind: Kind) -> Option<report::Quantity> {
+    fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
         self.of(kind)?.2.p50()
     }
 
@@ -141,10 +141,14 @@ impl Commits {
     }
 
     pub(crate) fn layer(&self) -> Layer {
-        let (Some(durable), Some(fast)) = (self.time(Kind::Durable), self.time(Kind::Fast)) else {
+        let (Some(durable), Some(fast)) = (self.time(CommitKind::Durable), self.time(CommitKind::Fast))
+        else {
             return Layer::new("Commit", "not measured.");
         };
-        let ram = match (self.of(Kind::FastInRam), self.proven(Kind::FastInRam, Kind::Fast, LITTLE)) {
+        let ram = match (
+            self.of(CommitKind::FastInRam),
+            self.proven(CommitKind::FastInRam, CommitKind::Fast, LITTLE),
+        ) {
             (Some(_), None) => "; RAM would add little to that",
             (Some(_), Some(_)) => "; RAM is quicker still",
             (None, _) => "",
@@ -163,7 +167,7 @@ impl Commits {
         let mut table =
             Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
         for (kind, rates, latencies) in &self.measured {
-            let gain = self.gain(*kind, Kind::Durable).filter(|_| *kind != Kind::Durable);
+            let gain = self.gain(*kind, CommitKind::Durable).filter(|_| *kind != CommitKind::Durable);
             let gain = gain.map(|gain| match gain {
                 Factor::Interval(interval) => interval.to_string(),
                 Factor::Point(point) => point.to_string(),
@@ -190,8 +194,8 @@ impl Commits {
         let mut add = |name: &str, evidence: &str, gain, remedy| {
             findings.push(Finding { name: name.to_owned(), evidence: evidence.to_owned(), gain, remedy });
         };
-        if let Some(factor) = self.proven(Kind::Fast, Kind::Durable, NOTICEABLE) {
-            let asynchronous = self.proven(Kind::Asynchronous, Kind::Durable, NOTICEABLE);
+        if let Some(factor) = self.proven(CommitKind::Fast, CommitKind::Durable, NOTICEABLE) {
+            let asynchronous = self.proven(CommitKind::Asynchronous, CommitKind::Durable, NOTICEABLE);
             let otherwise = asynchronous.map_or(String::new(), |gain| {
                 format!(
                     " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but TRUNCATE, \
@@ -201,13 +205,13 @@ impl Commits {
             add(
                 "Commits wait for the disk",
                 "A suite gains less, by as much as it does beside committing: --suite 'COMMAND' predicts yours.",
-                gain(factor, Kind::Durable, Kind::Fast),
+                gain(factor, CommitKind::Durable, CommitKind::Fast),
                 format!(
                     "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
                      synchronous_commit=off and full_page_writes=off on one whose data nobody will miss.{otherwise}"
                 ),
             );
-        } else if let Some(factor) = self.gain(Kind::Fast, Kind::Durable) {
+        } else if let Some(factor) = self.gain(CommitKind::Fast, CommitKind::Durable) {
             let remedy = "Look at what the suite does instead: \"pgfresh run --profile -- COMMAND\".";
             let evidence = format!(
                 "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
@@ -220,9 +224,11 @@ impl Commits {
 
     /// What follows for a suite that was watched itself: whether RAM adds anything.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
-        let factor = self.proven(Kind::FastInRam, Kind::Fast, LITTLE)?;
-        let change =
-            self.time(Kind::Fast).zip(self.time(Kind::FastInRam)).map(|(before, after)| [before, after]);
+        let factor = self.proven(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?;
+        let change = self
+            .time(CommitKind::Fast)
+            .zip(self.time(CommitKind::FastInRam))
+            .map(|(before, after)| [before, after]);
         Some(Finding {
             name: "RAM is quicker than this disk, even with nothing flushed".to_owned(),
             evidence: "Writing back what nobody will read disturbs.".to_owned(),
@@ -234,12 +240,12 @@ impl Commits {
 }
 
 impl Contender {
-    fn connect(kind: Kind, server: &Server) -> Result<Self, MakerError> {
-        let count = if let Kind::Clients(count) = kind { count } else { 1 };
+    fn connect(kind: CommitKind, server: &Server) -> Result<Self, ProvisionError> {
+        let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
         let mut sessions = Vec::new();
         for _ in 0..count {
             let mut session = server.session("postgres")?;
-            if kind == Kind::Asynchronous {
+            if kind == CommitKind::Asynchronous {
                 session.query("SET synchronous_commit = off").map_err(broken)?;
             }
             sessions.push(session);
@@ -264,7 +270,7 @@ impl Contender {
     }
 }
 
-fn commit_in(session: &mut Session, length: Duration) -> Result<Vec<f64>, SessionError> {
+fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>, SessionError> {
     let mut latencies = Latencies::new("");
     latencies.measure(length, || session.query("INSERT INTO doctor VALUES (1)").map(drop))?;
     Ok(latencies.sample().values().to_vec())
@@ -298,14 +304,14 @@ fn one_round(
     Ok(true)
 }
 
-fn prepare(server: &Server) -> Result<(), MakerError> {
+fn prepare(server: &Server) -> Result<(), ProvisionError> {
     let mut session = server.session("postgres")?;
     session.query("CREATE TABLE doctor (value integer)").map_err(broken)?;
     session.query("CHECKPOINT").map_err(broken)?;
     Ok(())
 }
 
-fn broken(error: SessionError) -> MakerError {
+fn broken(error: SessionError) -> ProvisionError {
     server::StartError::from(error).into()
 }
 
@@ -314,7 +320,7 @@ mod tests {
     use super::*;
 
     /// What would have been measured with these commits a second in each of six rounds.
-    fn commits(rates: &[(Kind, f64)]) -> Commits {
+    fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let (mut rates, mut latencies) =
                 (Sample::new(kind.name(), Unit::PerSecond), Latencies::new(kind.name()));
@@ -334,10 +340,10 @@ mod tests {
     #[test]
     fn a_slow_disk_is_found_and_ram_adds_nothing() {
         let slow = [
-            (Kind::Durable, 85.0),
-            (Kind::Asynchronous, 390.0),
-            (Kind::Fast, 2590.0),
-            (Kind::FastInRam, 2600.0),
+            (CommitKind::Durable, 85.0),
+            (CommitKind::Asynchronous, 390.0),
+            (CommitKind::Fast, 2590.0),
+            (CommitKind::FastInRam, 2600.0),
         ];
         let commits = commits(&slow);
         assert_eq!(names(&commits), ["Commits wait for the disk"]);
@@ -350,14 +356,16 @@ mod tests {
 
     #[test]
     fn where_there_is_nothing_to_gain_that_is_said() {
-        let quick = [(Kind::Durable, 9500.0), (Kind::Asynchronous, 9900.0), (Kind::Fast, 10_000.0)];
+        let quick =
+            [(CommitKind::Durable, 9500.0), (CommitKind::Asynchronous, 9900.0), (CommitKind::Fast, 10_000.0)];
         assert_eq!(names(&commits(&quick)), ["Nothing to gain here by other settings"]);
         assert_eq!(names(&commits(&[])), [""; 0]);
     }
 
     #[test]
     fn ram_is_recommended_where_it_helps() {
-        let uneven = [(Kind::Durable, 1000.0), (Kind::Fast, 2000.0), (Kind::FastInRam, 3000.0)];
+        let uneven =
+            [(CommitKind::Durable, 1000.0), (CommitKind::Fast, 2000.0), (CommitKind::FastInRam, 3000.0)];
         assert_eq!(names(&commits(&uneven))[1], "RAM is quicker than this disk, even with nothing flushed");
     }
 }

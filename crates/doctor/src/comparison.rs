@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit};
 use server::Guard;
-use storage::{Account, Attempt, Place, Wish};
+use storage::{Account, Attempt, Place, PlaceRequest};
 use sys::{Mount, Roots, Stack};
 
 use crate::device::Device;
@@ -83,7 +83,7 @@ impl SyncComparison {
     #[allow(clippy::missing_panics_doc)]
     pub fn measure(&self, onlooker: &dyn Onlooker) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
-        let place = Place::choose(&Wish::At(self.path.clone()), NEED, &self.path, &account)?;
+        let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
         let guard = Guard::over(&place, &account, &self.program)?;
         let folder = guard.run().path();
         let mount = Mount::of(&roots, folder).attempt("find the mount of", folder)?;

@@ -2,7 +2,7 @@
 
 use profile::ProfileError;
 use storage::{FileError, PlaceError};
-use template::MakerError;
+use template::ProvisionError;
 
 /// A path could not be examined.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ impl DoctorError {
 pub(crate) enum ServedError {
     /// There is none.
     #[error(transparent)]
-    Maker(#[from] MakerError),
+    Provisioner(#[from] ProvisionError),
     /// It cannot be watched.
     #[error(transparent)]
     Profile(#[from] ProfileError),

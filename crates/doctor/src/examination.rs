@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use report::{Earlier, Finding, Layer, Report, Sample};
 use server::Guard;
-use storage::{Account, Attempt, Place, Wish};
-use sys::{Mount, Panel, Roots, Stack};
-use template::{Maker, MakerError};
+use storage::{Account, Attempt, Place, PlaceRequest};
+use sys::{Mount, Roots, Sensors, Stack};
+use template::{ProvisionError, Provisioner};
 
 use crate::commit::Commits;
 use crate::device::Device;
 use crate::error::ServedError;
 use crate::filesystem::Files;
+use crate::fixture::Fixture;
 use crate::remedies::Remedies;
 use crate::soak::Soak;
-use crate::stage::Stage;
 use crate::suite::Suite;
 use crate::sync::{Syncs, Target};
 use crate::{DoctorError, findings, machine};
@@ -47,7 +47,7 @@ pub struct Examination {
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
     pub program: PathBuf,
     /// What servers are made with. Without it, or without any installation, no commits are measured.
-    pub maker: Result<Maker, MakerError>,
+    pub provisioner: Result<Provisioner, ProvisionError>,
 }
 
 /// How it is known what the user's tests do.
@@ -84,7 +84,7 @@ impl Examination {
     /// Nothing can be written at the path. What else fails is said in the diagnosis.
     pub fn diagnose(&self, onlooker: &dyn Onlooker) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
-        let place = Place::choose(&Wish::At(self.path.clone()), NEED, &self.path, &account)?;
+        let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
         let mut report = Report::new(format!("pgfresh doctor {}", place.root().display()));
         machine::describe(&mut report, &self.roots);
         let guard = Guard::over(&place, &account, &self.program)?;
@@ -102,7 +102,7 @@ impl Examination {
         // First of all, while the disk is still cold.
         let soak = self.soak.map(|length| {
             onlooker.begins("a soak");
-            Soak::measure(&target, &Panel::of(&self.roots, device.disks().first()), length, &goes_on)
+            Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, &goes_on)
         });
         let soak = soak.transpose().attempt("sync", folder)?;
         onlooker.begins("syncs");
@@ -121,10 +121,10 @@ impl Examination {
             chart.found.extend(earlier.findings.iter().cloned());
             chart.report.add_notes([format!("The suite is that of an earlier report: {}.", earlier.title)]);
         }
-        let served = match &self.maker {
-            Ok(maker) => {
-                self.examine_servers(maker, place.root(), onlooker, &mut chart).map_err(|error| chain(&error))
-            }
+        let served = match &self.provisioner {
+            Ok(provisioner) => self
+                .examine_servers(provisioner, place.root(), onlooker, &mut chart)
+                .map_err(|error| chain(&error)),
             Err(error) => Err(chain(error)),
         };
         if let Err(why) = served {
@@ -139,22 +139,22 @@ impl Examination {
     /// Commits, the suite, and the remedies.
     fn examine_servers(
         &self,
-        maker: &Maker,
+        provisioner: &Provisioner,
         path: &Path,
         onlooker: &dyn Onlooker,
         chart: &mut Chart,
     ) -> Result<(), ServedError> {
         let goes_on = || !onlooker.wants_to_stop();
-        chart.report.add_environment("PostgreSQL", maker.installation.version().to_string());
-        let bare = Stage::new(maker, maker.base_image(&|_| ())?, path)?;
+        chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
+        let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
         onlooker.begins("commits");
         let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &goes_on)?;
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
         let mut tried = None;
         if let Some(Tests::Command(command)) = self.suite.as_ref().filter(|_| goes_on()) {
-            let stage = Stage::new(maker, maker.template(&|_| ())?, path)?;
-            let suite = Suite { command, stage: &stage };
+            let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
+            let suite = Suite { command, fixture: &fixture };
             onlooker.begins("the suite");
             let watched = suite.watch()?;
             if goes_on() {

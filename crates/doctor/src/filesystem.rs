@@ -29,7 +29,8 @@ impl Files {
     /// Examines the file system of `folder`, in which it makes two small files for a moment.
     pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
         let here = Filesystem::of(folder).attempt("examine", folder)?;
-        let shm = Filesystem::of(Path::new("/dev/shm")).ok().filter(|shm| shm.kind == sys::Kind::Memory);
+        let shm =
+            Filesystem::of(Path::new("/dev/shm")).ok().filter(|shm| shm.kind == sys::FilesystemKind::Memory);
         let memory = sys::available_memory(Path::new("/")).ok();
         Ok(Self { mount, here, reflinks: try_reflink(folder), shm, memory })
     }

@@ -55,7 +55,7 @@ pub(crate) fn of_place(device: &Device, files: &Files) -> Vec<Finding> {
 mod tests {
     use std::path::Path;
 
-    use sys::{Bottom, Disk, Filesystem, Kind, Mount, Roots, Stack};
+    use sys::{Bottom, Disk, Filesystem, FilesystemKind, Mount, Roots, Stack};
 
     use super::*;
 
@@ -65,8 +65,8 @@ mod tests {
         let table = format!("1 1 0:50 / / rw - {kind} none rw");
         std::fs::write(folder.path().join("self/mountinfo"), table).unwrap();
         let roots = Roots { procfs: folder.path().to_owned(), ..Roots::default() };
-        let here = Filesystem { kind: Kind::Disk, total: 1 << 40, free: 1 << 39 };
-        let shm = Some(Filesystem { kind: Kind::Memory, total: shm, free: shm });
+        let here = Filesystem { kind: FilesystemKind::Disk, total: 1 << 40, free: 1 << 39 };
+        let shm = Some(Filesystem { kind: FilesystemKind::Memory, total: shm, free: shm });
         let mount = Mount::of(&roots, Path::new("/")).unwrap();
         Files { mount, here, reflinks: Some(false), shm, memory: None }
     }

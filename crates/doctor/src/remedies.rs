@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Sample, Table, Unit};
-use server::{Server, Session, SessionError};
-use template::MakerError;
+use server::{AdminConnection, Server, SessionError};
+use template::ProvisionError;
 
-use crate::stage::{Setup, Stage};
+use crate::fixture::{Fixture, Setup};
 use crate::suite::Suite;
 use crate::trial::Latencies;
 
@@ -30,7 +30,7 @@ pub(crate) struct Remedies {
 }
 
 /// One remedy, and how to do it once; returns seconds.
-type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, MakerError> + 'a>);
+type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, ProvisionError> + 'a>);
 
 /// How a test cleans up after itself.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +42,13 @@ enum CleanUp {
 
 impl Remedies {
     /// Runs the suite as it is and with each remedy, each time on a new server.
-    pub(crate) fn of_suite(suite: &Suite<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, MakerError> {
+    pub(crate) fn of_suite(suite: &Suite<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, ProvisionError> {
         let mut setups = vec![
             ("as it is", Setup::Durable),
             ("synchronous_commit=off", Setup::Asynchronous),
             ("nothing flushed", Setup::Fast),
         ];
-        if !suite.stage.is_ram() && suite.stage.why_no_ram().is_none() {
+        if !suite.fixture.is_ram() && suite.fixture.why_no_ram().is_none() {
             setups.push(("nothing flushed, in RAM", Setup::FastInRam));
         }
         let mut tries: Vec<Try<'_>> = Vec::new();
@@ -59,7 +59,10 @@ impl Remedies {
     }
 
     /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that stay.
-    pub(crate) fn of_tests(stage: &Stage<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, MakerError> {
+    pub(crate) fn of_tests(
+        fixture: &Fixture<'_>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self, ProvisionError> {
         let mut ways = vec![
             ("TRUNCATE", Setup::Durable, CleanUp::Truncate),
             ("DELETE", Setup::Durable, CleanUp::Delete),
@@ -68,14 +71,14 @@ impl Remedies {
             ("TRUNCATE, nothing flushed", Setup::Fast, CleanUp::Truncate),
             ("DELETE, nothing flushed", Setup::Fast, CleanUp::Delete),
         ];
-        if !stage.is_ram() && stage.why_no_ram().is_none() {
+        if !fixture.is_ram() && fixture.why_no_ram().is_none() {
             ways.push(("TRUNCATE, nothing flushed, in RAM", Setup::FastInRam, CleanUp::Truncate));
         }
         let mut servers: Vec<(Setup, Server)> = Vec::new();
         let mut tries: Vec<Try<'_>> = Vec::new();
         for (name, setup, clean_up) in ways {
             if servers.iter().all(|(other, _)| *other != setup) {
-                let server = stage.start(setup)?;
+                let server = fixture.start(setup)?;
                 server.session("postgres")?.query(&tables()).map_err(broken)?;
                 servers.push((setup, server));
             }
@@ -90,7 +93,7 @@ impl Remedies {
         what: &'static str,
         tries: &mut [Try<'_>],
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<Self, MakerError> {
+    ) -> Result<Self, ProvisionError> {
         let samples =
             tries.iter().map(|(name, _)| (*name, Sample::new(format!("{what}, {name}"), Unit::Seconds)));
         let mut remedies = Self { what, tried: samples.collect() };
@@ -179,7 +182,7 @@ fn tables() -> String {
 }
 
 /// Does the test over and over for a turn; returns the seconds of one.
-fn test(session: &mut Session, clean_up: CleanUp) -> Result<f64, SessionError> {
+fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<f64, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
     let each = |word: &str| (1..=TABLES).map(|n| format!("{word} t{n}")).collect::<Vec<_>>().join("; ");
@@ -199,7 +202,7 @@ fn test(session: &mut Session, clean_up: CleanUp) -> Result<f64, SessionError> {
     Ok(latencies.sample().mean().map_or(0.0, |mean| mean.value))
 }
 
-fn broken(error: SessionError) -> MakerError {
+fn broken(error: SessionError) -> ProvisionError {
     server::StartError::from(error).into()
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Quantity, Unit};
-use sys::{Gauges, Heat, Panel};
+use sys::{Heat, Readings, Sensors};
 
 use crate::change::{Change, changes};
 use crate::device::{Device, as_f64};
@@ -38,9 +38,9 @@ pub(crate) struct Soak {
     /// Seconds of a step.
     step: f64,
     /// Syncs a second, and the gauges after it, step by step.
-    steps: Vec<(f64, Gauges)>,
+    steps: Vec<(f64, Readings)>,
     /// The gauges before the first step.
-    cold: Gauges,
+    cold: Readings,
     /// Degrees at which the disk slows itself, if it says so.
     limit: Option<f64>,
     latencies: Latencies,
@@ -69,7 +69,7 @@ impl Soak {
     /// Syncs for `length`, or as long as `goes_on` says so.
     pub(crate) fn measure(
         target: &Target,
-        panel: &Panel,
+        sensors: &Sensors,
         length: Duration,
         goes_on: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
@@ -78,8 +78,8 @@ impl Soak {
         let mut soak = Self {
             step: step.as_secs_f64(),
             steps: Vec::new(),
-            cold: panel.look(),
-            limit: panel.limit,
+            cold: sensors.look(),
+            limit: sensors.limit,
             latencies: Latencies::new("fdatasync, soak"),
         };
         let begun = Instant::now();
@@ -90,7 +90,7 @@ impl Soak {
             for seconds in latencies.sample().values() {
                 soak.latencies.add(*seconds);
             }
-            soak.steps.push((rate, panel.look()));
+            soak.steps.push((rate, sensors.look()));
         }
         Ok(soak)
     }
@@ -128,7 +128,7 @@ impl Soak {
         }
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
             spread if spread < NOISY => Story::Steady,
-            _ if self.waited(|gauges| gauges.cpu_pressure).is_some_and(|share| share > BUSY) => {
+            _ if self.waited(|readings| readings.cpu_pressure).is_some_and(|share| share > BUSY) => {
                 Story::Disturbed
             }
             _ => Story::Noisy,
@@ -136,24 +136,24 @@ impl Soak {
     }
 
     /// All looks, that at the cold disk first.
-    fn looks(&self) -> impl Iterator<Item = &Gauges> {
-        std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, gauges)| gauges))
+    fn looks(&self) -> impl Iterator<Item = &Readings> {
+        std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
     /// What the disk itself says of its heat, if it does so about the time that a step begins.
     fn complaint(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step) as u64) <= NEAR;
-        let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, gauges)| gauges);
+        let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
         if throttled(looks()).is_some() {
             return throttled(self.looks())
                 .map(|in_all| format!("by its own count it throttled itself {in_all}"));
         }
-        let alarm = looks().any(|gauges| gauges.alarm == Some(true));
+        let alarm = looks().any(|readings| readings.alarm == Some(true));
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
     /// The share of the time that was waited, by a gauge that counts seconds.
-    fn waited(&self, gauge: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
+    fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len() as u64);
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
@@ -208,13 +208,13 @@ impl Soak {
         let overheated = added(self.looks()).map(|heat| heat.overheated).filter(|minutes| *minutes > 0);
         layer.add_fact("drive too hot", overheated.map(|minutes| format!("{minutes} min")));
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
-        let alarms = self.looks().filter(|gauges| gauges.alarm == Some(true)).count();
+        let alarms = self.looks().filter(|readings| readings.alarm == Some(true)).count();
         let alarms = as_f64(alarms as u64) / as_f64(self.looks().count() as u64);
         layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
-        layer.add_fact("somebody waited for I/O", self.waited(|gauges| gauges.io_pressure).map(percent));
+        layer.add_fact("somebody waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
         layer.add_fact(
             "somebody waited for a processor",
-            self.waited(|gauges| gauges.cpu_pressure).map(percent),
+            self.waited(|readings| readings.cpu_pressure).map(percent),
         );
         let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);
         let throttles = throttles.map(|(after, before)| Quantity::new(as_f64(after - before), Unit::Count));
@@ -231,14 +231,15 @@ impl Soak {
     /// The rate, and below it what the gauges showed.
     pub(crate) fn plot(&self) -> Plot {
         let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
-        let gauges =
-            |value: fn(&Gauges) -> Option<f64>| self.steps.iter().map(|(_, gauges)| value(gauges)).collect();
-        let pressure: Vec<_> = self.looks().map(|gauges| gauges.io_pressure).collect();
+        let readings = |value: fn(&Readings) -> Option<f64>| {
+            self.steps.iter().map(|(_, readings)| value(readings)).collect()
+        };
+        let pressure: Vec<_> = self.looks().map(|readings| readings.io_pressure).collect();
         let waits = pressure.windows(2).map(|both| Some((both[1]? - both[0]?) / self.step)).collect();
         let courses = vec![
             course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
-            course("temperature", Unit::Celsius, gauges(|gauges| gauges.temperature)),
-            course("unwritten", Unit::Bytes, gauges(|gauges| gauges.dirty.map(as_f64))),
+            course("temperature", Unit::Celsius, readings(|readings| readings.temperature)),
+            course("unwritten", Unit::Bytes, readings(|readings| readings.dirty.map(as_f64))),
             course("I/O waits a second", Unit::Seconds, waits),
         ];
         let seconds = self.step * as_f64(self.steps.len() as u64);
@@ -287,13 +288,13 @@ impl Soak {
 }
 
 /// What a drive has counted from the first of these looks to the last; `None` if it tells nothing.
-fn added<'a>(looks: impl Iterator<Item = &'a Gauges>) -> Option<Heat> {
-    let heats: Vec<Heat> = looks.filter_map(|gauges| gauges.heat).collect();
+fn added<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
+    let heats: Vec<Heat> = looks.filter_map(|readings| readings.heat).collect();
     Some(heats.last()?.since(*heats.first()?))
 }
 
 /// How often and how long a drive throttled itself meanwhile, if it did.
-fn throttled<'a>(looks: impl Iterator<Item = &'a Gauges>) -> Option<String> {
+fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
     Some(format!("{times}, {} s", heat.throttled))
@@ -313,9 +314,9 @@ mod tests {
 
     /// A soak with these rates; the temperature goes from the first to the second value within the first third.
     fn soak(rates: impl IntoIterator<Item = f64>, temperature: Option<(f64, f64)>) -> Soak {
-        let gauges = |share: f64| Gauges {
+        let readings = |share: f64| Readings {
             temperature: temperature.map(|(cold, hot)| cold + (hot - cold) * share.min(1.0)),
-            ..Gauges::default()
+            ..Readings::default()
         };
         let rates: Vec<f64> = rates.into_iter().collect();
         let third = as_f64(rates.len() as u64) / 3.0;
@@ -324,8 +325,8 @@ mod tests {
             latencies.add(1.0 / rate);
         }
         let steps =
-            (0_u32..).zip(rates).map(|(step, rate)| (rate, gauges(f64::from(step + 1) / third))).collect();
-        Soak { step: 1.0, steps, cold: gauges(0.0), limit: None, latencies }
+            (0_u32..).zip(rates).map(|(step, rate)| (rate, readings(f64::from(step + 1) / third))).collect();
+        Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
     fn levels(levels: &[(f64, u32)]) -> Vec<f64> {
@@ -347,19 +348,20 @@ mod tests {
     }
 
     /// A cliff after ten of thirty steps; the disk says this after each number of steps.
-    fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Gauges)) -> Soak {
+    fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Readings)) -> Soak {
         let mut soak = soak(levels(&[(988.0, 10), (299.0, 20)]), temperature);
-        let looks = std::iter::once(&mut soak.cold).chain(soak.steps.iter_mut().map(|(_, gauges)| gauges));
-        (0..).zip(looks).for_each(|(steps, gauges)| say(steps, gauges));
+        let looks =
+            std::iter::once(&mut soak.cold).chain(soak.steps.iter_mut().map(|(_, readings)| readings));
+        (0..).zip(looks).for_each(|(steps, readings)| say(steps, readings));
         soak
     }
 
     #[test]
     fn a_drive_that_says_that_it_throttles_is_believed() {
         let counted = |from: u64| {
-            move |steps: u64, gauges: &mut Gauges| {
+            move |steps: u64, readings: &mut Readings| {
                 let seconds = steps.saturating_sub(from);
-                gauges.heat =
+                readings.heat =
                     Some(Heat { throttles: 70 + seconds.min(1), throttled: 600 + seconds, overheated: 1 });
             }
         };
@@ -370,10 +372,11 @@ mod tests {
             }
             // It had other reasons to fall if that was later.
             assert!(!matches!(cliff(temperature, counted(15)).story(), Story::Throttles(_)));
-            let idle =
-                cliff(temperature, |_, gauges| gauges.heat = Some(Heat { throttles: 70, ..Heat::default() }));
+            let idle = cliff(temperature, |_, readings| {
+                readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
+            });
             assert!(!matches!(idle.story(), Story::Throttles(_)));
-            let alarm = cliff(temperature, |steps, gauges| gauges.alarm = Some(steps > 10));
+            let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
             assert!(matches!(alarm.story(), Story::Throttles(_)));
         }
         // Throttled before it began.
@@ -389,10 +392,10 @@ mod tests {
             report.add_layer(soak.layer(&device));
             report.to_json()["layers"][0]["facts"][name].clone()
         };
-        let hot = cliff(None, |steps, gauges| {
-            gauges.heat =
+        let hot = cliff(None, |steps, readings| {
+            readings.heat =
                 Some(Heat { throttles: 3 + steps / 10, throttled: 9 + steps, overheated: steps / 15 });
-            gauges.alarm = Some(steps == 30);
+            readings.alarm = Some(steps == 30);
         });
         assert_eq!(fact(&hot, "drive throttled itself"), "3 times, 30 s");
         assert_eq!(fact(&hot, "drive too hot"), "2 min");
@@ -401,11 +404,11 @@ mod tests {
             hot.finding().unwrap().evidence,
             "It fell after 10.0 s; by its own count it throttled itself 3 times, 30 s."
         );
-        let alarm = cliff(Some((80.0, 81.0)), |_, gauges| gauges.alarm = Some(true));
+        let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
         let cool =
-            cliff(None, |_, gauges| (gauges.heat, gauges.alarm) = (Some(Heat::default()), Some(false)));
+            cliff(None, |_, readings| (readings.heat, readings.alarm) = (Some(Heat::default()), Some(false)));
         for name in ["drive throttled itself", "drive too hot", "alarm for temperature"] {
             assert!(fact(&cool, name).is_null(), "{name}");
         }

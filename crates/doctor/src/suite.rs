@@ -10,16 +10,16 @@ use profile::{Circumstances, Profile, Recorder, Target};
 use report::Layer;
 use server::{Address, Server};
 use storage::{Account, Attempt};
-use template::MakerError;
+use template::ProvisionError;
 
 use crate::error::ServedError;
-use crate::stage::{Setup, Stage};
+use crate::fixture::{Fixture, Setup};
 
 /// A command of the user's, and where it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suite<'a> {
     pub(crate) command: &'a str,
-    pub(crate) stage: &'a Stage<'a>,
+    pub(crate) fixture: &'a Fixture<'a>,
 }
 
 /// What was seen of one run.
@@ -34,7 +34,7 @@ pub(crate) struct Watched {
 impl Suite<'_> {
     /// Runs it once on a new durable server, and looks at what that waits for.
     pub(crate) fn watch(&self) -> Result<Watched, ServedError> {
-        let server = self.stage.start(Setup::Durable)?;
+        let server = self.fixture.start(Setup::Durable)?;
         let recorder = Recorder::start(&Target::of(&server), None)?;
         let (_, status) = self.run(&server)?;
         let command = Some(self.command.to_owned());
@@ -43,17 +43,17 @@ impl Suite<'_> {
     }
 
     /// Runs it once on a new server with this setup; returns the seconds that it took.
-    pub(crate) fn time(&self, setup: Setup) -> Result<f64, MakerError> {
-        Ok(self.run(&self.stage.start(setup)?)?.0)
+    pub(crate) fn time(&self, setup: Setup) -> Result<f64, ProvisionError> {
+        Ok(self.run(&self.fixture.start(setup)?)?.0)
     }
 
-    fn run(&self, server: &Server) -> Result<(f64, ExitStatus), MakerError> {
+    fn run(&self, server: &Server) -> Result<(f64, ExitStatus), ProvisionError> {
         let output = server.run().create_file("output", &Account::ours())?;
         let second = output.try_clone().attempt("duplicate", server.run().path())?;
         let mut command = Command::new("sh");
         command.args(["-c", self.command]);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(second));
-        Address::of(server, self.stage.database()).describe_to(&mut command);
+        Address::of(server, self.fixture.database()).describe_to(&mut command);
         sys::die_with_parent(&mut command);
         sys::leave_usual_files(&mut command);
         sys::leave_usual_mask(&mut command);

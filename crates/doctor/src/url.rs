@@ -179,9 +179,9 @@ const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 /// A script in which psql takes the time of each statement of these blocks, and of nothing else.
 fn timed(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
-    for (stage, count) in blocks {
-        let statement = if stage.is_empty() { "SELECT 1;\n" } else { MESSAGE };
-        let _ = writeln!(script, "\\timing off\n{stage};\n\\timing on");
+    for (fixture, count) in blocks {
+        let statement = if fixture.is_empty() { "SELECT 1;\n" } else { MESSAGE };
+        let _ = writeln!(script, "\\timing off\n{fixture};\n\\timing on");
         script += &statement.repeat(*count);
     }
     script

@@ -17,16 +17,16 @@ use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
 
 /// How long the server may take to pass on a cancel request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A process id takes this much of a key; the secret is the rest.
 const PROCESS: usize = 4;
 
 /// All keys in use.
 #[derive(Debug, Default)]
-pub(crate) struct Keys(Mutex<HashMap<Box<[u8]>, Target>>);
+pub(crate) struct CancelKeys(Mutex<HashMap<Box<[u8]>, CancelTarget>>);
 
 #[derive(Debug)]
-struct Target {
+struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
@@ -36,12 +36,12 @@ struct Target {
 
 /// A key in use, good until it is dropped or withdrawn.
 #[derive(Debug)]
-pub(crate) struct Key {
-    keys: Arc<Keys>,
+pub(crate) struct CancelKey {
+    keys: Arc<CancelKeys>,
     ours: Box<[u8]>,
 }
 
-impl Keys {
+impl CancelKeys {
     /// Puts a secret of ours into `greeting`, where that of the backend behind `server` was; `None` if it has none. With
     /// a gate, the session is interrupted only while that is open.
     pub(crate) fn issue(
@@ -49,14 +49,18 @@ impl Keys {
         greeting: &mut [u8],
         server: &UnixStream,
         gate: Option<Arc<Gate>>,
-    ) -> io::Result<Option<Key>> {
+    ) -> io::Result<Option<CancelKey>> {
         let Some(place) = pgwire::cancel_key(greeting) else { return Ok(None) };
-        let target =
-            Target { server: server.peer_addr()?, key: greeting[place.clone()].into(), used: false, gate };
+        let target = CancelTarget {
+            server: server.peer_addr()?,
+            key: greeting[place.clone()].into(),
+            used: false,
+            gate,
+        };
         random(&mut greeting[place.start + PROCESS..place.end])?;
         let ours: Box<[u8]> = greeting[place].into();
         self.lock().insert(ours.clone(), target);
-        Ok(Some(Key { keys: Arc::clone(self), ours }))
+        Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
     /// Interrupts the session that `ours` was issued to; a key of nobody's does nothing, as with any server. Returns
@@ -88,16 +92,16 @@ impl Keys {
         let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
         server.write_all(&request).await?;
         // It closes the connection when the signal is on its way.
-        let closed = timeout(PATIENCE, server.read(&mut [0])).await;
+        let closed = timeout(CANCEL_TIMEOUT, server.read(&mut [0])).await;
         closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Target>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, CancelTarget>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Key {
+impl CancelKey {
     /// The process that it interrupts, as the server knows it.
     pub(crate) fn process(&self) -> i32 {
         self.ours.first_chunk().copied().map_or(0, i32::from_be_bytes)
@@ -114,7 +118,7 @@ impl Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for CancelKey {
     fn drop(&mut self) {
         self.keys.lock().remove(&self.ours);
     }
@@ -129,7 +133,7 @@ mod tests {
 
     const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07abcdZ\0\0\0\x05I";
 
-    fn issued(keys: &Arc<Keys>, server: &UnixStream) -> (Key, Vec<u8>) {
+    fn issued(keys: &Arc<CancelKeys>, server: &UnixStream) -> (CancelKey, Vec<u8>) {
         let mut greeting = GREETING.to_vec();
         let key = keys.issue(&mut greeting, server, None).unwrap().unwrap();
         assert_eq!((&greeting[..18], &greeting[22..]), (&GREETING[..18], &GREETING[22..]));
@@ -143,7 +147,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let server = UnixStream::connect(&path).unwrap();
         let held = listener.accept().unwrap();
-        let keys = Arc::new(Keys::default());
+        let keys = Arc::new(CancelKeys::default());
         let (key, bytes) = issued(&keys, &server);
         assert_ne!(&bytes[4..], b"abcd");
         let postmaster = std::thread::spawn(move || {

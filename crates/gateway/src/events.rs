@@ -43,9 +43,9 @@ pub enum SessionEventKind {
         backend: i32,
     },
     /// The server, which had nothing to do for it, has been asked for something.
-    Asked,
+    Requested,
     /// The server has done something since the last entry of this session.
-    Done {
+    Completed {
         /// For which statement: its first 1023 bytes. Nothing is known of one that is older than its session.
         statement: Arc<str>,
         /// How many times it was run; not at all if it was only prepared, or if more was fetched of what it gives.
@@ -54,15 +54,15 @@ pub enum SessionEventKind {
         rests: Option<bool>,
     },
     /// It has ended.
-    Left,
+    Ended,
 }
 
 impl SessionEvent {
     /// Becomes what this and the next one are together, if that is the same statement once more; whether it is.
     fn join(&mut self, next: &Self) -> bool {
         let (
-            SessionEventKind::Done { statement, runs, rests: None },
-            SessionEventKind::Done { statement: same, runs: more, rests: None },
+            SessionEventKind::Completed { statement, runs, rests: None },
+            SessionEventKind::Completed { statement: same, runs: more, rests: None },
         ) = (&mut self.kind, &next.kind)
         else {
             return false;
@@ -116,13 +116,13 @@ mod tests {
             session,
             database: "d".into(),
             at: Instant::now(),
-            kind: SessionEventKind::Done { statement: Arc::clone(&statement), runs: 1, rests },
+            kind: SessionEventKind::Completed { statement: Arc::clone(&statement), runs: 1, rests },
         };
         for (session, rests) in [(1, None), (1, None), (1, None), (2, None), (1, None), (1, Some(false))] {
             log.put(entry(session, rests));
         }
         let runs = |entry: &SessionEvent| match entry.kind {
-            SessionEventKind::Done { runs, .. } => runs,
+            SessionEventKind::Completed { runs, .. } => runs,
             _ => 0,
         };
         assert_eq!(log.take().0.iter().map(runs).collect::<Vec<_>>(), [3, 1, 1, 1]);
@@ -135,7 +135,7 @@ mod tests {
             session: 1,
             database: "d".into(),
             at: Instant::now(),
-            kind: SessionEventKind::Asked,
+            kind: SessionEventKind::Requested,
         };
         for _ in 0..MOST + 3 {
             log.put(entry.clone());

@@ -17,12 +17,12 @@ use crate::events::EventLog;
 use crate::history::StatementHistory;
 use crate::http::HttpService;
 use crate::listener::Listener;
-use crate::session::GatewayState;
+use crate::state::GatewayState;
 use crate::tap::Taps;
 use crate::workers::{self, Threads};
 
 /// How long sessions may take to hear that it is over.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where to listen, and for whom.
 #[derive(Debug, Clone)]
@@ -180,7 +180,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         // Each session holds a receiver until it has ended.
-        let all = async { timeout(PATIENCE, self.closing.closed()).await };
+        let all = async { timeout(CLOSE_TIMEOUT, self.closing.closed()).await };
         let _ = self.workers.first().block_on(all);
         drop(self.threads.take());
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 
-use crate::session::{Closing, GatewayState, closed, serve};
+use crate::session::serve;
+use crate::state::{Closing, GatewayState, closed};
 use crate::stream::{Socket, watch};
 
 /// How long to wait when there are no descriptors left for another connection.

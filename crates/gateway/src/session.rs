@@ -1,111 +1,61 @@
-//! A connection from its first byte on: what it speaks, who it is, and the backend it gets.
+//! A session: it gets a backend, is forwarded, and gives the backend back.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
     SessionGuard,
 };
-use pgwire::{
-    Conversation, DISCARD_ALL, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, SessionTraces, Startup,
-    StartupPacket, Verifier, negotiation, password, sasl_request, sasl_response, unsupported_protocol,
-    without_negotiation,
-};
+use pgwire::{Conversation, DISCARD_ALL, ErrorResponse, SessionTraces, Startup, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Access;
-use crate::cancel::{Key, Keys};
-use crate::connections::ConnectionCount;
+use crate::cancel::CancelKey;
 use crate::forward::{End, Forward};
-use crate::http::HttpService;
+use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
-use crate::request::SessionSettings;
-use crate::rollback::{self, Gate, Machine};
+use crate::rollback::{Gate, RollbackConnection, RollbackSession};
+use crate::state::{Closing, GatewayState, closed};
 use crate::stream::{Socket, Stream};
-use crate::tap::Taps;
 use crate::workers::Workers;
 
 /// How long a client may take to say who it is. Source: `authentication_timeout`.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a client may take to hear why it is refused.
-const FAREWELL: Duration = Duration::from_secs(1);
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a backend may take to forget its session.
 const FORGET: Duration = Duration::from_secs(5);
 /// Databases from which others are dropped by SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
-
-/// What all sessions share.
-#[derive(Debug)]
-pub(crate) struct GatewayState {
-    pub(crate) leases: Leases,
-    pub(crate) access: Arc<Access>,
-    /// What serves HTTP, if anything does.
-    pub(crate) http: Option<Arc<dyn HttpService>>,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) workers: Arc<Workers>,
-    pub(crate) connections: ConnectionCount,
-    pub(crate) taps: Arc<Taps>,
-}
-
-/// True once the gateway closes.
-pub(crate) type Closing = watch::Receiver<bool>;
-
-/// What a client wants, once that is known.
-enum Wanted {
-    Http(Stream),
-    Cancel(Stream, Vec<u8>),
-    Session(Stream, Visitor),
-}
-
-/// A client that may have a session.
-struct Visitor {
-    startup: Startup,
-    settings: SessionSettings,
-    /// It has heard already which protocol is spoken: the server's greeting need not say so again.
-    negotiated: bool,
-    /// When it asked for one.
-    since: Instant,
-}
-
-/// Why there is none.
-enum Failed {
-    /// The client is gone, or took too long.
-    Gone,
-    /// It is to hear this.
-    Refused(Stream, Vec<u8>),
-}
 
 /// Serves one connection until it ends or the gateway closes.
 pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing: Closing) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let until_closing = closing.clone();
     let serve = async {
-        match timeout(PATIENCE, meet(stream, &state)).await.unwrap_or(Err(Failed::Gone)) {
-            Ok(Wanted::Http(stream)) => {
+        match timeout(AUTHENTICATION_TIMEOUT, meet(stream, &state)).await.unwrap_or(Err(HandshakeError::Gone))
+        {
+            Ok(ClientRequest::Http(stream)) => {
                 if let Some(http) = &state.http {
                     Arc::clone(http).serve(stream).await;
                 }
             }
             // Whether it worked, the protocol has no words for; the end of the connection says that it is over.
-            Ok(Wanted::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
-            Ok(Wanted::Session(stream, visitor)) => {
+            Ok(ClientRequest::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
+            Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
                 // It has panicked if it is an error, and the client is gone with it.
                 let handed = tokio::task::spawn_blocking(move || {
-                    hand_over(&state, socket, unread, visitor, until_closing);
+                    hand_over(&state, socket, unread, pending, until_closing);
                 });
                 let _ = handed.await;
             }
-            Err(Failed::Refused(stream, words)) => say_and_close(stream, &words).await,
-            Err(Failed::Gone) => {}
+            Err(HandshakeError::Refused(stream, words)) => stream.say_and_close(&words).await,
+            Err(HandshakeError::Gone) => {}
         }
     };
     tokio::select! {
@@ -114,153 +64,16 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing:
     }
 }
 
-/// Waits until the gateway closes.
-pub(crate) async fn closed(closing: &mut Closing) {
-    if closing.wait_for(|closing| *closing).await.is_err() {
-        pending::<()>().await;
-    }
-}
-
-/// Learns what the client wants, and that it may.
-async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Wanted, Failed> {
-    let mut bytes = Vec::with_capacity(512);
-    loop {
-        if read_some(&mut stream, &mut bytes).await.is_err() {
-            return Err(Failed::Gone);
-        }
-        // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
-        match bytes[0] {
-            0 => {}
-            b'A'..=b'Z' => return Ok(Wanted::Http(stream.preceded_by(bytes))),
-            _ => return Err(refused(stream, &ErrorResponse::violation("neither PostgreSQL nor HTTP"))),
-        }
-        let (what, length) = match StartupPacket::read(&bytes) {
-            Ok(Some(packet)) => packet,
-            Ok(None) => continue,
-            Err(error) => return Err(refused(stream, &error)),
-        };
-        match what {
-            // Whatever came behind the request came unencrypted, perhaps from somebody else (CVE-2021-23222).
-            StartupPacket::Encryption if bytes.len() > length => {
-                let error = ErrorResponse::violation("received unencrypted data after encryption request");
-                return Err(refused(stream, &error));
-            }
-            StartupPacket::Encryption => {
-                bytes.clear();
-                stream.write_all(NOT_ENCRYPTED).await.map_err(|_| Failed::Gone)?;
-            }
-            StartupPacket::Cancel(key) => return Ok(Wanted::Cancel(stream, key)),
-            StartupPacket::Startup(startup) => {
-                bytes.drain(..length);
-                let settings = match SessionSettings::read(&startup.params) {
-                    Ok(settings) => settings,
-                    Err(error) => return Err(refused(stream, &error)),
-                };
-                return authenticate(stream.preceded_by(bytes), startup, settings, state).await;
-            }
-            StartupPacket::Unsupported(version) => {
-                let words = unsupported_protocol(version, state.leases.major());
-                return Err(Failed::Refused(stream, words));
-            }
-        }
-    }
-}
-
-fn refused(stream: Stream, error: &ErrorResponse) -> Failed {
-    Failed::Refused(stream, error.to_bytes())
-}
-
-/// Asks for the secret, unless the client has come through a directory that is closed to others.
-async fn authenticate(
-    mut stream: Stream,
-    startup: Startup,
-    settings: SessionSettings,
-    state: &GatewayState,
-) -> Result<Wanted, Failed> {
-    let mut visitor = Visitor { startup, settings, negotiated: false, since: Instant::now() };
-    if matches!(stream.socket(), Socket::Unix(_)) {
-        return Ok(Wanted::Session(stream, visitor));
-    }
-    // As a server would, before anything else.
-    let negotiation = negotiation(&visitor.startup.params, state.leases.major());
-    visitor.negotiated = negotiation.is_some();
-    stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| Failed::Gone)?;
-    let access = &state.access;
-    let mut bytes = Vec::new();
-    let admitted = match access.verifier() {
-        None => ask_for_password(&mut stream, &mut bytes, access).await,
-        Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
-    };
-    let error = match admitted {
-        Ok(true) => {
-            return Ok(Wanted::Session(stream.preceded_by(bytes), visitor));
-        }
-        Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed")
-            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
-        Err(Some(error)) => error,
-        Err(None) => return Err(Failed::Gone),
-    };
-    Err(refused(stream, &error))
-}
-
-/// Whether the client knows the secret. What it says too early stays in `bytes`.
-///
-/// # Errors
-/// What to tell a client that does not speak the protocol; nothing if it is gone.
-async fn ask_for_password(
-    stream: &mut Stream,
-    bytes: &mut Vec<u8>,
-    access: &Access,
-) -> Result<bool, Option<ErrorResponse>> {
-    stream.write_all(PASSWORD_REQUEST).await.map_err(|_| None)?;
-    Ok(access.admits(&answer(stream, bytes, password).await?))
-}
-
-/// The same over a network: neither side says the secret.
-async fn exchange(
-    stream: &mut Stream,
-    bytes: &mut Vec<u8>,
-    verifier: &Verifier,
-) -> Result<bool, Option<ErrorResponse>> {
-    stream.write_all(&sasl_request()).await.map_err(|_| None)?;
-    let first = answer(stream, bytes, sasl_response).await?;
-    let nonce = Access::random_secret().map_err(|_| None)?;
-    let (exchange, ours) = verifier.begin(&first, &nonce)?;
-    stream.write_all(&ours).await.map_err(|_| None)?;
-    let Some(proof) = exchange.finish(&answer(stream, bytes, sasl_response).await?)? else {
-        return Ok(false);
-    };
-    stream.write_all(&proof).await.map_err(|_| None)?;
-    Ok(true)
-}
-
-/// The content of the client's next message, as `read` finds it.
-async fn answer(
-    stream: &mut Stream,
-    bytes: &mut Vec<u8>,
-    read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse>,
-) -> Result<Vec<u8>, Option<ErrorResponse>> {
-    loop {
-        if let Some((place, length)) = read(bytes)? {
-            let content = bytes[place].to_vec();
-            bytes.drain(..length);
-            return Ok(content);
-        }
-        read_some(stream, bytes).await.map_err(|_| None)?;
-    }
-}
-
-async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
-    bytes.reserve(512);
-    match stream.read_buf(bytes).await? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
-fn hand_over(state: &Arc<GatewayState>, socket: Socket, unread: Vec<u8>, visitor: Visitor, closing: Closing) {
-    let Visitor { startup: Startup { params, database, replication }, settings, negotiated, since } = visitor;
+fn hand_over(
+    state: &Arc<GatewayState>,
+    socket: Socket,
+    unread: Vec<u8>,
+    pending: PendingSession,
+    closing: Closing,
+) {
+    let PendingSession { startup: Startup { params, database, replication }, settings, negotiated, since } =
+        pending;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
@@ -274,14 +87,7 @@ fn hand_over(state: &Arc<GatewayState>, socket: Socket, unread: Vec<u8>, visitor
     };
     let entered = match enter(state, &request, replication) {
         Ok(entered) => entered,
-        Err(error) => {
-            state.workers.spawn(move || async move {
-                if let Ok(stream) = Stream::new(socket, unread) {
-                    say_and_close(stream, &refusal::words(error)).await;
-                }
-            });
-            return;
-        }
+        Err(error) => return refuse(state, socket, unread, error),
     };
     if let Some(history) = state.taps.history.as_ref().filter(|_| settings.reset) {
         history.forget(&database);
@@ -308,15 +114,24 @@ fn hand_over(state: &Arc<GatewayState>, socket: Socket, unread: Vec<u8>, visitor
             let Some((stream, greeting, transaction)) = lease.lend() else { return };
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
-            let machine = Machine::new(transaction, &words);
+            let session = RollbackSession::new(transaction, &words);
             let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since);
-            let session = rollback::Session { lease, key, gate, machine, tap };
+            let session = RollbackConnection { lease, key, gate, session, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)
             });
         }
     }
+}
+
+/// Tells a client why there is no session.
+fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError) {
+    state.workers.spawn(move || async move {
+        if let Ok(stream) = Stream::new(socket, unread) {
+            stream.say_and_close(&refusal::words(error)).await;
+        }
+    });
 }
 
 /// Gets a session in the isolation that is asked for, or that the lease has, or else the server's.
@@ -358,7 +173,7 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
 struct Session {
     state: Arc<GatewayState>,
     greeting: Vec<u8>,
-    key: Option<Key>,
+    key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
 }
@@ -389,7 +204,7 @@ impl Session {
         };
         drop((server, self));
         if conversation.may_interject() {
-            say_and_close(client, &words).await;
+            client.say_and_close(&words).await;
         }
     }
 
@@ -398,7 +213,7 @@ impl Session {
         let Self { state, greeting, key, guard, maintenance: _maintenance } = self;
         // A signal may still be on its way, or somebody needs all backends to go.
         let wanted = || !state.leases.has_maintenance_sessions();
-        if key.is_some_and(Key::withdraw) || !wanted() {
+        if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
         }
         let forgotten = matches!(timeout(FORGET, forget(&mut server)).await, Ok(Ok(true)));
@@ -432,15 +247,4 @@ async fn forget(server: &mut Stream) -> io::Result<bool> {
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),
     });
     Ok(more.await.is_continue())
-}
-
-/// Says the last words, and waits for a moment until the client has read them.
-pub(crate) async fn say_and_close(mut stream: Stream, words: &[u8]) {
-    let farewell = async {
-        stream.write_all(words).await?;
-        stream.shutdown().await?;
-        // Closing with bytes unread would reset the connection, and what it has not read yet is lost to the client.
-        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-    };
-    let _ = timeout(FAREWELL, farewell).await;
 }

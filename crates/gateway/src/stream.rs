@@ -12,16 +12,21 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use lease::ClientLink;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::time::timeout;
 
 /// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much wherever nobody has
 /// changed it.
 const UNIX_BUFFER: usize = 212_992;
+
+/// How long a client may take to read its last words.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A socket of either kind, which never blocks.
 #[derive(Debug)]
@@ -207,6 +212,17 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// Says the last words, and waits for a moment until the client has read them.
+    pub(crate) async fn say_and_close(mut self, words: &[u8]) {
+        let farewell = async {
+            self.write_all(words).await?;
+            self.shutdown().await?;
+            // Closing with bytes unread would reset the connection, and what it has not read yet is lost to the client.
+            tokio::io::copy(&mut self, &mut tokio::io::sink()).await
+        };
+        let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
     }
 
     fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 
-use crate::cancel::Key;
+use crate::cancel::CancelKey;
 use crate::events::{EventLog, SessionEvent, SessionEventKind};
 use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
 
@@ -21,7 +21,7 @@ pub(crate) struct Taps {
 impl Taps {
     /// A tap for a new session with `database`, whose backend has this key, and for which its client has waited since then; none
     /// if nobody wants it.
-    pub(crate) fn tap(&self, database: &str, key: Option<&Key>, since: Instant) -> Option<Box<Tap>> {
+    pub(crate) fn tap(&self, database: &str, key: Option<&CancelKey>, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let events = self.events.get().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
@@ -29,7 +29,7 @@ impl Taps {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
             let listeners = Listeners { session, database: database.into(), events, ring };
             let now = Instant::now();
-            let backend = key.map_or(0, Key::process);
+            let backend = key.map_or(0, CancelKey::process);
             listeners.enter(
                 now,
                 SessionEventKind::Began { waited: now.saturating_duration_since(since), backend },
@@ -80,14 +80,14 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.listeners.enter(Instant::now(), SessionEventKind::Left);
+        self.listeners.enter(Instant::now(), SessionEventKind::Ended);
     }
 }
 
 impl Listeners {
     fn hear(&self, event: StatementEvent, now: Instant) {
         let kind = match event {
-            StatementEvent::Requested => SessionEventKind::Asked,
+            StatementEvent::Requested => SessionEventKind::Requested,
             StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
@@ -100,7 +100,7 @@ impl Listeners {
                     };
                     history::add(ring, executed);
                 }
-                SessionEventKind::Done { statement, runs: u64::from(ran), rests }
+                SessionEventKind::Completed { statement, runs: u64::from(ran), rests }
             }
         };
         self.enter(now, kind);

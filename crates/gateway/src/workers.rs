@@ -17,7 +17,7 @@ const PROCESSORS: usize = 4;
 /// More threads than this would only take processors away from the server.
 const MOST: usize = 4;
 /// How long blocking calls may go on after the end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The threads, for those who give them work.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name("gateway".to_owned()).spawn(move || {
             let _ = runtime.block_on(receiver);
-            runtime.shutdown_timeout(PATIENCE);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         })?;
         threads.running.push(sender);
         threads.threads.push(thread);

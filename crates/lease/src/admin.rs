@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{Rows, SUPERUSER, Session, SessionError};
+use server::{AdminConnection, Rows, SUPERUSER, SessionError};
 
 use crate::LeaseError;
 
@@ -50,18 +50,18 @@ pub(crate) struct Prepared {
 pub(crate) struct AdminPool {
     directory: PathBuf,
     major: u32,
-    idle: Mutex<Vec<AdminConnection>>,
+    idle: Mutex<Vec<PreparedConnection>>,
 }
 
 /// A superuser's connection of pgfresh's own.
 #[derive(Debug)]
-pub(crate) struct AdminConnection {
-    session: Session,
+pub(crate) struct PreparedConnection {
+    session: AdminConnection,
     /// Names of the statements that it has prepared.
     prepared: Vec<&'static str>,
 }
 
-impl AdminConnection {
+impl PreparedConnection {
     /// Runs a prepared statement with `arguments`, each as SQL wants it, and what comes `after`, in one transaction.
     fn execute(
         &mut self,
@@ -122,7 +122,7 @@ impl AdminPool {
     fn lend(
         &self,
         verb: &'static str,
-        mut work: impl FnMut(&mut AdminConnection) -> Result<Rows, SessionError>,
+        mut work: impl FnMut(&mut PreparedConnection) -> Result<Rows, SessionError>,
     ) -> Result<Rows, LeaseError> {
         let mut connection = self.take(verb)?;
         let mut result = work(&mut connection);
@@ -135,7 +135,7 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    fn take(&self, verb: &'static str) -> Result<AdminConnection, LeaseError> {
+    fn take(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
         while let Some(mut connection) = self.lock().pop() {
             if connection.session.is_alive() {
                 return Ok(connection);
@@ -144,22 +144,22 @@ impl AdminPool {
         self.open_admin(verb)
     }
 
-    fn put_back(&self, connection: AdminConnection, result: &Result<Rows, SessionError>) {
+    fn put_back(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
             self.lock().push(connection);
         }
     }
 
-    fn open_admin(&self, verb: &'static str) -> Result<AdminConnection, LeaseError> {
+    fn open_admin(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
         let session = self.open("postgres").map_err(|error| match error {
             LeaseError::Sql { source, .. } => LeaseError::Sql { verb, source },
             other => other,
         })?;
-        Ok(AdminConnection { session, prepared: Vec::new() })
+        Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
     /// A session of ours with a database, independent of what anybody has set. Waits while the server recovers.
-    pub(crate) fn open(&self, database: &str) -> Result<Session, LeaseError> {
+    pub(crate) fn open(&self, database: &str) -> Result<AdminConnection, LeaseError> {
         let begun = Instant::now();
         loop {
             match open(&self.directory, database, self.major) {
@@ -178,7 +178,7 @@ impl AdminPool {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AdminConnection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<PreparedConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -188,8 +188,8 @@ fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 
-fn open(directory: &Path, database: &str, major: u32) -> Result<Session, SessionError> {
-    let mut session = Session::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
+fn open(directory: &Path, database: &str, major: u32) -> Result<AdminConnection, SessionError> {
+    let mut session = AdminConnection::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
     match major {
         ..14 => session.query(PLAIN)?,
         _ => session.query(&format!("{PLAIN}; {PLAIN_FROM_14}"))?,

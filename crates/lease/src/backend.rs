@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgwire::{Frame, StartupParams};
-use server::{Rows, SOCKET, Session, SessionError, is_silent};
+use server::{AdminConnection, Rows, SOCKET, SessionError, is_silent};
 
 use crate::LeaseError;
 use crate::admin::Prepared;
@@ -75,7 +75,7 @@ impl Backend {
     /// forget that it was asked to. `None` if it cannot: then it is fit for nobody.
     pub(crate) fn practised(self, tables: &[&str]) -> Option<Self> {
         let Self { stream, greeting } = self;
-        let mut session = Session::adopt(stream, STATEMENT_TIMEOUT).ok()?;
+        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
             // No row is read, so that the table's statistics stay what they are.
@@ -116,7 +116,7 @@ impl WaitingBackend {
     /// Has it run statements of ours.
     pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
         let Self { params, backend: Backend { stream, greeting }, stamp, since } = self;
-        let mut session = Session::adopt(stream, STATEMENT_TIMEOUT)?;
+        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let rows = session.query(sql)?;
         let backend = Backend { stream: session.release()?, greeting };
         Ok((Self { params, backend, stamp, since }, rows))

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use server::{Rows, Session, SessionError};
+use server::{AdminConnection, Rows, SessionError};
 
 use crate::Digest;
 use crate::admin::{literal, number, text};
@@ -194,7 +194,7 @@ impl FileMap {
 impl TemplateCatalog {
     /// Reads it in a copy that nobody has used and that has these attributes, through a session of ours.
     pub(crate) fn read(
-        session: &mut Session,
+        session: &mut AdminConnection,
         attributes: String,
         major: u32,
         paranoid: bool,
@@ -258,7 +258,7 @@ impl TemplateCatalog {
 }
 
 /// Names and digests of the catalogs.
-fn read_catalogs(session: &mut Session) -> Result<HashMap<u32, (String, String)>, SessionError> {
+fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, (String, String)>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
     let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
@@ -279,7 +279,7 @@ fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
 
 /// The rows of a table that is not empty on disk.
 fn seed(
-    session: &mut Session,
+    session: &mut AdminConnection,
     name: &str,
     size: u64,
     compression: Option<&String>,
@@ -305,7 +305,7 @@ fn seed(
 
 /// Where sequences stand: oid, name, and whether they are unlogged.
 pub(crate) fn read_sequences(
-    session: &mut Session,
+    session: &mut AdminConnection,
     sequences: &[(u32, String, bool)],
 ) -> Result<HashMap<u32, Sequence>, SessionError> {
     let select = |(oid, name, unlogged): &(u32, String, bool)| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
-use server::Session;
+use server::AdminConnection;
 
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{FileMap, TemplateCatalog};
@@ -84,7 +84,7 @@ pub(crate) struct Held {
     /// Its files, if others than the template's.
     pub(crate) files: Option<FileMap>,
     /// Our own session in it, once there was need of one.
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<AdminConnection>,
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
     server: Option<Arc<Mutex<LeasedServer>>>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use server::{Session, SessionError};
+use server::{AdminConnection, SessionError};
 
 use crate::admin::literal;
 
@@ -20,7 +20,7 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
 
 impl Digest {
     /// Reads everything: milliseconds for a small database, as long as it takes for a large one.
-    pub fn read(session: &mut Session) -> Result<Self, SessionError> {
+    pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut sql = Vec::new();
         for row in session.query(RELATIONS)? {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use ::template::MakerError;
+use ::template::ProvisionError;
 use server::SessionError;
 
 use crate::Isolation;
@@ -104,7 +104,7 @@ pub enum LeaseError {
         /// What was tried.
         verb: &'static str,
         /// Why not.
-        source: Box<MakerError>,
+        source: Box<ProvisionError>,
     },
     /// There is no room for one more.
     #[error("no room for another database: {leased} of at most {most} are leased")]

@@ -155,8 +155,10 @@ impl Inner {
     }
 
     fn start_server(&self, id: DatabaseId) -> Outcome {
-        let Some(maker) = &self.options.maker else { return Outcome::Failed(LeaseError::NoServers) };
-        match LeasedServer::start(maker) {
+        let Some(provisioner) = &self.options.provisioner else {
+            return Outcome::Failed(LeaseError::NoServers);
+        };
+        match LeasedServer::start(provisioner) {
             Ok(server) => {
                 let held = Held::of_server(server, self.evidence.epoch());
                 self.lock().databases.insert(id, held);

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::template::{Maker, MakerError, Started};
+use ::template::{ProvisionError, Provisioner, Started};
 use pgwire::StartupParams;
-use server::{Guard, SUPERUSER, Server, Session};
+use server::{AdminConnection, Guard, SUPERUSER, Server};
 use storage::Place;
 
 use crate::admin::identifier;
@@ -51,8 +51,8 @@ enum Power {
 
 impl LeasedServer {
     /// Starts one.
-    pub(crate) fn start(maker: &Maker) -> Result<Self, LeaseError> {
-        let started = maker.start(&|_| ());
+    pub(crate) fn start(provisioner: &Provisioner) -> Result<Self, LeaseError> {
+        let started = provisioner.start(&|_| ());
         let Started { server, place, database, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
@@ -97,8 +97,8 @@ impl LeasedServer {
     }
 
     /// Restarts, stops or crashes it. Returns when that is over.
-    pub(crate) fn act(&mut self, maker: &Maker, action: ServerAction) -> Result<(), LeaseError> {
-        let failed = |verb| move |error: MakerError| LeaseError::Server { verb, source: Box::new(error) };
+    pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
+        let failed = |verb| move |error: ProvisionError| LeaseError::Server { verb, source: Box::new(error) };
         let power = std::mem::replace(&mut self.power, Power::Lost(String::new()));
         let off = match (power, action) {
             (Power::On(server), ServerAction::Crash) => {
@@ -112,9 +112,10 @@ impl LeasedServer {
         };
         let power = off.and_then(|guard| match action {
             ServerAction::Stop => Ok(Power::Off(guard)),
-            ServerAction::Restart | ServerAction::Crash => {
-                maker.start_again(guard, &self.place).map(Power::On).map_err(failed("start a server again"))
-            }
+            ServerAction::Restart | ServerAction::Crash => provisioner
+                .start_again(guard, &self.place)
+                .map(Power::On)
+                .map_err(failed("start a server again")),
         });
         match power {
             Ok(power) => self.power = power,
@@ -131,7 +132,7 @@ impl LeasedServer {
     }
 
     fn run(&self, verb: &'static str, sql: &str) -> Result<(), LeaseError> {
-        let session = Session::open(&self.directory, SUPERUSER, "postgres", STATEMENT_TIMEOUT);
+        let session = AdminConnection::open(&self.directory, SUPERUSER, "postgres", STATEMENT_TIMEOUT);
         let done = session.and_then(|mut session| session.query(sql).map(|_| ()));
         done.map_err(|source| LeaseError::Sql { verb, source })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ::template::Maker;
+use ::template::Provisioner;
 
 use crate::admin::{AdminPool, literal, text};
 use crate::backend::params_id;
@@ -48,7 +48,7 @@ pub struct LeaseOptions {
     /// Whether each database that was reset is compared with its template, row by row, before the next has it.
     pub paranoid: bool,
     /// What makes servers of their own; without it there are none.
-    pub maker: Option<Maker>,
+    pub provisioner: Option<Provisioner>,
 }
 
 /// A database that others are copied from.
@@ -106,7 +106,7 @@ impl Leases {
             templates.push(Template::take(template, &admin)?);
             core.table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
         }
-        if options.maker.is_some() {
+        if options.provisioner.is_some() {
             core.table.add_source(Source::Server, false);
         }
         let inner = Arc::new(Inner {
@@ -367,8 +367,8 @@ impl Inner {
 
     fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
         let server = lock(&self.core).databases.get(&id).and_then(crate::core::Held::server);
-        let result = match (&self.options.maker, server) {
-            (Some(maker), Some(server)) => lock(&server).act(maker, action),
+        let result = match (&self.options.provisioner, server) {
+            (Some(provisioner), Some(server)) => lock(&server).act(provisioner, action),
             _ => Err(LeaseError::NoServers),
         };
         self.raise(Event::Finished { database: id, outcome: crate::table::Outcome::Done }, None);

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use server::{Rows, Session, SessionError};
+use server::{AdminConnection, Rows, SessionError};
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, literal, text};
@@ -50,7 +50,7 @@ pub(crate) struct Used<'a> {
     /// Backends that wait in it.
     pub(crate) waiting: Vec<WaitingBackend>,
     /// Our own session in it, once there was need of one.
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<AdminConnection>,
 }
 
 /// Why a database was not recycled, for people and counters.
@@ -154,7 +154,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
 }
 
 /// Rolls back what was prepared and left: its locks would outlive the lease, and the database could not be dropped.
-pub(crate) fn roll_back_prepared(session: &mut Session) -> Result<(), SessionError> {
+pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), SessionError> {
     let sql = "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database()";
     for row in session.query(sql)? {
         let gid = row.into_iter().next().flatten().unwrap_or_default();
@@ -164,7 +164,10 @@ pub(crate) fn roll_back_prepared(session: &mut Session) -> Result<(), SessionErr
 }
 
 /// Our own session in the database, opened where there is none.
-fn own_session<'a>(admin: &AdminPool, used: &'a mut Used<'_>) -> Result<&'a mut Session, NotRecyclable> {
+fn own_session<'a>(
+    admin: &AdminPool,
+    used: &'a mut Used<'_>,
+) -> Result<&'a mut AdminConnection, NotRecyclable> {
     if used.session.is_none() {
         let mut session = admin.open(used.name)?;
         session.query(NEUTRAL)?;

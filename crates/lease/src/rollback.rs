@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use pgwire::StartupParams;
-use server::{Rows, Session, SessionError, is_silent};
+use server::{AdminConnection, Rows, SessionError, is_silent};
 
 use crate::Backend;
 use crate::backend::CatalogStamp;
@@ -114,7 +114,7 @@ impl TransactionSession {
     ) -> Result<Self, SessionError> {
         let is_superuser = backend.is_superuser();
         let Backend { stream, greeting } = backend;
-        let mut session = Session::adopt(stream, STATEMENT_TIMEOUT)?;
+        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeouts_sql = timeouts_sql(&mut session)?;
         let (stream, transaction) = (Some(session.release()?), LeaseTransaction::default());
         Ok(Self { params, greeting, stamp, since, stream, transaction, timeouts_sql, is_superuser })
@@ -202,7 +202,7 @@ impl TransactionSession {
     }
 
     fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
-        let mut session = Session::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT)?;
+        let mut session = AdminConnection::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT)?;
         let rows = session.query(sql)?;
         self.stream = Some(session.release()?);
         Ok(rows)
@@ -257,7 +257,7 @@ fn as_rows<'a>(sequences: impl Iterator<Item = (&'a u32, &'a Sequence)>) -> Opti
 }
 
 /// Switches off, for a transaction, what would end it while it is idle; empty if nothing would.
-fn timeouts_sql(session: &mut Session) -> Result<String, SessionError> {
+fn timeouts_sql(session: &mut AdminConnection) -> Result<String, SessionError> {
     let currents: Vec<_> =
         TIMEOUTS.iter().map(|name| format!("pg_catalog.current_setting('{name}', true)")).collect();
     let rows = session.query(&format!("SELECT {}", currents.join(", ")))?;

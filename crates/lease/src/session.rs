@@ -69,18 +69,18 @@ pub struct Connected {
 
 /// One session's right to be in a database. Dropped when the session ends; with the last one the lease's end begins.
 #[derive(Debug)]
-pub struct SessionGuard(Option<Stay>);
+pub struct SessionGuard(Option<LeasedSession>);
 
 /// One session's hold of a lease in rollback isolation. Dropped without [`Self::leave`], the lease is over.
 #[derive(Debug)]
 pub struct TransactionGuard {
-    stay: Option<Stay>,
+    stay: Option<LeasedSession>,
     session: Option<Box<TransactionSession>>,
 }
 
 /// A session in a leased database.
 #[derive(Debug)]
-struct Stay {
+struct LeasedSession {
     inner: Arc<Inner>,
     id: DatabaseId,
     client: Arc<Client>,
@@ -154,8 +154,14 @@ impl Leases {
         let inner = &self.0;
         let client = Arc::new(Client { link: request.client.clone(), leaving: AtomicBool::new(false) });
         let params = request.params.clone();
-        let mut stay =
-            Stay { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None };
+        let mut stay = LeasedSession {
+            inner: Arc::clone(inner),
+            id,
+            client,
+            params,
+            stamp: CatalogStamp::from(""),
+            since: None,
+        };
         let (server, transaction) = {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
@@ -304,7 +310,7 @@ impl Core {
     }
 }
 
-impl Stay {
+impl LeasedSession {
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
     fn leave(self, lost: bool) {
         let mut core = self.inner.lock();

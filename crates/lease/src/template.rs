@@ -189,7 +189,7 @@ pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseEr
 }
 
 /// Ends what keeps a database from being dropped.
-fn clear(session: &mut server::Session) -> Result<(), SessionError> {
+fn clear(session: &mut server::AdminConnection) -> Result<(), SessionError> {
     roll_back_prepared(session)?;
     let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \
         WHERE datname = current_database()";

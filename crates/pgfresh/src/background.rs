@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
 use sys::Lock;
-use template::Maker;
+use template::Provisioner;
 
 use crate::cli::Options;
 use crate::commands;
@@ -42,13 +42,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a server with nothing but databases of failed tests outlives its last client.
 const DAY: Duration = Duration::from_hours(24);
 /// How long a server that is to stop may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// For those who have read `about` and are on their way.
 const LAST_CALL: Duration = Duration::from_millis(100);
 
 /// A background server's place in the cache.
 #[derive(Debug)]
-struct Spot(PathBuf);
+struct BackgroundSlot(PathBuf);
 
 /// Where a server is, as it says itself.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub(crate) struct Found {
     pub(crate) control: Control,
 }
 
-impl Spot {
+impl BackgroundSlot {
     fn about(&self) -> PathBuf {
         self.0.join("about")
     }
@@ -170,13 +170,13 @@ impl Spot {
         handle.is_some_and(|handle| is_owner && pidfd_send_signal(&handle, Signal::TERM).is_ok())
     }
 
-    /// Waits for the end of its server; false if that was not within [`PATIENCE`].
+    /// Waits for the end of its server; false if that was not within [`STOP_TIMEOUT`].
     fn wait_for_end(&self) -> bool {
         let (sender, receiver) = channel();
         let owner = self.owner();
         // The kernel wakes us when the lock is free, or the file is gone.
         std::thread::spawn(move || sender.send(Lock::take(&owner).is_ok()));
-        receiver.recv_timeout(PATIENCE).is_ok()
+        receiver.recv_timeout(STOP_TIMEOUT).is_ok()
     }
 
     /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
@@ -221,8 +221,8 @@ fn folder(cache: &Cache) -> PathBuf {
 }
 
 /// All spots in `cache`.
-fn spots(cache: &Cache) -> impl Iterator<Item = Spot> {
-    fs::read_dir(folder(cache)).into_iter().flatten().flatten().map(|entry| Spot(entry.path()))
+fn spots(cache: &Cache) -> impl Iterator<Item = BackgroundSlot> {
+    fs::read_dir(folder(cache)).into_iter().flatten().flatten().map(|entry| BackgroundSlot(entry.path()))
 }
 
 /// The server of this project and template, started if need be.
@@ -230,26 +230,26 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     let config = config::read(options)?;
     let stops = Stops::of(&commands::cache(options)?, &config.folder);
     let before = stops.count();
-    let maker = commands::maker(options, false)?;
-    let spot = Spot(folder(&maker.cache).join(key(&maker, &config, options)?));
-    if let Some(found) = spot.look()? {
+    let provisioner = commands::provisioner(options, false)?;
+    let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, &config, options)?));
+    if let Some(found) = slot.look()? {
         return Ok(found);
     }
     // May take long; whoever stops servers does not wait for it.
-    commands::prepare(options, &maker)?;
-    let starting = spot.begin()?;
-    if let Some(found) = spot.look()? {
+    commands::prepare(options, &provisioner)?;
+    let starting = slot.begin()?;
+    if let Some(found) = slot.look()? {
         return Ok(found);
     }
     // Who stops servers counts first, and waits for the lock then.
     if stops.count() != before {
-        spot.remove_if_dead(&starting);
+        slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    let found = spot.start(None, &starting)?;
+    let found = slot.start(None, &starting)?;
     drop(starting);
-    for other in spots(&maker.cache).filter(|other| other.0 != spot.0) {
+    for other in spots(&provisioner.cache).filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
         if theirs.is_some_and(|theirs| theirs.folder == config.folder && !theirs.kept) {
             let _ = fs::rename(other.about(), other.retired());
@@ -261,18 +261,18 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
 /// Goes on in the background with what another server left in the run directory `kept`.
 pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
     let cache = commands::cache(options)?;
-    let spot = Spot(folder(&cache).join(kept.file_name().unwrap_or_default()));
-    let starting = spot.begin()?;
-    spot.start(Some(kept), &starting)
+    let slot = BackgroundSlot(folder(&cache).join(kept.file_name().unwrap_or_default()));
+    let starting = slot.begin()?;
+    slot.start(Some(kept), &starting)
 }
 
 /// What tells one server from another: change any of it, and it is another one.
-fn key(maker: &Maker, config: &Config, options: &Options) -> Result<String, Failure> {
+fn key(provisioner: &Provisioner, config: &Config, options: &Options) -> Result<String, Failure> {
     let binary = fs::metadata(commands::OURSELVES).attempt("examine", Path::new(commands::OURSELVES))?;
     let mut hasher = DefaultHasher::new();
     config.folder.hash(&mut hasher);
-    maker.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}{:?}", maker.wishes(), config.leases(options)).hash(&mut hasher);
+    provisioner.fingerprint()?.as_str().hash(&mut hasher);
+    format!("{:?}{:?}", provisioner.server_options(), config.leases(options)).hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }
@@ -281,7 +281,7 @@ fn key(maker: &Maker, config: &Config, options: &Options) -> Result<String, Fail
 pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
     let cache = commands::cache(options)?;
     let project = config::read(options)?.folder;
-    let found = spots(&cache).map(|spot| spot.look()).collect::<Result<Vec<_>, _>>()?;
+    let found = spots(&cache).map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
     let ours = |found: &Found| found.about.folder == project && !found.about.kept;
     Ok(found.into_iter().flatten().filter(ours).collect())
 }
@@ -298,27 +298,27 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
         }
     };
     let (mut count, mut ending) = (0, Vec::new());
-    for spot in spots(&cache) {
+    for slot in spots(&cache) {
         // Now its server may be joined, or is on its way out, or there is none.
-        let Some(alone) = spot.after_start(waiting)? else { continue };
-        if spot.remove_if_dead(&alone) {
+        let Some(alone) = slot.after_start(waiting)? else { continue };
+        if slot.remove_if_dead(&alone) {
             continue;
         }
-        let about = spot.describe();
+        let about = slot.describe();
         if !all && about.as_ref().is_none_or(|about| about.folder != project) {
             continue;
         }
-        count += usize::from(about.as_ref().is_some_and(|about| spot.end(about)));
-        ending.push((spot, alone, about));
+        count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
+        ending.push((slot, alone, about));
     }
-    for (spot, _alone, about) in ending {
-        if !spot.wait_for_end() {
+    for (slot, _alone, about) in ending {
+        if !slot.wait_for_end() {
             let process = about.map_or_else(String::new, |about| format!(" {}", about.pid));
             let failure = Failure::new(format!("the background server{process} does not stop"));
-            return Err(failure.detail(format!("Waited {} s.", PATIENCE.as_secs())));
+            return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
         }
         // It leaves its directory to who has the right to start it.
-        let _ = fs::remove_dir_all(&spot.0);
+        let _ = fs::remove_dir_all(&slot.0);
     }
     Ok(count)
 }
@@ -326,11 +326,11 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
 /// Removes what servers left whose process was killed.
 pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
     let mut removed = Vec::new();
-    for spot in spots(cache) {
-        let start = spot.try_begin();
-        let free = Lock::is_held(&spot.owner()).is_ok_and(|held| !held);
-        if free && start.is_some() && fs::remove_dir_all(&spot.0).is_ok() {
-            removed.push(spot.0);
+    for slot in spots(cache) {
+        let start = slot.try_begin();
+        let free = Lock::is_held(&slot.owner()).is_ok_and(|held| !held);
+        if free && start.is_some() && fs::remove_dir_all(&slot.0).is_ok() {
+            removed.push(slot.0);
         }
     }
     removed
@@ -338,21 +338,22 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 
 /// Is the background server at `directory`, until nobody wants it.
 pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) -> Result<ExitCode, Failure> {
-    let spot = Spot(directory);
+    let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
     // Whoever was the server before is on its way out, or would have been joined.
-    let _owner = Lock::take(&spot.owner()).attempt("lock", &spot.owner())?;
+    let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
     let config = config::read(options)?;
-    let maker = commands::maker(options, false)?;
-    let wish = service::Wish { on_failure: OnFailure::KeepAndTell, ..service::Wish::new(options)? };
+    let provisioner = commands::provisioner(options, false)?;
+    let wish =
+        service::ServeOptions { on_failure: OnFailure::KeepAndTell, ..service::ServeOptions::new(options)? };
     let (service, idle) = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);
-            let service = Service::open(&maker, maker.reopen(kept)?, wish)?;
+            let service = Service::open(&provisioner, provisioner.reopen(kept)?, wish)?;
             service.remember(databases);
             (service, DAY)
         }
-        None => (commands::serve(options, &maker, wish)?, config.idle(options)),
+        None => (commands::serve(options, &provisioner, wish)?, config.idle(options)),
     };
     let mut events = Events::listen()?;
     let about = About {
@@ -360,10 +361,10 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
         folder: config.folder,
         kept: kept.is_some(),
         pid: std::process::id(),
-        version: maker.installation.version().to_string(),
+        version: provisioner.installation.version().to_string(),
         log: service.server.run().log().clone(),
     };
-    announce(&spot, &about)?;
+    announce(&slot, &about)?;
     drop(starting);
     events.watch_server(&service.server)?;
     let early = events.hear();
@@ -371,19 +372,19 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     let _ = std::env::set_current_dir("/");
     let mut alone = None;
     while alone.is_none() && early.is_empty() && events.next_within(TICK).is_none_or(|event| !ends(&event)) {
-        alone = leave(&spot, &service, idle);
+        alone = leave(&slot, &service, idle);
     }
-    let _ = fs::remove_file(spot.about());
+    let _ = fs::remove_file(slot.about());
     commands::stop(options, service)?;
     // Whoever starts the next one already has the directory now.
-    let alone = alone.or_else(|| spot.try_begin());
+    let alone = alone.or_else(|| slot.try_begin());
     if alone.is_some() {
-        let _ = fs::remove_dir_all(&spot.0);
+        let _ = fs::remove_dir_all(&slot.0);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes over what our standard input is: a share in the right to start, see [`Spot::start`].
+/// Takes over what our standard input is: a share in the right to start, see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
@@ -397,8 +398,8 @@ fn ends(event: &Event) -> bool {
 }
 
 /// Writes `about` in one step, and tells whoever started us.
-fn announce(spot: &Spot, about: &About) -> Result<(), Failure> {
-    let (path, staging) = (spot.about(), spot.0.join("about.new"));
+fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
+    let (path, staging) = (slot.about(), slot.0.join("about.new"));
     let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
     let mut file = fs::OpenOptions::new();
     let mut file: File =
@@ -413,23 +414,23 @@ fn announce(spot: &Spot, about: &About) -> Result<(), Failure> {
 
 /// If nobody has been there for long enough: the right to go, while nobody starts another. Those who come at the last
 /// moment are waited for.
-fn leave(spot: &Spot, service: &Service, idle: Duration) -> Option<Lock> {
-    let retired = !spot.about().exists();
+fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
+    let retired = !slot.about().exists();
     let bound = if retired { Duration::ZERO } else { idle };
     let unused = || service.idle().is_some_and(|since| since >= bound);
     if !unused() {
         return None;
     }
-    let alone = spot.try_begin()?;
-    let away = spot.0.join("about.away");
-    let hidden = fs::rename(spot.about(), &away).is_ok();
+    let alone = slot.try_begin()?;
+    let away = slot.0.join("about.away");
+    let hidden = fs::rename(slot.about(), &away).is_ok();
     let until = Instant::now() + LAST_CALL;
     while Instant::now() < until && unused() {
         std::thread::sleep(LAST_CALL / 10);
     }
     let go = unused();
     if hidden && !go {
-        let _ = fs::rename(&away, spot.about());
+        let _ = fs::rename(&away, slot.about());
     }
     go.then_some(alone)
 }

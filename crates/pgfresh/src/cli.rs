@@ -11,8 +11,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lease::Isolation;
-use server::{Preset, Wanted};
-use storage::Wish;
+use server::{Preset, VersionRequest};
+use storage::PlaceRequest;
 
 use crate::report_file::ReportFile;
 
@@ -44,10 +44,10 @@ pub(crate) struct Cli {
 pub(crate) struct Options {
     /// PostgreSQL's major version (13 or newer), or the directory of its binaries [default: the one on PATH, else the newest]
     #[arg(long, global = true, value_name = "MAJOR|PATH", env = "PGFRESH_POSTGRES", hide_env_values = true)]
-    pub(crate) postgres: Option<Wanted>,
+    pub(crate) postgres: Option<VersionRequest>,
     /// Where the data live: auto, ram, disk or a path [default: auto, RAM where it truly fits]
-    #[arg(value_parser = OsStringValueParser::new().try_map(|text| Wish::from_os(&text)), long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
-    pub(crate) place: Option<Wish>,
+    #[arg(value_parser = OsStringValueParser::new().try_map(|text| PlaceRequest::from_os(&text)), long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
+    pub(crate) place: Option<PlaceRequest>,
     /// Whether a PostgreSQL that is missing is downloaded: auto or never [default: auto]
     #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]
     #[arg(hide_possible_values = true)]
@@ -267,7 +267,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
     #[command(flatten)]
-    pub(crate) care: Care,
+    pub(crate) lease: LeaseArguments,
     /// If the command or the setup of its template fails, keep data and log, and say where they are
     #[arg(long)]
     pub(crate) keep: bool,
@@ -291,7 +291,7 @@ pub(crate) struct Run {
 
 /// What is done with databases after use.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Care {
+pub(crate) struct LeaseArguments {
     /// Compare each recycled database with its template before somebody else gets it; slow
     #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
     pub(crate) paranoid: bool,
@@ -312,7 +312,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
     pub(crate) listen: Option<IpAddr>,
     #[command(flatten)]
-    pub(crate) care: Care,
+    pub(crate) lease: LeaseArguments,
     /// Join the background server instead, started if need be: a database on it, for as long as standard input is open
     #[arg(long, conflicts_with_all = ["port", "listen", "paranoid", "keep_failed"])]
     pub(crate) shared: bool,

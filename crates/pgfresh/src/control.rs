@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Where the control API is and its secret: `http://:SECRET@127.0.0.1:PORT`.
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
 /// How long an answer may take: a copy of a large template is the longest.
-const PATIENCE: Duration = Duration::from_mins(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A pgfresh that runs.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Control {
             || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
         let (address, secret) = Address::parse_control_url(text).ok_or_else(unreadable)?;
         let config =
-            Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build();
+            Agent::config_builder().timeout_global(Some(ANSWER_TIMEOUT)).http_status_as_error(false).build();
         Ok(Self { agent: config.into(), address, secret, _visit: None })
     }
 
@@ -62,7 +62,7 @@ impl Control {
     /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
         let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
-        let config = Agent::config_builder().timeout_connect(Some(PATIENCE)).build();
+        let config = Agent::config_builder().timeout_connect(Some(ANSWER_TIMEOUT)).build();
         let request = Agent::from(config).get(format!("http://{}/v1/hold", self.address));
         let request = request.header("Authorization", format!("Bearer {}", self.secret));
         let response = request.call().map_err(|error| failed(error.to_string()))?;

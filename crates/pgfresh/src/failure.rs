@@ -7,7 +7,7 @@ use bench::BenchError;
 use doctor::DoctorError;
 use profile::ProfileError;
 use storage::{CacheError, FileError};
-use template::MakerError;
+use template::ProvisionError;
 
 /// The end of a command: what was tried, on what, what came back, and what to do.
 #[derive(Debug)]
@@ -84,8 +84,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<MakerError> for Failure {
-    fn from(error: MakerError) -> Self {
+impl From<ProvisionError> for Failure {
+    fn from(error: ProvisionError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }
@@ -98,7 +98,7 @@ impl From<FileError> for Failure {
 
 impl From<CacheError> for Failure {
     fn from(error: CacheError) -> Self {
-        MakerError::from(error).into()
+        ProvisionError::from(error).into()
     }
 }
 
@@ -134,7 +134,7 @@ impl From<server::FetchError> for Failure {
 
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
-        MakerError::from(error).into()
+        ProvisionError::from(error).into()
     }
 }
 

@@ -11,7 +11,7 @@ use template::Step;
 use crate::cli::Options;
 
 /// What is shorter than this is not worth a line that moves.
-const PATIENCE: Duration = Duration::from_secs(1);
+const QUIET_TIME: Duration = Duration::from_secs(1);
 /// How many changes are named.
 const NAMED: usize = 3;
 
@@ -32,7 +32,7 @@ pub(crate) fn announce(options: &Options) -> impl Fn(Step<'_>) {
         }
         let mut moving = moving.borrow_mut();
         match step {
-            Step::Running { step, since, line } if terminal && since > PATIENCE => {
+            Step::Running { step, since, line } if terminal && since > QUIET_TIME => {
                 moving.show(&format!("{step}, {:.0} s: {line}", since.as_secs_f64()));
             }
             Step::Copying { done, total } if terminal => moving.show_copy(done, total),
@@ -63,7 +63,7 @@ impl Moving {
             return self.clear();
         }
         let since = self.copying.get_or_insert_with(Instant::now).elapsed();
-        if since < PATIENCE {
+        if since < QUIET_TIME {
             return;
         }
         let mut line = format!("copying, {} of {}", human_bytes(done), human_bytes(total));

@@ -9,9 +9,9 @@ use api::{Api, OnFailure};
 use gateway::{Access, EventLog, Gateway, GatewayOptions, KeptDatabase, StatementHistory};
 use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, Server};
-use template::{Maker, Started};
+use template::{Provisioner, Started};
 
-use crate::cli::{Care, Options};
+use crate::cli::{LeaseArguments, Options};
 use crate::config;
 use crate::failure::Failure;
 
@@ -22,7 +22,7 @@ const SOCKET_PORT: u16 = 5433;
 
 /// How clients are served.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct ServeOptions {
     /// 0 is any that is free.
     pub(crate) port: u16,
     /// 127.0.0.1 if nothing is said.
@@ -37,7 +37,7 @@ pub(crate) struct Wish {
     pub(crate) linger: Duration,
 }
 
-impl Wish {
+impl ServeOptions {
     /// With what the configuration says of leases.
     pub(crate) fn new(options: &Options) -> Result<Self, Failure> {
         let (isolation, linger) = config::read(options)?.leases(options);
@@ -45,9 +45,9 @@ impl Wish {
     }
 
     /// The same, as careful as the command line says.
-    pub(crate) fn with(self, care: &Care) -> Self {
-        let on_failure = if care.keep_failed { OnFailure::Keep } else { OnFailure::Release };
-        Self { paranoid: care.paranoid, on_failure, ..self }
+    pub(crate) fn with(self, lease: &LeaseArguments) -> Self {
+        let on_failure = if lease.keep_failed { OnFailure::Keep } else { OnFailure::Release };
+        Self { paranoid: lease.paranoid, on_failure, ..self }
     }
 }
 
@@ -77,7 +77,11 @@ pub(crate) struct Times {
 
 impl Service {
     /// Takes the server's template into service and opens the gateway.
-    pub(crate) fn open(maker: &Maker, started: Started, wish: Wish) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        provisioner: &Provisioner,
+        started: Started,
+        wish: ServeOptions,
+    ) -> Result<Self, Failure> {
         let listen = wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
         let secret = secret(listen)?;
         let Started { server, place, database, look_up } = started;
@@ -96,13 +100,13 @@ impl Service {
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
             data: server.run().data(),
-            major: maker.installation.version().major,
+            major: provisioner.installation.version().major,
             budget: place.budget(),
             templates,
             isolation: wish.isolation,
             linger: wish.linger,
             paranoid: wish.paranoid,
-            maker: Some(maker.clone()),
+            provisioner: Some(provisioner.clone()),
         })?;
         // Whoever waits for a database hears of the server's end.
         server.when_gone({

@@ -289,9 +289,9 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
 fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write("input", "");
-    let recipe =
+    let spec =
         "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
-    scene.write("pgfresh.toml", recipe);
+    scene.write("pgfresh.toml", spec);
     let request = scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("the build of its template", || scene.directory.join("begun").exists());
     assert_eq!(scene.run(["stop", "--all"]).stdout, "nothing to stop\n");

@@ -8,8 +8,8 @@ use lease::{
     TemplateDatabase,
 };
 use pgwire::StartupParams;
-use server::Session;
-use template::{Maker, Started, Wishes};
+use server::AdminConnection;
+use template::{Provisioner, ServerOptions, Started};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,24 +30,24 @@ fn fixture(setup: &str) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-    let maker = Maker::find(Wishes::default(), cache, program).unwrap();
-    let started = maker.start(&|_| ()).unwrap();
+    let provisioner = Provisioner::find(ServerOptions::default(), cache, program).unwrap();
+    let started = provisioner.start(&|_| ()).unwrap();
     let folder = started.server.run().socket_directory();
-    let mut admin = Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
+    let mut admin = AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
     admin.query("CREATE DATABASE app").unwrap();
-    let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
+    let mut app = AdminConnection::open(&folder, "postgres", "app", PATIENCE).unwrap();
     app.query(setup).unwrap();
     drop((app, admin));
     let leases = Leases::open(LeaseOptions {
         directory: folder,
         data: started.server.run().data(),
-        major: maker.installation.version().major,
+        major: provisioner.installation.version().major,
         budget: 1 << 30,
         templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
         isolation: Isolation::Clone,
         linger: Duration::ZERO,
         paranoid: true,
-        maker: None,
+        provisioner: None,
     })
     .unwrap();
     Fixture { leases, started, _cache: directory }
@@ -58,9 +58,9 @@ fn params() -> StartupParams {
 }
 
 impl Fixture {
-    fn connect(&self, name: &str) -> Result<(Session, SessionGuard), LeaseError> {
+    fn connect(&self, name: &str) -> Result<(AdminConnection, SessionGuard), LeaseError> {
         let Connected { backend, guard } = self.connect_with(name, None, &params())?;
-        Ok((Session::adopt(backend.stream, PATIENCE).unwrap(), guard))
+        Ok((AdminConnection::adopt(backend.stream, PATIENCE).unwrap(), guard))
     }
 
     fn connect_with(
@@ -86,7 +86,7 @@ impl Fixture {
 
     fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         let folder = self.started.server.run().socket_directory();
-        Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
+        AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
     }
 
     /// Waits, with a bound, until no database of that name is left.
@@ -102,7 +102,7 @@ impl Fixture {
     }
 }
 
-fn one(session: &mut Session, sql: &str) -> String {
+fn one(session: &mut AdminConnection, sql: &str) -> String {
     session.query(sql).unwrap()[0][0].clone().unwrap_or_default()
 }
 
@@ -141,7 +141,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
     assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
     let guest = StartupParams { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
     let connected = fixture.connect_with("copy", None, &guest).unwrap();
-    let mut session = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
+    let mut session = AdminConnection::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
 }
 
@@ -176,7 +176,7 @@ fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
         let leases = &fixture.leases;
         let release = scope.spawn(|| leases.release("held"));
         // It ends the sessions, the one that was left too; ours is counted out when we hear of it.
-        let mut session = Session::adopt(open.backend.stream, PATIENCE).unwrap();
+        let mut session = AdminConnection::adopt(open.backend.stream, PATIENCE).unwrap();
         while session.query("SELECT pg_sleep(0.01)").is_ok() {}
         drop(open.guard);
         release.join().unwrap().unwrap();
@@ -268,7 +268,7 @@ fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     drop((session, tenancy));
     fixture.leases.snapshot("source", "later", false).unwrap();
     let connected = fixture.connect_with("copy", Some("later"), &params()).unwrap();
-    let mut copy = Session::adopt(connected.backend.stream, PATIENCE).unwrap();
+    let mut copy = AdminConnection::adopt(connected.backend.stream, PATIENCE).unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
     fixture.leases.remove_template("later").unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");

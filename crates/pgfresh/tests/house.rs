@@ -1,6 +1,7 @@
 //! The house rules that a program can check: sizes, the direction of dependencies, the map, where `unsafe` and printing
 //! are allowed. Each check lists every violation as `file:line: what is wrong`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,11 @@ fn the_map_names_every_crate_and_no_other() {
 }
 
 #[test]
+fn one_type_name_means_one_thing() {
+    report(&double_names(&root()));
+}
+
+#[test]
 fn only_sys_is_unsafe() {
     report(&unsafe_code(&root()));
 }
@@ -93,6 +99,12 @@ fn every_check_finds_what_is_planted() {
         "[dependencies]\nsys.workspace = true\n[target.x.dev-dependencies]\ny = { package = \"server\", path = \"\" }\n",
     );
     write(root, "crates/stray/Cargo.toml", "");
+    write(
+        root,
+        "crates/stray/src/lib.rs",
+        "mod inner { pub struct Twice; struct Private; }\npub struct Once;\n",
+    );
+    write(root, "crates/storage/src/names.rs", "pub enum Twice {}\nstruct Once;\nstruct Private;\n");
     write(root, "ARCHITECTURE.md", "`storage`\ncrates/absent.\n");
 
     assert_eq!(long_files(root), ["clients/rust/tests/long.rs:601: 601 lines, 600 are allowed"]);
@@ -114,6 +126,10 @@ fn every_check_finds_what_is_planted() {
     assert_eq!(
         map_errors(root),
         ["ARCHITECTURE.md:1: crates/stray is missing", "ARCHITECTURE.md:2: crates/absent does not exist"]
+    );
+    assert_eq!(
+        double_names(root),
+        ["crates/stray/src/lib.rs:1: Twice is the name of a type in crates/storage/src/names.rs, too"]
     );
     assert_eq!(unsafe_code(root), ["crates/storage/src/lib.rs:185: unsafe outside crates/sys"]);
     assert_eq!(printing(root), ["crates/storage/src/lib.rs:185: println! outside crates/pgfresh"]);
@@ -214,6 +230,48 @@ fn map_errors(root: &Path) -> Vec<String> {
 fn leading_name(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
     &text[..end.unwrap_or(text.len())]
+}
+
+/// Public type names that more than one crate has.
+fn double_names(root: &Path) -> Vec<String> {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut found = Vec::new();
+    for file in sources(root).iter().filter(|file| file.name.contains("/src/")) {
+        for (name, at) in public_types(&file.syntax().items) {
+            let krate = file.name.split('/').nth(1).unwrap_or_default();
+            match known.get(&name) {
+                Some(other) if !other.starts_with(&format!("crates/{krate}/")) => {
+                    found.push(format!("{}:{at}: {name} is the name of a type in {other}, too", file.name));
+                }
+                Some(_) => {}
+                None => drop(known.insert(name, file.name.clone())),
+            }
+        }
+    }
+    found
+}
+
+/// Name and line of each public type, those of inline modules included.
+fn public_types(items: &[syn::Item]) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for item in items {
+        let (visibility, name) = match item {
+            syn::Item::Struct(item) => (&item.vis, &item.ident),
+            syn::Item::Enum(item) => (&item.vis, &item.ident),
+            syn::Item::Trait(item) => (&item.vis, &item.ident),
+            syn::Item::Type(item) => (&item.vis, &item.ident),
+            syn::Item::Mod(item) => {
+                let inner = item.content.as_ref().map_or(&[][..], |(_, items)| items);
+                found.extend(public_types(inner));
+                continue;
+            }
+            _ => continue,
+        };
+        if matches!(visibility, syn::Visibility::Public(_)) {
+            found.push((name.to_string(), line(name.span())));
+        }
+    }
+    found
 }
 
 /// Every `unsafe` outside `sys`, in tests and inside macros too.

@@ -93,18 +93,18 @@ fn whatever_a_command_waits_for_it_hears_of_the_end() {
 
 #[test]
 fn a_template_that_is_built_fails_with_its_server() {
-    let recipes = [
+    let specs = [
         ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(600);"),
         ("setup", "sleep 600"),
         ("setup", "until psql -qc 'SELECT no_such_thing'; do :; done"),
     ];
     let mut random = Random::new();
-    for (key, words) in recipes {
+    for (key, words) in specs {
         for stopped in [false, true] {
             let scene = Scene::new(User::Ourselves);
             scene.write("input", &format!("-- {}\n{words}", random.number()));
-            let recipe = if key == "sql" { "input" } else { words };
-            scene.write("pgfresh.toml", &format!("[template]\n{key} = \"{recipe}\"\ninputs = [\"input\"]\n"));
+            let spec = if key == "sql" { "input" } else { words };
+            scene.write("pgfresh.toml", &format!("[template]\n{key} = \"{spec}\"\ninputs = [\"input\"]\n"));
             let mut command = scene.pgfresh(["template", "build"]);
             let pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let postmaster = postmaster_in_time(&pgfresh);

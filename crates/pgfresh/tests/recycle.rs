@@ -9,8 +9,8 @@ use lease::{
 };
 use pgwire::StartupParams;
 use proptest::prelude::*;
-use server::Session;
-use template::{Maker, Started, Wishes};
+use server::AdminConnection;
+use template::{Provisioner, ServerOptions, Started};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -30,26 +30,27 @@ fn make_fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
-    let wishes = Wishes { settings, ..Wishes::default() };
-    let maker = Maker::find(wishes, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
-    let started = maker.start(&|_| ()).unwrap();
+    let server_options = ServerOptions { settings, ..ServerOptions::default() };
+    let provisioner =
+        Provisioner::find(server_options, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
+    let started = provisioner.start(&|_| ()).unwrap();
     let folder = started.server.run().socket_directory();
-    let mut admin = Session::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
+    let mut admin = AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
     admin.query("CREATE ROLE guest LOGIN").unwrap();
     admin.query("CREATE DATABASE app").unwrap();
-    let mut app = Session::open(&folder, "postgres", "app", PATIENCE).unwrap();
+    let mut app = AdminConnection::open(&folder, "postgres", "app", PATIENCE).unwrap();
     app.query(SETUP).unwrap();
     drop((app, admin));
     let leases = Leases::open(LeaseOptions {
         directory: folder,
         data: started.server.run().data(),
-        major: maker.installation.version().major,
+        major: provisioner.installation.version().major,
         budget: 1 << 30,
         templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
         linger: Duration::from_mins(10),
         isolation: Isolation::Clone,
         paranoid: false,
-        maker: None,
+        provisioner: None,
     })
     .unwrap();
     let mut fixture = Fixture { never_used: Digest::default(), leases, started, _cache: directory };
@@ -58,7 +59,7 @@ fn make_fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn connect(&self, name: &str, user: &str) -> (Session, Vec<u8>, SessionGuard) {
+    fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
         // A prepared transaction may hold what the next statement waits for.
         let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
         let params = StartupParams { version: 0x0003_0000, parameters: parameters.into_bytes() };
@@ -74,7 +75,7 @@ impl Fixture {
         let Entered::Plain(Connected { backend, guard }) = self.leases.connect(&request).unwrap() else {
             panic!("a clone was asked for");
         };
-        (Session::adopt(backend.stream, PATIENCE).unwrap(), backend.greeting, guard)
+        (AdminConnection::adopt(backend.stream, PATIENCE).unwrap(), backend.greeting, guard)
     }
 
     fn digest(&self, name: &str) -> Digest {

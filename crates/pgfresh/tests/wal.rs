@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lease::{Changes, Lsn, RelationFile, WalReader};
-use server::{Session, Wanted};
-use template::{Maker, Started, Wishes};
+use server::{AdminConnection, VersionRequest};
+use template::{Provisioner, ServerOptions, Started};
 
 use common::postgres;
 
@@ -55,7 +55,7 @@ fn variants() -> Vec<Variant> {
 /// A server, a database "app" with the template in it, and a reader of its log.
 struct Fixture {
     started: Started,
-    admin: Session,
+    admin: AdminConnection,
     reader: WalReader,
     _cache: tempfile::TempDir,
 }
@@ -74,10 +74,11 @@ impl Fixture {
             ("track_counts", on(variant.counts)),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let installation: Wanted = postgres(major).parse().unwrap();
-        let wishes = Wishes { installation, settings, ..Wishes::default() };
-        let maker = Maker::find(wishes, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
-        let started = maker.start(&|_| ()).unwrap();
+        let installation: VersionRequest = postgres(major).parse().unwrap();
+        let server_options = ServerOptions { installation, settings, ..ServerOptions::default() };
+        let provisioner =
+            Provisioner::find(server_options, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
+        let started = provisioner.start(&|_| ()).unwrap();
         let mut admin = started.server.session("postgres").unwrap();
         compress(&mut admin, variant.compression);
         admin.query("CREATE DATABASE app").unwrap();
@@ -87,7 +88,7 @@ impl Fixture {
         Self { started, admin, reader, _cache: directory }
     }
 
-    fn session(&self, database: &str) -> Session {
+    fn session(&self, database: &str) -> AdminConnection {
         self.started.server.session(database).unwrap()
     }
 
@@ -113,7 +114,7 @@ impl Fixture {
 }
 
 /// The n-th method that the server was built with, where it is to be had.
-fn compress(admin: &mut Session, method: usize) {
+fn compress(admin: &mut AdminConnection, method: usize) {
     let methods = "SELECT array_to_string(enumvals, ',') FROM pg_settings WHERE name = 'wal_compression'";
     let known = admin.query(methods).unwrap()[0][0].clone().unwrap_or_default();
     let wanted = match method {
@@ -126,7 +127,7 @@ fn compress(admin: &mut Session, method: usize) {
 }
 
 /// Has everything written to the log's files and returns up to where.
-fn flush(admin: &mut Session) -> Lsn {
+fn flush(admin: &mut AdminConnection) -> Lsn {
     admin.query("SET synchronous_commit = on").unwrap();
     let end = admin.query("SELECT pg_logical_emit_message(true, 'pgfresh', '')").unwrap();
     end[0][0].as_ref().unwrap().parse().unwrap()
@@ -136,7 +137,7 @@ fn flush(admin: &mut Session) -> Lsn {
 type Relations = BTreeMap<String, (RelationFile, String)>;
 
 /// Names of files: those of indexes too.
-fn file_names(session: &mut Session, oid: u32) -> HashMap<RelationFile, String> {
+fn file_names(session: &mut AdminConnection, oid: u32) -> HashMap<RelationFile, String> {
     let sql = "SELECT COALESCE(o.oid::regclass || '~toast', c.oid::regclass::text), \
         COALESCE(NULLIF(c.reltablespace, 0), d.dattablespace), CASE WHEN c.relisshared THEN 0 ELSE d.oid::bigint END, \
         pg_relation_filenode(c.oid) FROM pg_class c LEFT JOIN pg_class o ON o.reltoastrelid = c.oid, pg_database d \
@@ -152,7 +153,7 @@ fn file_names(session: &mut Session, oid: u32) -> HashMap<RelationFile, String> 
 }
 
 /// The relations among `which` with rows that the log should tell of: the system's, shared and toast tables included.
-fn relations(session: &mut Session, oid: u32, which: &str) -> Relations {
+fn relations(session: &mut AdminConnection, oid: u32, which: &str) -> Relations {
     let files: HashMap<String, RelationFile> =
         file_names(session, oid).into_iter().map(|(file, name)| (name, file)).collect();
     let sql = format!(
@@ -182,7 +183,7 @@ fn relations(session: &mut Session, oid: u32, which: &str) -> Relations {
 }
 
 /// Has the next value of each sequence logged: 32 are logged ahead.
-fn log_next_values(session: &mut Session) {
+fn log_next_values(session: &mut AdminConnection) {
     let sql = "SELECT oid::regclass FROM pg_class WHERE relkind = 'S' AND relpersistence = 'p'";
     for row in session.query(sql).unwrap() {
         let name = row[0].as_ref().unwrap();
@@ -375,7 +376,7 @@ fn a_change_before_a_crash_is_named_after_it() {
         }
         fixture.admin = loop {
             assert!(begun.elapsed() < TIMEOUT, "the server has not recovered");
-            if let Ok(session) = Session::open(&folder, "postgres", "postgres", TIMEOUT) {
+            if let Ok(session) = AdminConnection::open(&folder, "postgres", "postgres", TIMEOUT) {
                 break session;
             }
         };
@@ -391,7 +392,7 @@ fn a_change_before_a_crash_is_named_after_it() {
 type Totals = [u64; 3];
 
 /// Writes at random in `database` until `stop`; returns what it has done, rolled back or not.
-fn write_at_random(mut session: Session, seed: u64, stop: &AtomicBool) -> Totals {
+fn write_at_random(mut session: AdminConnection, seed: u64, stop: &AtomicBool) -> Totals {
     let (mut totals, mut random, mut next) = (Totals::default(), seed, seed << 32);
     while !stop.load(Ordering::Relaxed) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::recording::{Look, Recording, Seen, SessionName, State};
-use crate::statement::Kind;
+use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
+use crate::statement::StatementKind;
 use crate::wait::Cause;
 
 /// Sessions that are at work at once for less than this share of the time in the database are not called usual.
@@ -102,11 +102,11 @@ pub struct Attribution {
     /// How many ever were.
     pub most: usize,
     /// By kind of statement.
-    pub kinds: BTreeMap<Kind, Time>,
+    pub kinds: BTreeMap<StatementKind, Time>,
     /// By what was waited for.
     pub causes: BTreeMap<Cause, Time>,
     /// By both.
-    pub both: BTreeMap<(Kind, Cause), Time>,
+    pub both: BTreeMap<(StatementKind, Cause), Time>,
     /// By statement, its number in the recording first; what took longest comes first.
     pub statements: Vec<(u32, Spent)>,
     /// By database; what took longest comes first.
@@ -139,7 +139,7 @@ impl Attribution {
         }
     }
 
-    fn add(&mut self, look: &Look, width: f64, recording: &Recording, runs: &mut Runs) {
+    fn add(&mut self, look: &Snapshot, width: f64, recording: &Recording, runs: &mut Runs) {
         let active = || look.seen.iter().filter(|seen| seen.state == State::Active);
         let count = look.at_work();
         let before = self.syncing.saved;
@@ -177,7 +177,7 @@ impl Attribution {
             if statement.clears {
                 runs.clearing.insert(transaction);
             }
-            if statement.clears || (kind == Kind::Commit && runs.clearing.contains(&transaction)) {
+            if statement.clears || (kind == StatementKind::Commit && runs.clearing.contains(&transaction)) {
                 self.clean_up.time.add(look.seconds, among, width);
             }
         }
@@ -232,7 +232,7 @@ impl Attribution {
     }
 }
 
-impl Look {
+impl Snapshot {
     /// How many sessions the server is at work for.
     fn at_work(&self) -> usize {
         self.seen.iter().filter(|seen| seen.state == State::Active).count()
@@ -241,9 +241,9 @@ impl Look {
 
 /// How many sessions are at work at once as a rule around each look: in the second before it or in the second after it,
 /// whichever has fewer, so that each look counts to the side of a change that it is on.
-fn widths(looks: &[Look]) -> Vec<f64> {
+fn widths(looks: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
-    let mut until = |look: &Look| {
+    let mut until = |look: &Snapshot| {
         *at_once.entry(look.at_work()).or_default() += look.seconds;
         for past in looks[from..].iter().take_while(|past| past.at < look.at - AROUND) {
             *at_once.entry(past.at_work()).or_default() -= past.seconds;
@@ -256,7 +256,7 @@ fn widths(looks: &[Look]) -> Vec<f64> {
     // The last look that comes so long after a moment at most: the time until then ends with it.
     let later = |at: f64| looks.partition_point(|look| look.at <= at + AROUND).saturating_sub(1);
     let whole = looks.first().map_or(0, |first| later(first.at));
-    let around = |(place, look): (usize, &Look)| until[place.max(whole)].min(until[later(look.at)]);
+    let around = |(place, look): (usize, &Snapshot)| until[place.max(whole)].min(until[later(look.at)]);
     looks.iter().enumerate().map(around).collect()
 }
 
@@ -292,7 +292,7 @@ struct Run {
 }
 
 impl Run {
-    fn add(&mut self, seconds: f64, among: f64, width: f64, seen: &Seen) {
+    fn add(&mut self, seconds: f64, among: f64, width: f64, seen: &Observation) {
         self.time.add(seconds, among, width);
         self.seen.insert((seen.session, seen.since.to_bits()));
         self.elapsed += seconds * seen.elapsed;
@@ -340,7 +340,7 @@ pub(crate) mod tests {
                     "open" => (State::InTransaction, Cause::Client),
                     _ => (State::Active, Cause::Cpu),
                 };
-                seen.push(Seen {
+                seen.push(Observation {
                     session,
                     state,
                     statement,
@@ -352,7 +352,7 @@ pub(crate) mod tests {
                 });
             }
             running.retain(|session, _| seen.iter().any(|seen| seen.session == *session));
-            recording.looks.push(Look { at, seconds: 0.01, seen });
+            recording.looks.push(Snapshot { at, seconds: 0.01, seen });
             recording.seconds = at;
         }
         recording
@@ -385,7 +385,7 @@ pub(crate) mod tests {
             assert!(near(parts.iter().map(|time| time.wall).sum(), 0.03), "{parts:?}");
             assert!(near(parts.iter().map(|time| time.sessions).sum(), 0.04), "{parts:?}");
         }
-        assert!(near(attribution.kinds[&Kind::Truncate].wall, 0.015));
+        assert!(near(attribution.kinds[&StatementKind::Truncate].wall, 0.015));
         assert!(near(attribution.syncing.sessions, 0.03));
         assert_eq!(attribution.databases[0].0, "of_a");
     }
@@ -425,8 +425,8 @@ pub(crate) mod tests {
         while at + 0.0151 < 2.0 {
             at += 0.0151;
             let since = (at / 0.002).floor() * 0.002;
-            let seen = Seen { since, elapsed: at - since, ..template.looks[0].seen[0] };
-            recording.looks.push(Look { at, seconds: 0.0151, seen: vec![seen] });
+            let seen = Observation { since, elapsed: at - since, ..template.looks[0].seen[0] };
+            recording.looks.push(Snapshot { at, seconds: 0.0151, seen: vec![seen] });
         }
         recording.seconds = at;
         let Attribution { clean_up, .. } = Attribution::of(&recording);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::attribution::{Attribution, Spent, Time};
 use crate::machine::as_f64;
-use crate::recording::{Recording, Shelf};
-use crate::statement::{Kind, Statement};
+use crate::recording::{Interner, Recording};
+use crate::statement::{Statement, StatementKind};
 
 /// Statements as they were sent of which it is remembered which one they are.
 const KNOWN: usize = 4096;
@@ -109,7 +109,7 @@ impl Exact {
     }
 
     /// A session has ended.
-    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Shelf<Statement>) {
+    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<Statement>) {
         self.advance(at);
         let Some(left) = self.sessions.remove(&session) else { return };
         self.open -= usize::from(left.open);
@@ -147,7 +147,7 @@ impl Exact {
         if !self.covers(&sampled) {
             return sampled;
         }
-        let (mut kinds, mut statements) = (BTreeMap::<Kind, Time>::new(), Vec::new());
+        let (mut kinds, mut statements) = (BTreeMap::<StatementKind, Time>::new(), Vec::new());
         let width = Attribution::usual(&self.at_once, self.database.wall);
         for (place, (time, runs)) in &self.statements {
             kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
@@ -187,7 +187,7 @@ impl Exact {
 
 /// What a session has done since it was asked, or since the last time.
 #[derive(Debug, Clone, Copy)]
-pub struct Done<'a> {
+pub struct CompletedStatement<'a> {
     /// Which session.
     pub session: u64,
     /// Of which database.
@@ -204,7 +204,7 @@ pub struct Done<'a> {
 
 impl Exact {
     /// A session has done something.
-    pub fn done(&mut self, done: Done<'_>, statements: &mut Shelf<Statement>) {
+    pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<Statement>) {
         self.advance(done.at);
         let place = self.place(done.statement, statements);
         let (now, runs) = ((self.now, self.shared), done.runs);
@@ -216,7 +216,7 @@ impl Exact {
         let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
         let statement = statements.get(place);
         session.clears |= statement.clears;
-        let cleans = statement.clears || (session.clears && statement.kind == Kind::Commit);
+        let cleans = statement.clears || (session.clears && statement.kind == StatementKind::Commit);
         if let Some(open) = done.rests {
             (session.working, session.open) = (None, open);
             session.clears &= open;
@@ -234,7 +234,7 @@ impl Exact {
     }
 
     /// Which statement that is.
-    fn place(&mut self, text: &Arc<str>, statements: &mut Shelf<Statement>) -> u32 {
+    fn place(&mut self, text: &Arc<str>, statements: &mut Interner<Statement>) -> u32 {
         if let Some(place) = self.known.get(text) {
             return *place;
         }
@@ -282,7 +282,10 @@ mod tests {
                         _ => None,
                     };
                     let (database, statement) = (&words[1].into(), &sql.into());
-                    exact.done(Done { session, database, statement, runs: 1, rests, at }, statements);
+                    exact.done(
+                        CompletedStatement { session, database, statement, runs: 1, rests, at },
+                        statements,
+                    );
                 }
                 _ => panic!("{line}"),
             }

@@ -9,7 +9,7 @@ use crate::attribution::{Attribution, Time};
 use crate::machine::as_f64;
 use crate::profile::{Circumstances, percent, seconds};
 use crate::recording::Recording;
-use crate::statement::Kind;
+use crate::statement::StatementKind;
 use crate::wait::Cause;
 
 /// A share of the whole time that is worth a finding.
@@ -89,7 +89,7 @@ impl Case<'_> {
             return None;
         }
         let kinds = |kind| self.attribution.kinds.get(&kind).copied().unwrap_or_default().sessions;
-        let truncates = kinds(Kind::Truncate) >= kinds(Kind::Delete);
+        let truncates = kinds(StatementKind::Truncate) >= kinds(StatementKind::Delete);
         let each = spent.each();
         let mut evidence = format!(
             "{} of the time goes into {}{:.0} runs of it, {} each with its commit.",
@@ -162,7 +162,7 @@ impl Case<'_> {
     }
 
     fn migrations(&self) -> Option<Finding> {
-        let time = self.attribution.kinds.get(&Kind::Ddl).copied()?;
+        let time = self.attribution.kinds.get(&StatementKind::Ddl).copied()?;
         self.is_worth(time).then(|| Finding {
             name: "The schema is made during the tests".to_owned(),
             evidence: format!("{} of the time goes into CREATE, ALTER and DROP.", self.share(time)),
@@ -173,7 +173,7 @@ impl Case<'_> {
     }
 
     fn databases(&self) -> Option<Finding> {
-        let time = self.attribution.kinds.get(&Kind::Database).copied()?;
+        let time = self.attribution.kinds.get(&StatementKind::Database).copied()?;
         self.is_worth(time).then(|| Finding {
             name: "Databases are made and dropped by SQL".to_owned(),
             evidence: format!("{} of the time goes into CREATE and DROP DATABASE.", self.share(time)),
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::attribution::tests::recording;
     use crate::exact::Exact;
-    use crate::machine::Machine;
+    use crate::machine::MachineUsage;
 
     fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
         let attribution = Attribution::of(recording);
@@ -304,8 +304,12 @@ mod tests {
     #[test]
     fn processors_bound_every_prediction() {
         let mut busy = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
-        busy.machine =
-            Some(Machine { processors: 2.0, suite_cpu: 1.2, backend_cpu: 0.2, ..Machine::default() });
+        busy.machine = Some(MachineUsage {
+            processors: 2.0,
+            suite_cpu: 1.2,
+            backend_cpu: 0.2,
+            ..MachineUsage::default()
+        });
         assert!((after(&found(&busy, &Circumstances::default())[0]) - 0.7).abs() < 1e-9);
     }
 

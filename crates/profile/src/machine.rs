@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Differences between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Machine {
+pub struct MachineUsage {
     /// Processors of this machine.
     pub processors: f64,
     /// Seconds of processors that the suite took: our children that have ended.
@@ -33,7 +33,7 @@ struct Usage {
 
 /// Looks into `/proc`.
 #[derive(Debug)]
-pub(crate) struct Observer {
+pub(crate) struct ProcfsSampler {
     procfs: PathBuf,
     suite_cpu: f64,
     pressure: [Option<f64>; 2],
@@ -41,7 +41,7 @@ pub(crate) struct Observer {
     usage: HashMap<(i32, i64), (Usage, Usage)>,
 }
 
-impl Observer {
+impl ProcfsSampler {
     pub(crate) fn new(procfs: PathBuf) -> Self {
         let mut observer = Self { procfs, suite_cpu: 0.0, pressure: [None; 2], usage: HashMap::new() };
         observer.suite_cpu = observer.children_cpu();
@@ -95,12 +95,12 @@ impl Observer {
         ticks / as_f64(rustix::param::clock_ticks_per_second())
     }
 
-    pub(crate) fn finish(self) -> Machine {
+    pub(crate) fn finish(self) -> MachineUsage {
         let less = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
         let sum = |part: fn(&Usage) -> f64| {
             self.usage.values().map(|(first, last)| part(last) - part(first)).sum::<f64>()
         };
-        Machine {
+        MachineUsage {
             processors: as_f64(std::thread::available_parallelism().map_or(1, usize::from) as u64),
             suite_cpu: self.children_cpu() - self.suite_cpu,
             backend_cpu: sum(|usage| usage.cpu),
@@ -138,7 +138,7 @@ mod tests {
         put(root, "7/io", "rchar: 1\nwrite_bytes: 4096\n");
         put(root, "8/schedstat", "2000000000 0 9\n");
         put(root, "8/stat", "8 (postgres) D 1");
-        let mut observer = Observer::new(root.to_owned());
+        let mut observer = ProcfsSampler::new(root.to_owned());
         observer.note(7, 1, false);
         observer.note(8, 1, true);
         observer.note(9, 1, true);

@@ -15,8 +15,8 @@ use crate::ProfileError;
 use crate::counted::{Counted, Counts};
 use crate::counters::Counters;
 use crate::exact::Exact;
-use crate::machine::Observer;
-use crate::recording::{Look, Recording, Seen, SessionName, Shelf, State};
+use crate::machine::ProcfsSampler;
+use crate::recording::{Interner, Observation, Recording, SessionName, Snapshot, State};
 use crate::statement::Statement;
 use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
@@ -40,7 +40,7 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
 /// Tells of what sessions have done since the last time; see [`Exact`]. It is asked after each look.
-pub type Feed = Box<dyn FnMut(&mut Exact, &mut Shelf<Statement>) + Send>;
+pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<Statement>) + Send>;
 
 /// Something that looks.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Recorder {
     /// # Errors
     /// It cannot be reached, is too old, or does not let us look.
     pub fn start(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
-        let eyes = Eyes::open(target, feed)?;
+        let eyes = Sampler::open(target, feed)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("profile".to_owned());
         let thread = thread.spawn(move || eyes.record(&stopped)).map_err(ProfileError::Thread)?;
@@ -81,7 +81,7 @@ impl Recorder {
     }
 }
 
-struct Eyes {
+struct Sampler {
     client: Client,
     look: Prepared,
     target: Target,
@@ -90,7 +90,7 @@ struct Eyes {
     before: Counters,
     /// Those of each statement, or why there are none; nothing is asked of a server of ours.
     counts: Option<Result<Counts, String>>,
-    observer: Option<Observer>,
+    observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
     begun: Instant,
     /// When that was, in the server's own microseconds.
@@ -98,7 +98,7 @@ struct Eyes {
     recording: Recording,
 }
 
-impl Eyes {
+impl Sampler {
     fn open(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let mut client = target.connect()?;
         let ask = |what| move |source| ProfileError::Ask { what, source };
@@ -113,7 +113,7 @@ impl Eyes {
         let look = client.prepare(LOOK).map_err(ask("what sessions do"))?;
         let before = Counters::read(&mut client, major)?;
         let counts = (!target.is_ours()).then(|| Counts::read(&mut client));
-        let observer = is_visible(row.get(2)).then(|| Observer::new(PathBuf::from("/proc")));
+        let observer = is_visible(row.get(2)).then(|| ProcfsSampler::new(PathBuf::from("/proc")));
         let (target, begun) = (target.clone(), Instant::now());
         let exact = feed.is_some().then(|| Exact::new(begun));
         let recording = Recording { version, major, exact, ..Recording::default() };
@@ -157,7 +157,7 @@ impl Eyes {
         let rows = self.client.query(&self.look, &[&OURSELVES])?;
         let at = self.begun.elapsed().as_secs_f64();
         let seen = rows.iter().map(|row| self.see(row)).collect::<Result<_, _>>()?;
-        self.recording.looks.push(Look { at, seconds: 0.0, seen });
+        self.recording.looks.push(Snapshot { at, seconds: 0.0, seen });
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Eyes {
         }
     }
 
-    fn see(&mut self, row: &Row) -> Result<Seen, postgres::Error> {
+    fn see(&mut self, row: &Row) -> Result<Observation, postgres::Error> {
         let (pid, began): (i32, i64) =
             (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
         let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
@@ -186,7 +186,7 @@ impl Eyes {
         let statement = if starting { Statement::connecting() } else { Statement::read(row.try_get(6)?) };
         let event = kind.map(|kind| format!("{kind} {}", event.unwrap_or_default()));
         let Recording { sessions, statements, events, .. } = &mut self.recording;
-        Ok(Seen {
+        Ok(Observation {
             session: sessions.put(name),
             state: if in_transaction { State::InTransaction } else { State::Active },
             statement: statements.put(statement),
@@ -206,7 +206,7 @@ impl Eyes {
         let Self { mut client, target, before, counts, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
         weigh(&mut recording.looks, recording.seconds);
-        recording.machine = observer.map(Observer::finish);
+        recording.machine = observer.map(ProcfsSampler::finish);
         recording.counted = counts.map(|counts| match counts {
             Ok(counts) => counts.since(&mut client),
             Err(why) => Counted::Nothing(why),
@@ -226,7 +226,7 @@ impl Eyes {
 }
 
 /// Gives to each look half of the time to either neighbour, and to the first and the last what is beyond them.
-fn weigh(looks: &mut [Look], end: f64) {
+fn weigh(looks: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
     for place in 0..looks.len() {
         let next = looks.get(place + 1).map_or(end, |next| f64::midpoint(looks[place].at, next.at));
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn looks_stand_for_all_of_the_time() {
-        let look = |at| Look { at, seconds: 0.0, seen: Vec::new() };
+        let look = |at| Snapshot { at, seconds: 0.0, seen: Vec::new() };
         let mut looks = [look(0.1), look(0.2), look(0.6)];
         weigh(&mut looks, 1.0);
         for (look, expected) in looks.iter().zip([0.15, 0.25, 0.6]) {

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::counted::Counted;
 use crate::counters::Counters;
 use crate::exact::Exact;
-use crate::machine::Machine;
+use crate::machine::MachineUsage;
 use crate::statement::Statement;
 use crate::wait::Cause;
 
@@ -21,7 +21,7 @@ pub enum State {
 
 /// A session that is not idle at the moment of a look.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// Which, in [`Recording::sessions`].
     pub session: u32,
     /// Whether the server or the client is at work.
@@ -42,13 +42,13 @@ pub struct Seen {
 
 /// All sessions that are not idle at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+pub struct Snapshot {
     /// Seconds since the recording began.
     pub at: f64,
     /// Seconds for which it stands: half of those to either neighbour.
     pub seconds: f64,
     /// The sessions.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<Observation>,
 }
 
 /// A backend.
@@ -66,18 +66,18 @@ pub struct SessionName {
 
 /// Equal things kept once, by number.
 #[derive(Debug, Clone)]
-pub struct Shelf<T> {
+pub struct Interner<T> {
     items: Vec<T>,
     places: HashMap<T, u32>,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self { items: Vec::new(), places: HashMap::new() }
     }
 }
 
-impl<T: Clone + Eq + Hash> Shelf<T> {
+impl<T: Clone + Eq + Hash> Interner<T> {
     /// The number of `item`, which is kept if it is new.
     pub(crate) fn put(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
@@ -90,7 +90,7 @@ impl<T: Clone + Eq + Hash> Shelf<T> {
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> Interner<T> {
     /// What has this number.
     ///
     /// # Panics
@@ -116,19 +116,19 @@ pub struct Recording {
     /// Seconds from the first moment to the last.
     pub seconds: f64,
     /// In order of time.
-    pub looks: Vec<Look>,
+    pub looks: Vec<Snapshot>,
     /// Backends that were seen.
-    pub sessions: Shelf<SessionName>,
+    pub sessions: Interner<SessionName>,
     /// Statements that were seen, without their values.
-    pub statements: Shelf<Statement>,
+    pub statements: Interner<Statement>,
     /// Wait events that were seen, as `TYPE EVENT`.
-    pub events: Shelf<String>,
+    pub events: Interner<String>,
     /// What the server counted meanwhile.
     pub counters: Counters,
     /// What the server counted of each statement; nothing is asked of a server of ours.
     pub counted: Option<Counted>,
     /// What the machine shows of it; nothing if the server is not on this machine.
-    pub machine: Option<Machine>,
+    pub machine: Option<MachineUsage>,
     /// What was told of each statement, beside all looks; nothing if nobody tells.
     pub exact: Option<Exact>,
     /// Seconds that went into looking.

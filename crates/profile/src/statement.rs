@@ -7,7 +7,7 @@ const LONGEST: usize = 1000;
 
 /// What a statement does, as far as its first words tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum StatementKind {
     /// Empties tables.
     Truncate,
     /// Creates, alters or drops what is in a database.
@@ -36,7 +36,7 @@ pub enum Kind {
     Connect,
 }
 
-impl Kind {
+impl StatementKind {
     /// All of them, in the order in which they are listed.
     pub const ALL: [Self; 13] = [
         Self::Truncate,
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StatementKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Statement {
     /// What it does.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// One line; `?` stands for every value.
     pub text: String,
     /// Whether it empties whole tables: `TRUNCATE`, or `DELETE` without `WHERE`.
@@ -97,31 +97,38 @@ impl Statement {
     /// neither begins a transaction nor sets anything counts for all.
     #[must_use]
     pub fn read(sql: &str) -> Self {
-        let tokens: Vec<Token<'_>> = Tokens(sql).collect();
-        let parts = tokens.split(|token| *token == Token::Symbol(";")).filter(|part| !part.is_empty());
+        let tokens: Vec<OperatorToken<'_>> = Tokens(sql).collect();
+        let parts =
+            tokens.split(|token| *token == OperatorToken::Symbol(";")).filter(|part| !part.is_empty());
         let mut kinds = parts.map(|part| (kind_of(part), part));
         let first = kinds.clone().next();
-        let weighty = kinds.find(|(kind, _)| !matches!(kind, Kind::Transaction | Kind::Other)).or(first);
-        let (kind, part) = weighty.unwrap_or((Kind::Other, &[]));
-        let clears = kind == Kind::Truncate
-            || (kind == Kind::Delete && !part.iter().any(|token| token.is_word("where")));
+        let weighty = kinds
+            .find(|(kind, _)| !matches!(kind, StatementKind::Transaction | StatementKind::Other))
+            .or(first);
+        let (kind, part) = weighty.unwrap_or((StatementKind::Other, &[]));
+        let clears = kind == StatementKind::Truncate
+            || (kind == StatementKind::Delete && !part.iter().any(|token| token.is_word("where")));
         Self { kind, text: spell(&tokens), clears }
     }
 
     /// What was never answered, for its session was ended before.
     pub(crate) fn interrupted() -> Self {
-        Self { kind: Kind::Other, text: "(a session was ended in the midst of it)".to_owned(), clears: false }
+        Self {
+            kind: StatementKind::Other,
+            text: "(a session was ended in the midst of it)".to_owned(),
+            clears: false,
+        }
     }
 
     /// A session's start, of which the server shows no statement.
     pub(crate) fn connecting() -> Self {
-        Self { kind: Kind::Connect, text: "(a session is being started)".to_owned(), clears: false }
+        Self { kind: StatementKind::Connect, text: "(a session is being started)".to_owned(), clears: false }
     }
 }
 
 /// What PostgreSQL's own scanner would see, values and comments aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+enum OperatorToken<'a> {
     /// A key word or an identifier.
     Word(&'a str),
     /// A constant or a parameter.
@@ -130,13 +137,13 @@ enum Token<'a> {
     Symbol(&'a str),
 }
 
-impl Token<'_> {
+impl OperatorToken<'_> {
     fn is_word(&self, word: &str) -> bool {
         matches!(self, Self::Word(this) if this.eq_ignore_ascii_case(word))
     }
 
     fn is(&self, symbol: &str) -> bool {
-        *self == Token::Symbol(symbol)
+        *self == OperatorToken::Symbol(symbol)
     }
 }
 
@@ -146,9 +153,9 @@ const OPERATOR: &str = "+-*/<>=~!@#%^&|`?:";
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+    type Item = OperatorToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<OperatorToken<'a>> {
         self.0 = skip_blanks(self.0);
         let text = self.0;
         let first = text.chars().next()?;
@@ -166,9 +173,9 @@ impl<'a> Iterator for Tokens<'a> {
         self.0 = rest;
         let is_name = first == '"' || first.is_alphabetic() || first == '_';
         Some(match (value, is_name) {
-            (true, _) => Token::Value,
-            (false, true) => Token::Word(token),
-            (false, false) => Token::Symbol(token),
+            (true, _) => OperatorToken::Value,
+            (false, true) => OperatorToken::Word(token),
+            (false, false) => OperatorToken::Symbol(token),
         })
     }
 }
@@ -267,54 +274,58 @@ fn word(text: &str) -> (usize, bool) {
     (end, false)
 }
 
-fn kind_of(tokens: &[Token<'_>]) -> Kind {
+fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut words = tokens.iter().filter_map(|token| match token {
-        Token::Word(word) => Some(word.to_ascii_lowercase()),
+        OperatorToken::Word(word) => Some(word.to_ascii_lowercase()),
         _ => None,
     });
-    let (Some(first), second) = (words.next(), words.next().unwrap_or_default()) else { return Kind::Other };
+    let (Some(first), second) = (words.next(), words.next().unwrap_or_default()) else {
+        return StatementKind::Other;
+    };
     match first.as_str() {
-        "truncate" => Kind::Truncate,
-        "create" | "drop" | "alter" if second == "database" => Kind::Database,
+        "truncate" => StatementKind::Truncate,
+        "create" | "drop" | "alter" if second == "database" => StatementKind::Database,
         "create" | "drop" | "alter" | "comment" | "grant" | "revoke" | "refresh" | "reassign"
-        | "security" | "import" => Kind::Ddl,
-        "insert" => Kind::Insert,
-        "update" | "merge" => Kind::Update,
-        "delete" => Kind::Delete,
-        "select" | "values" | "table" | "fetch" | "declare" | "close" | "explain" | "move" => Kind::Select,
-        "copy" => Kind::Copy,
-        "commit" | "end" => Kind::Commit,
-        "prepare" if second == "transaction" => Kind::Commit,
-        "begin" | "start" | "rollback" | "abort" | "savepoint" | "release" => Kind::Transaction,
-        "vacuum" | "analyze" | "analyse" | "checkpoint" | "reindex" | "cluster" => Kind::Maintenance,
+        | "security" | "import" => StatementKind::Ddl,
+        "insert" => StatementKind::Insert,
+        "update" | "merge" => StatementKind::Update,
+        "delete" => StatementKind::Delete,
+        "select" | "values" | "table" | "fetch" | "declare" | "close" | "explain" | "move" => {
+            StatementKind::Select
+        }
+        "copy" => StatementKind::Copy,
+        "commit" | "end" => StatementKind::Commit,
+        "prepare" if second == "transaction" => StatementKind::Commit,
+        "begin" | "start" | "rollback" | "abort" | "savepoint" | "release" => StatementKind::Transaction,
+        "vacuum" | "analyze" | "analyse" | "checkpoint" | "reindex" | "cluster" => StatementKind::Maintenance,
         "with" => kind_of_with(tokens),
-        _ => Kind::Other,
+        _ => StatementKind::Other,
     }
 }
 
 /// What comes behind the subqueries of `WITH`, which are all in parentheses.
-fn kind_of_with(tokens: &[Token<'_>]) -> Kind {
+fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
     for token in tokens {
         if token.is("(") {
             depth += 1;
         } else if token.is(")") {
             depth = depth.saturating_sub(1);
-        } else if let (0, Token::Word(word)) = (depth, token) {
+        } else if let (0, OperatorToken::Word(word)) = (depth, token) {
             match word.to_ascii_lowercase().as_str() {
-                "insert" => return Kind::Insert,
-                "update" | "merge" => return Kind::Update,
-                "delete" => return Kind::Delete,
-                "select" | "values" | "table" => return Kind::Select,
+                "insert" => return StatementKind::Insert,
+                "update" | "merge" => return StatementKind::Update,
+                "delete" => return StatementKind::Delete,
+                "select" | "values" | "table" => return StatementKind::Select,
                 _ => {}
             }
         }
     }
-    Kind::Select
+    StatementKind::Select
 }
 
 /// One line, in which `?` stands for values, `(?, …)` for lists of them, and such lists for rows of such lists.
-fn spell(tokens: &[Token<'_>]) -> String {
+fn spell(tokens: &[OperatorToken<'_>]) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
@@ -325,12 +336,12 @@ fn spell(tokens: &[Token<'_>]) -> String {
         let after_savepoint = index > 0 && tokens[index - 1].is_word("savepoint");
         words.push(match token {
             // Drivers number them.
-            Token::Word(_) if after_savepoint => "?",
-            Token::Value => "?",
-            Token::Word(text) | Token::Symbol(text) => text,
+            OperatorToken::Word(_) if after_savepoint => "?",
+            OperatorToken::Value => "?",
+            OperatorToken::Word(text) | OperatorToken::Symbol(text) => text,
         });
         index += 1;
-        if *token == Token::Value {
+        if *token == OperatorToken::Value {
             index += cast(&tokens[index..]);
         }
         match words[..] {
@@ -361,17 +372,17 @@ fn spell(tokens: &[Token<'_>]) -> String {
 }
 
 /// Whether it is the sign of a number and not between two operands.
-fn is_sign(tokens: &[Token<'_>], index: usize) -> bool {
+fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     let sign = tokens[index].is("-") || tokens[index].is("+");
     let before = index.checked_sub(1).map(|before| tokens[before]);
-    let first = matches!(before, Some(Token::Symbol(symbol)) if symbol != ")" && symbol != "]");
-    sign && first && tokens.get(index + 1) == Some(&Token::Value)
+    let first = matches!(before, Some(OperatorToken::Symbol(symbol)) if symbol != ")" && symbol != "]");
+    sign && first && tokens.get(index + 1) == Some(&OperatorToken::Value)
 }
 
 /// How many tokens make up the type that a value is cast to, if it is: `::numeric(10, 2)[]`, `::timestamp with time zone`.
-fn cast(tokens: &[Token<'_>]) -> usize {
+fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     const MORE: [&str; 6] = ["varying", "precision", "with", "without", "time", "zone"];
-    let [Token::Symbol("::"), Token::Word(_), rest @ ..] = tokens else { return 0 };
+    let [OperatorToken::Symbol("::"), OperatorToken::Word(_), rest @ ..] = tokens else { return 0 };
     let more = rest.iter().take_while(|token| MORE.iter().any(|word| token.is_word(word))).count();
     let rest = &rest[more..];
     let closed = rest.iter().position(|token| token.is(")")).map_or(0, |end| end + 1);
@@ -435,7 +446,7 @@ mod tests {
 
     use super::*;
 
-    fn kind(sql: &str) -> Kind {
+    fn kind(sql: &str) -> StatementKind {
         Statement::read(sql).kind
     }
 
@@ -446,30 +457,30 @@ mod tests {
     #[test]
     fn the_first_words_tell_the_kind() {
         for (sql, expected) in [
-            ("TRUNCATE a, b RESTART IDENTITY CASCADE", Kind::Truncate),
-            ("create table t (a int)", Kind::Ddl),
-            ("CREATE DATABASE x TEMPLATE y", Kind::Database),
-            ("DROP DATABASE IF EXISTS x", Kind::Database),
-            ("/* a /* b */ c */ -- d\n INSERT INTO t VALUES (1)", Kind::Insert),
-            ("MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", Kind::Update),
-            ("(SELECT 1) UNION SELECT 2", Kind::Select),
+            ("TRUNCATE a, b RESTART IDENTITY CASCADE", StatementKind::Truncate),
+            ("create table t (a int)", StatementKind::Ddl),
+            ("CREATE DATABASE x TEMPLATE y", StatementKind::Database),
+            ("DROP DATABASE IF EXISTS x", StatementKind::Database),
+            ("/* a /* b */ c */ -- d\n INSERT INTO t VALUES (1)", StatementKind::Insert),
+            ("MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", StatementKind::Update),
+            ("(SELECT 1) UNION SELECT 2", StatementKind::Select),
             (
                 "WITH a AS (SELECT 1), b AS (DELETE FROM t RETURNING *) INSERT INTO u SELECT * FROM a",
-                Kind::Insert,
+                StatementKind::Insert,
             ),
-            ("WITH RECURSIVE a(n) AS (VALUES (1)) SELECT * FROM a", Kind::Select),
-            ("COPY t FROM STDIN", Kind::Copy),
-            ("END", Kind::Commit),
-            ("COMMIT PREPARED 'x'", Kind::Commit),
-            ("prepare transaction 'x'", Kind::Commit),
-            ("PREPARE p AS SELECT 1", Kind::Other),
-            ("ROLLBACK TO SAVEPOINT s", Kind::Transaction),
-            ("vacuum full t", Kind::Maintenance),
-            ("SET timezone = 'UTC'", Kind::Other),
-            ("", Kind::Other),
-            ("BEGIN; INSERT INTO t VALUES (1); COMMIT", Kind::Insert),
-            ("SET a = 1; TRUNCATE t", Kind::Truncate),
-            ("BEGIN; SET a = 1", Kind::Transaction),
+            ("WITH RECURSIVE a(n) AS (VALUES (1)) SELECT * FROM a", StatementKind::Select),
+            ("COPY t FROM STDIN", StatementKind::Copy),
+            ("END", StatementKind::Commit),
+            ("COMMIT PREPARED 'x'", StatementKind::Commit),
+            ("prepare transaction 'x'", StatementKind::Commit),
+            ("PREPARE p AS SELECT 1", StatementKind::Other),
+            ("ROLLBACK TO SAVEPOINT s", StatementKind::Transaction),
+            ("vacuum full t", StatementKind::Maintenance),
+            ("SET timezone = 'UTC'", StatementKind::Other),
+            ("", StatementKind::Other),
+            ("BEGIN; INSERT INTO t VALUES (1); COMMIT", StatementKind::Insert),
+            ("SET a = 1; TRUNCATE t", StatementKind::Truncate),
+            ("BEGIN; SET a = 1", StatementKind::Transaction),
         ] {
             assert_eq!(kind(sql), expected, "{sql}");
         }

@@ -12,7 +12,7 @@ use server::{SUPERUSER, Server};
 use crate::ProfileError;
 
 /// How long it may take to connect.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound that the server has for each of our questions; a look takes a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
 /// What our sessions are called: those of other parts of pgfresh too.
@@ -57,7 +57,7 @@ impl Target {
     fn prepared(mut self) -> Self {
         self.config.application_name(OURSELVES).options(ANSWER);
         if self.config.get_connect_timeout().is_none() {
-            self.config.connect_timeout(PATIENCE);
+            self.config.connect_timeout(CONNECT_TIMEOUT);
         }
         self
     }

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use report::escape_html;
 
 use crate::profile::seconds;
-use crate::recording::{Look, Recording, Seen, State};
+use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 
 /// Slices of time in a picture.
@@ -31,7 +31,7 @@ const GAP: f64 = 28.0;
 /// What is drawn of a session in one slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
-    seen: Seen,
+    seen: Observation,
     /// Seconds for which it stands.
     seconds: f64,
 }
@@ -66,7 +66,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
 }
 
 /// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
-fn colour(seen: &Seen) -> &'static str {
+fn colour(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
         (State::InTransaction, _) => "#bbbbbb",
         (_, Cause::Cpu) => "#009e73",
@@ -96,7 +96,7 @@ fn legend() -> String {
 
 /// Each look with the slices for which it stands, and the seconds of each: one begins where the one before ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn slices(recording: &Recording) -> impl Iterator<Item = (&Look, RangeInclusive<usize>, f64)> {
+fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
     recording.looks.iter().scan(0.0, move |begin, look| {
         let (first, last) = (slice(*begin), slice((*begin + look.seconds - MOMENT).max(*begin)));

@@ -18,7 +18,7 @@ const CHUNK: usize = 8192;
 
 /// An open session. An idle one may be dropped: the server takes its end as the session's.
 #[derive(Debug)]
-pub struct Session {
+pub struct AdminConnection {
     stream: UnixStream,
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been dealt with.
@@ -89,7 +89,7 @@ impl SessionError {
     }
 }
 
-impl Session {
+impl AdminConnection {
     /// Connects to `database` as `user` through the socket in `directory`. No answer may take longer than `patience`.
     pub fn open(
         directory: &Path,

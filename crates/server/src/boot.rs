@@ -12,7 +12,7 @@ use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDir
 use sys::Directory;
 
 use crate::error::StartError;
-use crate::{Guard, Installation, SUPERUSER, Session, Settings, log, orphans};
+use crate::{AdminConnection, Guard, Installation, SUPERUSER, Settings, log, orphans};
 
 /// How long a boot may take; crash recovery of a large snapshot may need it.
 const BOOT: Duration = Duration::from_mins(2);
@@ -172,8 +172,8 @@ impl Server {
     }
 
     /// A session as the superuser.
-    pub fn session(&self, database: &str) -> Result<Session, StartError> {
-        Ok(Session::open(&self.run().socket_directory(), SUPERUSER, database, ANSWER)?)
+    pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
+        Ok(AdminConnection::open(&self.run().socket_directory(), SUPERUSER, database, ANSWER)?)
     }
 
     /// The directory of its data, its socket and its log.
@@ -257,7 +257,7 @@ fn quoted(name: &str) -> String {
 
 /// Whether somebody wanted the value that a setting has: our file, in another spelling (8192kB and 8MB), or the
 /// template by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
-fn is_on_purpose(session: &mut Session, name: &str) -> Result<bool, StartError> {
+fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
          FROM pg_settings WHERE name = lower('{name}')"

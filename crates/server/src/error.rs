@@ -8,7 +8,7 @@ use storage::{CopyError, FileError};
 
 use crate::admin::SessionError;
 use crate::installation::Version;
-use crate::locate::{self, Wanted};
+use crate::locate::{self, VersionRequest};
 
 /// There is no installation, or it is not what it should be.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum InstallationError {
     #[error("could not find {}", of_wanted(.wanted))]
     NotFound {
         /// What was looked for.
-        wanted: Wanted,
+        wanted: VersionRequest,
         /// The majors that are there.
         others: Vec<u32>,
     },
@@ -72,10 +72,10 @@ pub enum InstallationError {
     },
 }
 
-fn of_wanted(wanted: &Wanted) -> String {
+fn of_wanted(wanted: &VersionRequest) -> String {
     match wanted {
-        Wanted::Major(major) => format!("PostgreSQL {major}"),
-        Wanted::Any | Wanted::Bin(_) => "a PostgreSQL installation".to_owned(),
+        VersionRequest::Major(major) => format!("PostgreSQL {major}"),
+        VersionRequest::Any | VersionRequest::Bin(_) => "a PostgreSQL installation".to_owned(),
     }
 }
 
@@ -106,7 +106,7 @@ impl InstallationError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { wanted, .. } => {
-                let major = if let Wanted::Major(major) = wanted { *major } else { 17 };
+                let major = if let VersionRequest::Major(major) = wanted { *major } else { 17 };
                 Some(format!(
                     "Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
                      install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."

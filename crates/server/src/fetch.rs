@@ -13,7 +13,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, Wish};
+use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, PlaceRequest};
 
 pub use crate::client::Client;
 use crate::error::InstallationError;
@@ -158,7 +158,7 @@ pub fn fetch(
     }
     // Beside what it becomes, so that one rename is enough.
     let account = Account::ours();
-    let place = Place::choose(&Wish::At(cache.root().to_owned()), 0, cache.root(), &account)?;
+    let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
     for package in packages.iter().filter(|package| package.client.is_there()) {
         say(package, &folder);

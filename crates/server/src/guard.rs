@@ -26,7 +26,7 @@ const ARGUMENT: &str = "guard-run-directory";
 /// How long a server may take for an immediate shutdown before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
-const PATIENCE: Duration = Duration::from_millis(50);
+const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A run directory that is cleared away when this is dropped, or when our process ends by whatever signal.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl Guard {
     }
 
     /// The right to run programs that are ended with what it guards.
-    pub fn ward(&self) -> Result<Ward<'_>, FileError> {
-        Ok(Ward { run: &self.run, lock: self.run.server_lock()? })
+    pub fn ward(&self) -> Result<GuardedCommand<'_>, FileError> {
+        Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
 
     /// Leaves the run directory where people can look at it; see [`RunDirectory::keep`].
@@ -93,10 +93,10 @@ impl Process {
         Ok(Self { child, lifeline, done })
     }
 
-    /// Lets it do its work; false if it is still at it after [`PATIENCE`].
+    /// Lets it do its work; false if it is still at it after [`REMOVAL_TIMEOUT`].
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
-        let ended = sys::wait_readable(self.done.as_fd(), PATIENCE).unwrap_or(true);
+        let ended = sys::wait_readable(self.done.as_fd(), REMOVAL_TIMEOUT).unwrap_or(true);
         if ended {
             let _ = self.child.wait();
         }
@@ -115,12 +115,12 @@ impl Drop for Process {
 /// They hold the server's lock: the guard finds them by it, and whatever they have started, and ends them before it
 /// removes the directory. Drop this before the guard, which would take us for one of them.
 #[derive(Debug)]
-pub struct Ward<'a> {
+pub struct GuardedCommand<'a> {
     run: &'a RunDirectory,
     lock: sys::Lock,
 }
 
-impl Ward<'_> {
+impl GuardedCommand<'_> {
     /// Where they work.
     #[must_use]
     pub fn run(&self) -> &RunDirectory {

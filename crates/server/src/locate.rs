@@ -16,7 +16,7 @@ const NO_MAJOR: u32 = 100;
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wanted {
+pub enum VersionRequest {
     /// The first one on PATH, else the newest.
     #[default]
     Any,
@@ -26,7 +26,7 @@ pub enum Wanted {
     Bin(PathBuf),
 }
 
-impl FromStr for Wanted {
+impl FromStr for VersionRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -67,9 +67,13 @@ const USUAL: [&str; 8] = [
 /// # Errors
 /// None is there: the error lists where we looked. The first that is there but does not work is an error of its own
 /// only if nothing else will do.
-pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Installation, InstallationError> {
+pub fn find(
+    wanted: &VersionRequest,
+    cache: &Cache,
+    account: &Account,
+) -> Result<Installation, InstallationError> {
     let installation = match wanted {
-        Wanted::Bin(bin) => {
+        VersionRequest::Bin(bin) => {
             // The binary itself, or the prefix above bin, is understood as well.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
@@ -77,7 +81,7 @@ pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Install
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             Installation::probe(&bin, cache)?
         }
-        Wanted::Any | Wanted::Major(_) => search(wanted, cache)?,
+        VersionRequest::Any | VersionRequest::Major(_) => search(wanted, cache)?,
     };
     if account.can_reach(installation.bin()) {
         Ok(installation)
@@ -86,14 +90,14 @@ pub fn find(wanted: &Wanted, cache: &Cache, account: &Account) -> Result<Install
     }
 }
 
-fn search(wanted: &Wanted, cache: &Cache) -> Result<Installation, InstallationError> {
+fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, InstallationError> {
     let mut failure = None;
     let mut best: Option<Installation> = None;
     for (bin, source) in candidates(cache) {
         match Installation::probe(&bin, cache) {
             Ok(installation) => {
                 let major = installation.version().major;
-                if matches!(wanted, Wanted::Major(wanted) if *wanted != major) {
+                if matches!(wanted, VersionRequest::Major(wanted) if *wanted != major) {
                     continue;
                 }
                 if source == "PATH" {
@@ -108,7 +112,7 @@ fn search(wanted: &Wanted, cache: &Cache) -> Result<Installation, InstallationEr
     }
     match (best, failure) {
         (Some(best), _) => Ok(best),
-        (None, Some(error)) if matches!(wanted, Wanted::Any) => Err(error),
+        (None, Some(error)) if matches!(wanted, VersionRequest::Any) => Err(error),
         (None, _) => Err(InstallationError::NotFound { wanted: wanted.clone(), others: majors(cache) }),
     }
 }
@@ -210,12 +214,12 @@ mod tests {
 
     #[test]
     fn a_wish_is_a_known_major_or_a_path() {
-        assert_eq!("17".parse(), Ok(Wanted::Major(17)));
-        assert_eq!("/opt/pg/bin".parse(), Ok(Wanted::Bin("/opt/pg/bin".into())));
-        assert_eq!("19".parse(), Ok(Wanted::Major(19)));
-        assert!("12".parse::<Wanted>().is_err());
-        assert!("1810".parse::<Wanted>().is_err());
-        assert!("latest".parse::<Wanted>().is_err());
+        assert_eq!("17".parse(), Ok(VersionRequest::Major(17)));
+        assert_eq!("/opt/pg/bin".parse(), Ok(VersionRequest::Bin("/opt/pg/bin".into())));
+        assert_eq!("19".parse(), Ok(VersionRequest::Major(19)));
+        assert!("12".parse::<VersionRequest>().is_err());
+        assert!("1810".parse::<VersionRequest>().is_err());
+        assert!("latest".parse::<VersionRequest>().is_err());
     }
 
     #[test]

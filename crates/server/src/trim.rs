@@ -10,7 +10,7 @@ use storage::{Account, Attempt};
 use sys::{Directory, FileKind};
 
 use crate::error::InitdbError;
-use crate::{Installation, Ward, log};
+use crate::{GuardedCommand, Installation, log};
 
 /// What becomes of clusters here; it belongs into their fingerprints.
 pub(crate) const TRIMMED: &str = "without WAL and free space maps";
@@ -19,7 +19,7 @@ pub(crate) const TRIMMED: &str = "without WAL and free space maps";
 pub(crate) fn trim(
     installation: &Installation,
     account: &Account,
-    ward: &Ward<'_>,
+    ward: &GuardedCommand<'_>,
 ) -> Result<(), InitdbError> {
     let data = ward.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
@@ -40,7 +40,11 @@ fn remove_free_space_maps(folder: &Directory) -> io::Result<()> {
 }
 
 /// Leaves one segment with nothing but a checkpoint in it: the rest is zeros, so holes in the cache.
-fn reset_wal(installation: &Installation, account: &Account, ward: &Ward<'_>) -> Result<(), InitdbError> {
+fn reset_wal(
+    installation: &Installation,
+    account: &Account,
+    ward: &GuardedCommand<'_>,
+) -> Result<(), InitdbError> {
     let program = installation.bin().join("pg_resetwal");
     if !program.exists() {
         return Ok(());

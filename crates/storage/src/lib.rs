@@ -38,7 +38,7 @@ pub use attempt::{Attempt, FileError};
 pub use cache::{Cache, CacheError, Entry};
 pub use carry::carried;
 pub use copy::{Copied, CopyError, Copying, Method};
-pub use place::{Place, PlaceError, Wish};
+pub use place::{Place, PlaceError, PlaceRequest};
 pub use publish::Building;
 pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use sys::{Filesystem, Kind};
+use sys::{Filesystem, FilesystemKind};
 
 use crate::attempt::{Attempt, FileError};
 use crate::{Account, human_bytes, private};
@@ -14,7 +14,7 @@ const HEADROOM: u64 = 256 << 20;
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wish {
+pub enum PlaceRequest {
     /// RAM where it fits, else disk.
     #[default]
     Auto,
@@ -26,7 +26,7 @@ pub enum Wish {
     At(PathBuf),
 }
 
-impl Wish {
+impl PlaceRequest {
     /// The same of what need not be text, as paths are.
     pub fn from_os(text: &OsStr) -> Result<Self, String> {
         match text.to_str() {
@@ -36,7 +36,7 @@ impl Wish {
     }
 }
 
-impl FromStr for Wish {
+impl FromStr for PlaceRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -54,7 +54,7 @@ impl FromStr for Wish {
 #[derive(Debug, Clone)]
 pub struct Place {
     root: PathBuf,
-    kind: Kind,
+    kind: FilesystemKind,
     budget: u64,
     why: String,
 }
@@ -116,13 +116,18 @@ impl Place {
     ///
     /// RAM is taken for granted only when the template fits twice, with 256 MiB to spare, into what the file system,
     /// the machine and our control groups have left.
-    pub fn choose(wish: &Wish, bytes: u64, disk: &Path, account: &Account) -> Result<Self, PlaceError> {
+    pub fn choose(
+        wish: &PlaceRequest,
+        bytes: u64,
+        disk: &Path,
+        account: &Account,
+    ) -> Result<Self, PlaceError> {
         let need = bytes.saturating_mul(2).saturating_add(HEADROOM);
         match wish {
-            Wish::Ram => in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
-            Wish::Disk => on_disk(bytes, disk, account, String::new()),
-            Wish::Auto => in_ram(need, account).or_else(|why| on_disk(bytes, disk, account, why)),
-            Wish::At(path) => {
+            PlaceRequest::Ram => in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
+            PlaceRequest::Disk => on_disk(bytes, disk, account, String::new()),
+            PlaceRequest::Auto => in_ram(need, account).or_else(|why| on_disk(bytes, disk, account, why)),
+            PlaceRequest::At(path) => {
                 let path = path.canonicalize().attempt("use", path)?;
                 let unfit = |why| PlaceError::Unfit { need: bytes, path: path.clone(), why };
                 let (kind, budget) = usable(&path, account).map_err(unfit)?;
@@ -142,7 +147,7 @@ impl Place {
 
     /// Memory or disk.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FilesystemKind {
         self.kind
     }
 
@@ -156,8 +161,8 @@ impl Place {
     #[must_use]
     pub fn why(&self) -> String {
         let kind = match self.kind {
-            Kind::Memory => "RAM",
-            Kind::Disk => "disk",
+            FilesystemKind::Memory => "RAM",
+            FilesystemKind::Disk => "disk",
         };
         format!("{kind} at \"{}\": {}", self.root.display(), self.why)
     }
@@ -180,12 +185,12 @@ fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
     let mut reasons = Vec::new();
     for root in ram_candidates() {
         match usable(&root, account) {
-            Ok((Kind::Disk, _)) => reasons.push(format!("\"{}\" is no tmpfs", root.display())),
-            Ok((Kind::Memory, budget)) if budget >= need => {
+            Ok((FilesystemKind::Disk, _)) => reasons.push(format!("\"{}\" is no tmpfs", root.display())),
+            Ok((FilesystemKind::Memory, budget)) if budget >= need => {
                 let why = format!("{} free, {} wanted", human_bytes(budget), human_bytes(need));
-                return Ok(Place { root, kind: Kind::Memory, budget, why });
+                return Ok(Place { root, kind: FilesystemKind::Memory, budget, why });
             }
-            Ok((Kind::Memory, budget)) => {
+            Ok((FilesystemKind::Memory, budget)) => {
                 reasons.push(format!(
                     "\"{}\" and memory have {} left, {} wanted",
                     root.display(),
@@ -217,7 +222,7 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
 }
 
 /// The kind of place that `root` is, and the bytes that may be written there; or why it cannot be used.
-fn usable(root: &Path, account: &Account) -> Result<(Kind, u64), String> {
+fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), String> {
     // The server's settings and clients' URLs have to name it.
     root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
@@ -230,8 +235,8 @@ fn usable(root: &Path, account: &Account) -> Result<(Kind, u64), String> {
     // Nothing is made here: who died right after would leave it behind.
     private::ensure_existing(&ours).map_err(|error| error.to_string())?;
     let budget = match filesystem.kind {
-        Kind::Disk => filesystem.free,
-        Kind::Memory => {
+        FilesystemKind::Disk => filesystem.free,
+        FilesystemKind::Memory => {
             filesystem.free.min(sys::available_memory(Path::new("/")).map_err(|error| error.to_string())?)
         }
     };
@@ -253,23 +258,25 @@ mod tests {
     #[test]
     fn what_never_fits_is_refused_with_every_candidate_named() {
         let directory = tempfile::tempdir().unwrap();
-        let error = Place::choose(&Wish::Ram, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
-        assert!(error.contains("\"/dev/shm\""), "{error}");
         let error =
-            Place::choose(&Wish::Auto, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
+            Place::choose(&PlaceRequest::Ram, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
+        assert!(error.contains("\"/dev/shm\""), "{error}");
+        let error = Place::choose(&PlaceRequest::Auto, u64::MAX / 4, directory.path(), &us())
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("cannot place") && error.contains("/var/tmp"), "{error}");
     }
 
     #[test]
     fn a_named_directory_is_used_or_refused_but_never_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let wish: Wish = directory.path().to_str().unwrap().parse().unwrap();
+        let wish: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
         let place = Place::choose(&wish, 1000, Path::new("/nowhere"), &us()).unwrap();
         assert_eq!(place.root(), directory.path().canonicalize().unwrap());
-        let missing = Wish::At(directory.path().join("missing"));
+        let missing = PlaceRequest::At(directory.path().join("missing"));
         assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &us()).is_err());
         assert_eq!(
-            "tmp".parse::<Wish>().unwrap_err(),
+            "tmp".parse::<PlaceRequest>().unwrap_err(),
             "expected auto, ram, disk or a path with a \"/\" in it"
         );
     }

@@ -356,7 +356,7 @@ fn is_run_name(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Wish;
+    use crate::PlaceRequest;
 
     fn setting() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();
@@ -366,7 +366,8 @@ mod tests {
             foreign: false,
         };
         let place =
-            Place::choose(&Wish::At(directory.path().into()), 0, Path::new("/nowhere"), &account).unwrap();
+            Place::choose(&PlaceRequest::At(directory.path().into()), 0, Path::new("/nowhere"), &account)
+                .unwrap();
         (directory, place, account)
     }
 
@@ -422,7 +423,7 @@ mod tests {
         let deep = directory.path().join("d".repeat(90));
         fs::create_dir(&deep).unwrap();
         let account = setting().2;
-        let place = Place::choose(&Wish::At(deep), 0, Path::new("/nowhere"), &account).unwrap();
+        let place = Place::choose(&PlaceRequest::At(deep), 0, Path::new("/nowhere"), &account).unwrap();
         let run = create(&place, &account);
         assert!(run.address().as_os_str().len() <= LONGEST);
         let (short, path) = (run.address().to_owned(), run.path().to_owned());

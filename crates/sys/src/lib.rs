@@ -21,8 +21,7 @@ mod linux;
 pub use linux::{
     directory::{Directory, FileKind},
     disk::{Bottom, Disk, Stack},
-    filesystem::{Filesystem, Kind},
-    gauges::{Gauges, Panel},
+    filesystem::{Filesystem, FilesystemKind},
     limit::{leave_usual_files, raise_files},
     mask::{leave_usual_mask, leave_usual_mode, let_others_read, make_private},
     memory::available_memory,
@@ -32,6 +31,7 @@ pub use linux::{
     nvme::Heat,
     posix::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
+    readings::{Readings, Sensors},
     segment::remove_segments,
     transfer::{reflink, sync_filesystem, transfer},
     unbuffered::{Waiting, open_for_writes, page_aligned},

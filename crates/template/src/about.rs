@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use storage::{Cache, FileError};
 
-use crate::{Ingredients, Recipe};
+use crate::{FingerprintInputs, TemplateSpec};
 
 /// The description of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,26 +24,26 @@ pub struct About {
     /// How long it took to make, in seconds.
     pub took: f64,
     /// All that shaped it.
-    pub ingredients: Ingredients,
+    pub fingerprint_inputs: FingerprintInputs,
 }
 
 impl About {
-    /// Describes what `recipe` made, or initdb without one.
+    /// Describes what `spec` made, or initdb without one.
     pub(crate) fn new(
-        recipe: Option<&Recipe>,
+        spec: Option<&TemplateSpec>,
         version: String,
         took: Duration,
-        ingredients: Ingredients,
+        fingerprint_inputs: FingerprintInputs,
     ) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            name: recipe.map(|recipe| recipe.name.clone()),
+            name: spec.map(|spec| spec.name.clone()),
             version,
-            folder: recipe.map_or_else(PathBuf::new, |recipe| recipe.folder.clone()),
-            made_from: recipe.map_or_else(|| "initdb".to_owned(), Recipe::words),
+            folder: spec.map_or_else(PathBuf::new, |spec| spec.folder.clone()),
+            made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::words),
             created: now.as_secs(),
             took: took.as_secs_f64(),
-            ingredients,
+            fingerprint_inputs,
         }
     }
 
@@ -61,14 +61,18 @@ impl About {
 }
 
 /// The ingredients of the last template that was made of this name in this folder.
-pub(crate) fn last(cache: &Cache, recipe: &Recipe) -> Option<Ingredients> {
-    serde_json::from_str(&cache.recall(&note(&recipe.folder, &recipe.name))?).ok()
+pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
+    serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.name))?).ok()
 }
 
 /// Remembers them for the next who asks why there is something to build.
-pub(crate) fn remember(cache: &Cache, recipe: &Recipe, ingredients: &Ingredients) -> Result<(), FileError> {
-    let text = serde_json::to_string(ingredients).unwrap_or_default();
-    cache.remember(&note(&recipe.folder, &recipe.name), &text)
+pub(crate) fn remember(
+    cache: &Cache,
+    spec: &TemplateSpec,
+    fingerprint_inputs: &FingerprintInputs,
+) -> Result<(), FileError> {
+    let text = serde_json::to_string(fingerprint_inputs).unwrap_or_default();
+    cache.remember(&note(&spec.folder, &spec.name), &text)
 }
 
 fn note(folder: &Path, name: &str) -> String {

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use server::{Guard, Initdb, Installation};
-use storage::{Place, Wish};
+use storage::{Place, PlaceRequest};
 
 use crate::about::About;
-use crate::maker::{Maker, Step, Template};
-use crate::{Fingerprint, Ingredients, MakerError};
+use crate::provisioner::{Provisioner, Step, Template};
+use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
 /// What initdb leaves, at most, in bytes.
 const SIZE: u64 = 64 << 20;
@@ -28,8 +28,11 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
 }
 
 /// Looks the base image up, or makes it; whoever comes second waits and then finds it.
-pub(crate) fn look_up_or_build(maker: &Maker, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
-    let (cache, fingerprint) = (&maker.cache, fingerprint(&maker.installation));
+pub(crate) fn look_up_or_build(
+    provisioner: &Provisioner,
+    say: &dyn Fn(Step<'_>),
+) -> Result<Template, ProvisionError> {
+    let (cache, fingerprint) = (&provisioner.cache, fingerprint(&provisioner.installation));
     let found = |entry| Template { fingerprint: fingerprint.clone(), entry, database: DATABASE.to_owned() };
     if let Some(entry) = cache.look_up(fingerprint.as_str())? {
         return Ok(found(entry));
@@ -38,18 +41,18 @@ pub(crate) fn look_up_or_build(maker: &Maker, say: &dyn Fn(Step<'_>)) -> Result<
     if let Some(entry) = cache.look_up(fingerprint.as_str())? {
         return Ok(found(entry));
     }
-    let version = maker.installation.version();
+    let version = provisioner.installation.version();
     say(Step::BuildingBaseImage(version));
     let begun = Instant::now();
-    let guard = initialise(maker)?;
-    let about = About::new(None, version.to_string(), begun.elapsed(), Ingredients::default());
+    let guard = initialise(provisioner)?;
+    let about = About::new(None, version.to_string(), begun.elapsed(), FingerprintInputs::default());
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
 /// Runs initdb in a run directory of its own.
-fn initialise(maker: &Maker) -> Result<Guard, MakerError> {
-    let place = Place::choose(&Wish::Auto, SIZE, maker.cache.root(), &maker.account)?;
-    let guard = Guard::over(&place, &maker.account, &maker.program)?;
-    Initdb::of(&maker.installation).run(&maker.installation, &maker.account, &guard)?;
+fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
+    let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), &provisioner.account)?;
+    let guard = Guard::over(&place, &provisioner.account, &provisioner.program)?;
+    Initdb::of(&provisioner.installation).run(&provisioner.installation, &provisioner.account, &guard)?;
     Ok(guard)
 }

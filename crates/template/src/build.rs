@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use server::{Guard, Preset, Server};
-use storage::{Building, Entry, Wish};
+use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
-use crate::error::{MakerError, SetupError};
-use crate::ingredients::INPUT;
-use crate::maker::{Maker, Step, Template};
+use crate::error::{ProvisionError, SetupError};
+use crate::fingerprint_inputs::INPUT;
+use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::{Broken, Setup, dump_files};
-use crate::{Fingerprint, Ingredients, Recipe, base, inputs, shelf};
+use crate::{Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
 /// How often a build may be repeated because it changed its own inputs: once is common (a schema file that is written
 /// after migrating), more often it would never end.
@@ -21,49 +21,52 @@ const BUILDING: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "
 
 /// What would be found of a template, and why.
 #[derive(Debug)]
-pub struct Outlook {
+pub struct TemplateStatus {
     /// Its name in the cache.
     pub fingerprint: Fingerprint,
     /// What that is made of.
-    pub ingredients: Ingredients,
+    pub fingerprint_inputs: FingerprintInputs,
     /// What is there of it.
     pub entry: Option<Entry>,
     /// What differs from the one that was built last, if one was.
     pub changes: Option<Vec<String>>,
 }
 
-impl Maker {
-    /// All that shapes what `recipe` makes, with what it goes on from.
-    pub(crate) fn ingredients(&self, recipe: &Recipe) -> Result<Ingredients, MakerError> {
-        let mut all = Ingredients::default();
-        let from = match &recipe.from {
-            Some(from) => self.ingredients(from)?.fingerprint(),
+impl Provisioner {
+    /// All that shapes what `spec` makes, with what it goes on from.
+    pub(crate) fn fingerprint_inputs(
+        &self,
+        spec: &TemplateSpec,
+    ) -> Result<FingerprintInputs, ProvisionError> {
+        let mut all = FingerprintInputs::default();
+        let from = match &spec.from {
+            Some(from) => self.fingerprint_inputs(from)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
         all.add("template it goes on from", from.as_str());
         all.add("version of PostgreSQL", self.installation.version().to_string());
-        all.add("name", &recipe.name);
+        all.add("name", &spec.name);
         for (name, value) in self.user_settings() {
             all.add(format!("setting {name}"), value);
         }
-        let folder = &recipe.folder;
-        let sql = inputs::expand(folder, &recipe.sql)?;
+        let folder = &spec.folder;
+        let sql = inputs::expand(folder, &spec.sql)?;
         if !sql.is_empty() {
             all.add("list of SQL files", sql.join("\n"));
         }
         let mut files = sql;
-        if let Some(dump) = &recipe.dump {
+        if let Some(dump) = &spec.dump {
             all.add("dump", dump);
             files.extend(dump_files(folder, dump)?);
         }
-        if let Some(setup) = &recipe.setup {
+        if let Some(setup) = &spec.setup {
             all.add("setup command", setup);
         }
-        files.extend(inputs::expand(folder, &recipe.inputs)?);
+        files.extend(inputs::expand(folder, &spec.inputs)?);
         for (path, digest) in inputs::digest(folder, &files, &self.cache)? {
             all.add(format!("{INPUT}{path}"), digest);
         }
-        for name in &recipe.env {
+        for name in &spec.env {
             // It may be a secret: only its digest is kept.
             let value = std::env::var_os(name);
             let value = value.map(|value| blake3::hash(value.as_encoded_bytes()).to_string());
@@ -72,71 +75,71 @@ impl Maker {
         Ok(all)
     }
 
-    /// What a look-up of `recipe` would find, and why; nothing is built, and nothing counts as used.
-    pub fn outlook(&self, recipe: &Recipe) -> Result<Outlook, MakerError> {
-        let ingredients = self.ingredients(recipe)?;
-        let fingerprint = ingredients.fingerprint();
+    /// What a look-up of `spec` would find, and why; nothing is built, and nothing counts as used.
+    pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
+        let fingerprint_inputs = self.fingerprint_inputs(spec)?;
+        let fingerprint = fingerprint_inputs.fingerprint();
         let entry = self.cache.examine(fingerprint.as_str())?;
-        let before = about::last(&self.cache, recipe);
-        let changes = before.map(|before| ingredients.differences(&before));
-        Ok(Outlook { fingerprint, ingredients, entry, changes })
+        let before = about::last(&self.cache, spec);
+        let changes = before.map(|before| fingerprint_inputs.differences(&before));
+        Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes })
     }
 
     /// Looks the template up, or makes it and, before, what it goes on from.
     pub(crate) fn look_up_or_build(
         &self,
-        recipe: &Recipe,
+        spec: &TemplateSpec,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Template, MakerError> {
-        if let Some(recipe) = recipe.chain().into_iter().find(|recipe| recipe.runs_each_time()) {
-            return Err(SetupError::RunsEachTime { name: recipe.name.clone() }.into());
+    ) -> Result<Template, ProvisionError> {
+        if let Some(spec) = spec.chain().into_iter().find(|spec| spec.runs_each_time()) {
+            return Err(SetupError::RunsEachTime { name: spec.name.clone() }.into());
         }
         let mut changes = Vec::new();
         for _ in 0..ATTEMPTS {
-            let ingredients = self.ingredients(recipe)?;
-            let fingerprint = ingredients.fingerprint();
+            let fingerprint_inputs = self.fingerprint_inputs(spec)?;
+            let fingerprint = fingerprint_inputs.fingerprint();
             let found =
-                |entry| Template { fingerprint: fingerprint.clone(), entry, database: recipe.name.clone() };
+                |entry| Template { fingerprint: fingerprint.clone(), entry, database: spec.name.clone() };
             if let Some(entry) = self.cache.look_up(fingerprint.as_str())? {
                 return Ok(found(entry));
             }
-            let waiting = || say(Step::Waiting { name: &recipe.name });
+            let waiting = || say(Step::Waiting { name: &spec.name });
             let building = self.cache.building(fingerprint.as_str(), waiting)?;
             if let Some(entry) = self.cache.look_up(fingerprint.as_str())? {
                 return Ok(found(entry));
             }
             if changes.is_empty() {
-                let before = about::last(&self.cache, recipe);
-                changes = before.map_or_else(Vec::new, |before| ingredients.differences(&before));
+                let before = about::last(&self.cache, spec);
+                changes = before.map_or_else(Vec::new, |before| fingerprint_inputs.differences(&before));
             }
-            say(Step::Building { name: &recipe.name, fingerprint: &fingerprint, changes: &changes });
+            say(Step::Building { name: &spec.name, fingerprint: &fingerprint, changes: &changes });
             let begun = Instant::now();
-            let guard = self.prepare(recipe, &fingerprint, say)?;
-            let after = self.ingredients(recipe)?;
-            if after == ingredients {
+            let guard = self.prepare(spec, &fingerprint, say)?;
+            let after = self.fingerprint_inputs(spec)?;
+            if after == fingerprint_inputs {
                 let version = self.installation.version().to_string();
-                let about = About::new(Some(recipe), version, begun.elapsed(), ingredients);
-                return Ok(found(self.publish(recipe, building, &guard, &about, say)?));
+                let about = About::new(Some(spec), version, begun.elapsed(), fingerprint_inputs);
+                return Ok(found(self.publish(spec, building, &guard, &about, say)?));
             }
-            changes = after.differences(&ingredients);
+            changes = after.differences(&fingerprint_inputs);
             say(Step::InputsChanged { changes: &changes });
         }
-        Err(SetupError::Unsettled { name: recipe.name.clone(), changes }.into())
+        Err(SetupError::Unsettled { name: spec.name.clone(), changes }.into())
     }
 
     fn publish(
         &self,
-        recipe: &Recipe,
+        spec: &TemplateSpec,
         building: Building,
         guard: &Guard,
         about: &About,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Entry, MakerError> {
-        say(Step::Publishing { name: &recipe.name });
+    ) -> Result<Entry, ProvisionError> {
+        say(Step::Publishing { name: &spec.name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
-        about::remember(&self.cache, recipe, &about.ingredients)?;
-        say(Step::Built { name: &recipe.name, bytes: entry.occupied()?, took: about.took });
-        for evicted in shelf::evict(&self.cache, self.cache_size())? {
+        about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
+        say(Step::Built { name: &spec.name, bytes: entry.occupied()?, took: about.took });
+        for evicted in cached::evict(&self.cache, self.cache_size())? {
             say(Step::Evicted(&evicted));
         }
         Ok(entry)
@@ -145,13 +148,17 @@ impl Maker {
     /// Runs the recipe's steps in a server on what it goes on from, and leaves a data directory at rest.
     fn prepare(
         &self,
-        recipe: &Recipe,
+        spec: &TemplateSpec,
         fingerprint: &Fingerprint,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Guard, MakerError> {
+    ) -> Result<Guard, ProvisionError> {
         // Nobody knows how large it becomes: where the user does not decide, that is no matter for RAM.
-        let wish = if self.wishes().place == Wish::Auto { Wish::Disk } else { self.wishes().place.clone() };
-        let from = recipe.from.as_deref();
+        let wish = if self.server_options().place == PlaceRequest::Auto {
+            PlaceRequest::Disk
+        } else {
+            self.server_options().place.clone()
+        };
+        let from = spec.from.as_deref();
         let server = self.on_template(from, say, |template| {
             let place = self.choose_place(&wish, template.entry.bytes())?;
             let mut settings = self.settings_of(Preset::Fast, place.budget())?;
@@ -160,7 +167,7 @@ impl Maker {
             }
             Ok(self.boot(template, &place, &settings, say)?)
         })?;
-        let server = self.set_up(server, recipe, fingerprint, say)?;
+        let server = self.set_up(server, spec, fingerprint, say)?;
         // Everything written until now lies in segments that the checkpoint of the shutdown removes.
         server.session("postgres")?.query("SELECT pg_switch_wal()").map_err(server::StartError::from)?;
         Ok(server.shut_down()?)
@@ -173,37 +180,37 @@ impl Maker {
     pub(crate) fn set_up(
         &self,
         server: Server,
-        recipe: &Recipe,
+        spec: &TemplateSpec,
         fingerprint: &Fingerprint,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Server, MakerError> {
-        let setup = Setup { server: &server, installation: &self.installation, recipe, say };
-        let parent = recipe.from.as_ref().map(|from| from.name.as_str());
+    ) -> Result<Server, ProvisionError> {
+        let setup = Setup { server: &server, installation: &self.installation, spec, say };
+        let parent = spec.from.as_ref().map(|from| from.name.as_str());
         match setup.run(parent)? {
             None => Ok(server),
-            Some(broken) => Err(self.failed(server, recipe, fingerprint, broken)?.into()),
+            Some(broken) => Err(self.failed(server, spec, fingerprint, broken)?.into()),
         }
     }
 
     fn failed(
         &self,
         server: Server,
-        recipe: &Recipe,
+        spec: &TemplateSpec,
         fingerprint: &Fingerprint,
         broken: Broken,
-    ) -> Result<SetupError, MakerError> {
+    ) -> Result<SetupError, ProvisionError> {
         let log = Setup::log(&server);
         let last_lines = Setup::last_lines(&log);
-        let (log, kept) = if self.wishes().keep {
+        let (log, kept) = if self.server_options().keep {
             let path = server.keep()?;
-            let command = self.command_to_open(&path, &recipe.name);
+            let command = self.command_to_open(&path, &spec.name);
             (path.join(log.file_name().unwrap_or_default()), Some((path, command)))
         } else {
-            let name = format!("{}-{fingerprint}.log", recipe.name);
+            let name = format!("{}-{fingerprint}.log", spec.name);
             (self.cache.keep_log(&name, &log)?, None)
         };
         let Broken { step, status, after } = broken;
-        let (name, fingerprint) = (recipe.name.clone(), fingerprint.clone());
+        let (name, fingerprint) = (spec.name.clone(), fingerprint.clone());
         let log = Some(log);
         Ok(SetupError::Failed { name, fingerprint, step, status, after, last_lines, log, kept })
     }

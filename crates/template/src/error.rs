@@ -13,7 +13,7 @@ use crate::inputs::InputError;
 /// No server, and nothing left of the attempt but what the error names.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
-pub enum MakerError {
+pub enum ProvisionError {
     #[error(transparent)]
     Account(#[from] AccountError),
     #[error(transparent)]
@@ -38,13 +38,13 @@ pub enum MakerError {
     Setup(Box<SetupError>),
 }
 
-impl From<SetupError> for MakerError {
+impl From<SetupError> for ProvisionError {
     fn from(error: SetupError) -> Self {
         Self::Setup(Box::new(error))
     }
 }
 
-impl MakerError {
+impl ProvisionError {
     /// What came back.
     #[must_use]
     pub fn detail(&self) -> Option<String> {

@@ -10,12 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use server::{Address, Entrance, Installation, SUPERUSER, Server, Session};
+use server::{Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server};
 use storage::{Account, Attempt, FileError};
 
 use crate::error::SetupError;
-use crate::maker::Step;
-use crate::{MakerError, Recipe, inputs};
+use crate::provisioner::Step;
+use crate::{ProvisionError, TemplateSpec, inputs};
 
 /// The log's name in the run directory.
 const LOG: &str = "setup.log";
@@ -26,13 +26,13 @@ const LINES: usize = 12;
 /// How often somebody who watches hears how it goes.
 const BEAT: Duration = Duration::from_millis(200);
 /// How long one file of SQL may take when we run it ourselves.
-const PATIENCE: Duration = Duration::from_hours(1);
+const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// A recipe on its way into a server.
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
-    pub(crate) recipe: &'a Recipe,
+    pub(crate) spec: &'a TemplateSpec,
     pub(crate) say: &'a dyn Fn(Step<'_>),
 }
 
@@ -45,31 +45,32 @@ pub(crate) struct Broken {
 
 impl Setup<'_> {
     /// Makes the database, of `parent`'s if there is one, and runs all steps; returns the one that broke.
-    pub(crate) fn run(&self, parent: Option<&str>) -> Result<Option<Broken>, MakerError> {
+    pub(crate) fn run(&self, parent: Option<&str>) -> Result<Option<Broken>, ProvisionError> {
         self.make_database(parent)?;
-        let folder = &self.recipe.folder;
-        for file in inputs::expand(folder, &self.recipe.sql)? {
+        let folder = &self.spec.folder;
+        for file in inputs::expand(folder, &self.spec.sql)? {
             if let Some(broken) = self.run_sql(&file)? {
                 return Ok(Some(broken));
             }
         }
-        if let Some(dump) = &self.recipe.dump
+        if let Some(dump) = &self.spec.dump
             && let Some(broken) = self.restore(dump)?
         {
             return Ok(Some(broken));
         }
-        if let Some(words) = &self.recipe.setup {
+        if let Some(words) = &self.spec.setup {
             let mut command = Command::new("sh");
             command.args(["-c", words]);
-            let entrance = Entrance::open(self.server).attempt("listen on", Path::new("127.0.0.1"))?;
-            let address = entrance.as_ref().map(|entrance| entrance.address(&self.recipe.name));
+            let loopback =
+                LoopbackListener::open(self.server).attempt("listen on", Path::new("127.0.0.1"))?;
+            let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
             return self.run_program("setup", command, &address.unwrap_or_else(|| self.address()));
         }
         Ok(None)
     }
 
     fn address(&self) -> Address {
-        Address::of(self.server, &self.recipe.name)
+        Address::of(self.server, &self.spec.name)
     }
 
     /// Where the output of its steps is.
@@ -84,9 +85,9 @@ impl Setup<'_> {
         lines[lines.len().saturating_sub(LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
 
-    fn make_database(&self, parent: Option<&str>) -> Result<(), MakerError> {
+    fn make_database(&self, parent: Option<&str>) -> Result<(), ProvisionError> {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let name = &self.recipe.name;
+        let name = &self.spec.name;
         let sql = match parent {
             Some(parent) if parent == name => return Ok(()),
             Some(parent) => format!("ALTER DATABASE {} RENAME TO {}", quoted(parent), quoted(name)),
@@ -97,7 +98,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn run_sql(&self, file: &str) -> Result<Option<Broken>, MakerError> {
+    fn run_sql(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
@@ -105,20 +106,20 @@ impl Setup<'_> {
     }
 
     /// One simple query: what psql understands beyond SQL is refused.
-    fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, MakerError> {
-        let path = self.recipe.folder.join(file);
+    fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
+        let path = self.spec.folder.join(file);
         let sql = fs::read_to_string(&path).attempt("read", &path)?;
         if let Some(line) = sql.lines().position(|line| line.starts_with('\\')) {
             return Err(SetupError::NeedsPsql { file: file.to_owned(), line: line + 1 }.into());
         }
-        Session::open(&self.server.run().socket_directory(), SUPERUSER, &self.recipe.name, PATIENCE)
+        AdminConnection::open(&self.server.run().socket_directory(), SUPERUSER, &self.spec.name, SQL_TIMEOUT)
             .and_then(|mut session| session.query(&sql))
             .map_err(|source| SetupError::Sql { file: file.to_owned(), source })?;
         Ok(None)
     }
 
-    fn restore(&self, dump: &str) -> Result<Option<Broken>, MakerError> {
-        let path = self.recipe.folder.join(dump);
+    fn restore(&self, dump: &str) -> Result<Option<Broken>, ProvisionError> {
+        let path = self.spec.folder.join(dump);
         let format = Format::of(&path).attempt("read", &path)?;
         if format == Format::Plain {
             return self.run_sql(dump);
@@ -126,7 +127,7 @@ impl Setup<'_> {
         let program = self.installation.client("pg_restore");
         let missing = || SetupError::NoProgram { program: "pg_restore", file: dump.to_owned() };
         let mut command = Command::new(program.ok_or_else(missing)?);
-        command.args(["--exit-on-error", "--dbname", &self.recipe.name]);
+        command.args(["--exit-on-error", "--dbname", &self.spec.name]);
         if format == Format::Archive {
             let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8);
             command.arg(format!("--jobs={cores}"));
@@ -141,12 +142,12 @@ impl Setup<'_> {
         step: &str,
         mut command: Command,
         address: &Address,
-    ) -> Result<Option<Broken>, MakerError> {
+    ) -> Result<Option<Broken>, ProvisionError> {
         let run = self.server.run();
         let begun = Instant::now();
         let output = run.create_file(LOG, &Account::ours())?;
         let second = output.try_clone().attempt("duplicate", &run.path().join(LOG))?;
-        command.current_dir(&self.recipe.folder).stdin(Stdio::null());
+        command.current_dir(&self.spec.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         address.describe_to(&mut command);
         let lock = run.helper_lock()?;

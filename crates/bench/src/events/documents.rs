@@ -80,16 +80,16 @@ mod tests {
 
     use super::super::documents_server::Server;
     use super::*;
-    use crate::events::Target;
+    use crate::events::EventStore;
     use crate::runner::tests::Patience;
 
     fn measure(url: &str) -> Result<(report::Report, Option<BenchError>), BenchError> {
         let events = crate::Events {
-            wishes: template::Wishes::default(),
+            server_options: template::ServerOptions::default(),
             cache: None,
             program: PathBuf::new(),
             disk: None,
-            targets: vec![Target::Url(url.to_owned())],
+            targets: vec![EventStore::Url(url.to_owned())],
             batch: 7,
             thermometer: &|| None,
         };

@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::report::{Report, Sample, Unit};
-use template::Wishes;
+use template::ServerOptions;
 
-use crate::runner::{self, Contender, Observer, Phases, Timed};
+use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
 use crate::{BenchError, Measured, environment};
 use event::Event;
 
-pub use target::Target;
-use target::{Ground, Store};
+pub use target::EventStore;
+use target::{EventsFixture, Store};
 
 /// Batches for nothing: connections, page cache and plans settle. They are told apart in the report.
 const WARM_UP: u32 = 1;
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
     /// What is wished of our own servers.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
@@ -42,7 +42,7 @@ pub struct Events<'a> {
     /// A directory on the disk in question; without one, where a server's data would live on disk.
     pub disk: Option<PathBuf>,
     /// Where events are appended, in turn. With a single one, nothing rests between its batches.
-    pub targets: Vec<Target>,
+    pub targets: Vec<EventStore>,
     /// Events in a batch.
     pub batch: u32,
     /// Degrees Celsius of the disk, if it has a thermometer.
@@ -69,28 +69,28 @@ impl Events<'_> {
         let load = environment::load();
         let mut grounds = Vec::new();
         for target in &self.targets {
-            grounds.push(Ground::of(target, self)?);
+            grounds.push(EventsFixture::of(target, self)?);
         }
         let measured = self.measure_on(&mut grounds, &load, batches, observer);
         // All of them, whether or not one of them fails.
-        let ends = grounds.into_iter().map(Ground::close).fold(Ok(()), Result::and);
+        let ends = grounds.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
         measured.map(|(report, failure)| (report, failure.or(ends.err())))
     }
 
     fn measure_on(
         &self,
-        grounds: &mut [Ground],
+        grounds: &mut [EventsFixture],
         load: &str,
         batches: u32,
         observer: &mut dyn Observer,
     ) -> Result<Measured, BenchError> {
-        let tracks: Vec<_> = grounds.iter().map(|ground| RefCell::new(Track::new(ground.name()))).collect();
+        let tracks: Vec<_> = grounds.iter().map(|fixture| RefCell::new(Track::new(fixture.name()))).collect();
         let thermometer = Thermometer { read: self.thermometer, last: RefCell::new(None) };
         let mut contenders = Vec::new();
-        for (ground, track) in grounds.iter_mut().zip(&tracks) {
-            contenders.push(self.contender(ground, track, &thermometer)?);
+        for (fixture, track) in grounds.iter_mut().zip(&tracks) {
+            contenders.push(self.contender(fixture, track, &thermometer)?);
         }
-        let notes: Vec<String> = grounds.iter().map(Ground::describe).collect();
+        let notes: Vec<String> = grounds.iter().map(EventsFixture::describe).collect();
         let overhead = overhead();
         let report = |timed: &[Timed]| -> Report {
             let tracks: Vec<_> = tracks.iter().map(RefCell::borrow).collect();
@@ -108,14 +108,14 @@ impl Events<'_> {
 
     fn contender<'a>(
         &'a self,
-        ground: &mut Ground,
+        fixture: &mut EventsFixture,
         track: &'a RefCell<Track>,
         thermometer: &'a Thermometer<'a>,
     ) -> Result<Contender<'a, BenchError>, BenchError> {
-        let mut store = ground.open()?;
+        let mut store = fixture.open()?;
         let name = track.borrow().name.clone();
         let mut serial = 0;
-        Ok(Contender::new(name, move || -> Result<Phases, BenchError> {
+        Ok(Contender::new(name, move || -> Result<PhaseTimes, BenchError> {
             let mut batch = Vec::with_capacity(self.batch as usize);
             for _ in 0..self.batch {
                 serial += 1;

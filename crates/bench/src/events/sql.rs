@@ -11,7 +11,7 @@ use super::target::Store;
 use crate::BenchError;
 
 /// How long it may take to connect.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of our own, so that nothing that is there is touched.
 const SCHEMA: &str = "pgfresh_bench";
 /// The columns and keys that Axon Framework's event store has by JPA. Source: its reference guide, 4.x, "Event storage".
@@ -34,7 +34,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
         return Err(BenchError::Encryption);
     }
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(PATIENCE);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     Ok(config)
 }

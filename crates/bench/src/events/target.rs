@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use postgres::Config;
 use server::{Preset, SUPERUSER, Server};
-use storage::{Cache, Wish};
-use template::{Maker, Wishes};
+use storage::{Cache, PlaceRequest};
+use template::{Provisioner, ServerOptions};
 
 #[cfg(feature = "mongodb")]
 use super::documents;
@@ -15,7 +15,7 @@ use crate::BenchError;
 
 /// A target by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum EventStore {
     /// A server of ours as durable as `PostgreSQL` is out of the box, on the disk.
     Durable,
     /// The same, but commits do not wait for the disk.
@@ -26,7 +26,7 @@ pub enum Target {
     Url(String),
 }
 
-impl FromStr for Target {
+impl FromStr for EventStore {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,12 +48,12 @@ const MONGODB: &str = "mongodb://";
 
 #[cfg(feature = "mongodb")]
 #[expect(clippy::unnecessary_wraps, reason = "without the feature it is an error")]
-fn documents(url: &str) -> Result<Target, String> {
-    Ok(Target::Url(url.to_owned()))
+fn documents(url: &str) -> Result<EventStore, String> {
+    Ok(EventStore::Url(url.to_owned()))
 }
 
 #[cfg(not(feature = "mongodb"))]
-fn documents(_: &str) -> Result<Target, String> {
+fn documents(_: &str) -> Result<EventStore, String> {
     Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
 }
 
@@ -73,7 +73,7 @@ pub(crate) trait Store {
 }
 
 /// A target that is ready.
-pub(crate) struct Ground {
+pub(crate) struct EventsFixture {
     name: String,
     /// Where its data live, or where it is.
     place: String,
@@ -84,22 +84,25 @@ pub(crate) struct Ground {
     server: Option<Server>,
 }
 
-impl Ground {
-    pub(crate) fn of(target: &Target, events: &Events<'_>) -> Result<Self, BenchError> {
-        let disk = events.disk.clone().map_or(Wish::Disk, Wish::At);
-        let wishes = |place, preset| Wishes { place, preset, template: None, ..events.wishes.clone() };
-        let (name, wishes) = match target {
-            Target::Durable => ("durable, on disk", wishes(disk, Preset::Durable)),
-            Target::Asynchronous => {
-                let mut wishes = wishes(disk, Preset::Durable);
-                wishes.settings.push(("synchronous_commit".to_owned(), "off".to_owned()));
-                ("synchronous_commit=off, on disk", wishes)
+impl EventsFixture {
+    pub(crate) fn of(target: &EventStore, events: &Events<'_>) -> Result<Self, BenchError> {
+        let disk = events.disk.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
+        let server_options =
+            |place, preset| ServerOptions { place, preset, template: None, ..events.server_options.clone() };
+        let (name, server_options) = match target {
+            EventStore::Durable => ("durable, on disk", server_options(disk, Preset::Durable)),
+            EventStore::Asynchronous => {
+                let mut server_options = server_options(disk, Preset::Durable);
+                server_options.settings.push(("synchronous_commit".to_owned(), "off".to_owned()));
+                ("synchronous_commit=off, on disk", server_options)
             }
-            Target::Fast => ("pgfresh", wishes(events.wishes.place.clone(), Preset::Fast)),
-            Target::Url(url) => return Self::at(url),
+            EventStore::Fast => {
+                ("pgfresh", server_options(events.server_options.place.clone(), Preset::Fast))
+            }
+            EventStore::Url(url) => return Self::at(url),
         };
         let cache = Cache::locate(events.cache.as_deref())?;
-        let started = Maker::find(wishes, cache, events.program.clone())?.start(&|_| ())?;
+        let started = Provisioner::find(server_options, cache, events.program.clone())?.start(&|_| ())?;
         let mut config = Config::new();
         config.host_path(started.server.run().socket_directory()).user(SUPERUSER).dbname("postgres");
         let place = started.place.why();

@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use server::Session;
+use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::{Address, Client};
-use crate::runner::{Contender, Phases};
-use crate::stage::{BRIEF, Stage};
+use crate::fixture::{BRIEF, Fixture};
+use crate::runner::{Contender, PhaseTimes};
 
 /// So many at once; the pool has 32 at most.
 pub(super) const MANY: usize = 64;
@@ -17,19 +17,19 @@ pub(super) const MANY: usize = 64;
 pub(super) const GATEWAY: &str = "64 at once through the gateway";
 pub(super) const BY_HAND: &str = "64 at once by hand";
 
-pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
-    let mut admins = (0..MANY).map(|_| stage.admin()).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let mut admins = (0..MANY).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
     Ok(vec![
         Contender::new(GATEWAY, move || {
-            let names: Vec<_> = (0..MANY).map(|_| stage.new_name()).collect();
-            let address = stage.gateway();
+            let names: Vec<_> = (0..MANY).map(|_| fixture.new_name()).collect();
+            let address = fixture.gateway();
             let all = at_once(names.iter().map(|name| || first_query(&address, name, &[BRIEF])))?;
-            wait_for_quiet(stage);
+            wait_for_quiet(fixture);
             Ok(all)
         }),
         Contender::new(BY_HAND, move || {
-            let names: Vec<_> = (0..MANY).map(|_| stage.new_name()).collect();
-            let (address, strategy) = (stage.socket(), Strategy::best(stage.major()));
+            let names: Vec<_> = (0..MANY).map(|_| fixture.new_name()).collect();
+            let (address, strategy) = (fixture.socket(), Strategy::best(fixture.major()));
             let all = at_once(admins.iter_mut().zip(&names).map(|(admin, name)| {
                 let address = &address;
                 move || {
@@ -50,7 +50,7 @@ fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Re
 }
 
 /// Does all of it at once, each on a thread of its own; how long until the last is done.
-fn at_once<F>(steps: impl Iterator<Item = F>) -> Result<Phases, BenchError>
+fn at_once<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
 where
     F: FnOnce() -> Result<(), BenchError> + Send,
 {
@@ -70,7 +70,7 @@ where
     failure.into_inner().expect("nobody panics").map(|()| vec![("until the last", taken)])
 }
 
-fn drop_all(admin: &mut Session, names: &[String]) -> Result<(), BenchError> {
+fn drop_all(admin: &mut AdminConnection, names: &[String]) -> Result<(), BenchError> {
     for name in names {
         admin.query(&format!("DROP DATABASE {name}"))?;
     }
@@ -78,9 +78,9 @@ fn drop_all(admin: &mut Session, names: &[String]) -> Result<(), BenchError> {
 }
 
 /// What the burst leaves to be done in the background is not the next contender's.
-fn wait_for_quiet(stage: &Stage) {
+fn wait_for_quiet(fixture: &Fixture) {
     let begun = Instant::now();
-    while !stage.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {
+    while !fixture.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

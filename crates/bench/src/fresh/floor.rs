@@ -14,7 +14,7 @@ use storage::Attempt;
 
 use crate::BenchError;
 use crate::client::Address;
-use crate::stage::{BY_HAND, Stage};
+use crate::fixture::{BY_HAND, Fixture};
 
 const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
@@ -27,9 +27,9 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    pub(super) fn open(stage: &Stage) -> Result<Self, BenchError> {
-        let mut admin = stage.admin()?;
-        let name = stage.new_name();
+    pub(super) fn open(fixture: &Fixture) -> Result<Self, BenchError> {
+        let mut admin = fixture.admin()?;
+        let name = fixture.new_name();
         admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}"))?;
         let rows = admin.query(&format!("SELECT oid FROM pg_database WHERE datname = '{name}'"))?;
         let oid = rows.into_iter().flatten().flatten().next().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Floor {
             "PREPARE name(name) AS UPDATE pg_database SET datname = $1 WHERE oid = {oid}; \
              SET plan_cache_mode = force_generic_plan"
         ))?;
-        let backend = stage.server.session(&name)?.release()?;
+        let backend = fixture.server.session(&name)?.release()?;
         let here = Path::new("127.0.0.1");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).attempt("listen on", here)?;
         let address = listener.local_addr().attempt("listen on", here)?;

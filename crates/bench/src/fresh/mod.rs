@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::report::{Report, Sample, Unit};
-use server::Session;
-use template::Wishes;
+use server::AdminConnection;
+use template::ServerOptions;
 
 use crate::client::{Address, Client};
-use crate::runner::{self, Observer, Phases, Timed};
-use crate::stage::{BY_HAND, Stage};
+use crate::fixture::{BY_HAND, Fixture};
+use crate::runner::{self, Observer, PhaseTimes, Timed};
 use crate::{BenchError, Measured};
 
 /// The first query of a session.
@@ -30,7 +30,7 @@ const WARM_UP: u32 = 1;
 #[derive(Debug)]
 pub struct Fresh {
     /// What is wished of the server.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
@@ -44,30 +44,30 @@ impl Fresh {
     /// # Errors
     /// Nothing was measured at all.
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
-        let stage = self.stage()?;
+        let fixture = self.fixture()?;
         let samples = paced::Samples::default();
-        let floor = floor::Floor::open(&stage)?;
-        let mut contenders = paced::contenders(&stage, &floor, &samples)?;
-        contenders.extend(burst::contenders(&stage)?);
-        contenders.extend(sustained::contenders(&stage)?);
+        let floor = floor::Floor::open(&fixture)?;
+        let mut contenders = paced::contenders(&fixture, &floor, &samples)?;
+        contenders.extend(burst::contenders(&fixture)?);
+        contenders.extend(sustained::contenders(&fixture)?);
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
         samples.forget();
-        let before = stage.leases.status();
+        let before = fixture.leases.status();
         let report = |timed: &[Timed]| {
             let mut report = report::of(timed, &samples);
-            let now = stage.leases.status();
+            let now = fixture.leases.status();
             report.add_notes([format!(
                 "Of the sessions through the gateway, {} found a backend waiting and {} did not.",
                 now.warm - before.warm,
                 now.cold - before.cold,
             )]);
-            stage.describe(&mut report);
+            fixture.describe(&mut report);
             report
         };
         let (mut timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
         drop(contenders);
         // By themselves, and last: the pool keeps sessions warm of the kinds that came last.
-        let mut strangers = paced::strangers(&stage, &samples);
+        let mut strangers = paced::strangers(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => runner::run_in_turn(&mut strangers, 0, rounds, observer),
             Err(_) => (Vec::new(), Ok(())),
@@ -75,7 +75,7 @@ impl Fresh {
         drop(strangers);
         timed.extend(strange);
         let report = report(&timed);
-        stage.close();
+        fixture.close();
         Ok((report, end.and(strange_end).err()))
     }
 
@@ -88,25 +88,25 @@ impl Fresh {
         rounds: u32,
         observer: &mut dyn Observer,
     ) -> Result<Measured, BenchError> {
-        let stage = self.stage()?;
+        let fixture = self.fixture()?;
         let samples = recycle::Samples::default();
-        let mut contenders = recycle::contenders(&stage, &samples)?;
+        let mut contenders = recycle::contenders(&fixture, &samples)?;
         runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
         samples.forget();
         let report = |timed: &[Timed]| {
             let mut report = recycle::report(timed, &samples);
-            let status = stage.leases.status();
+            let status = fixture.leases.status();
             let dropped = status.dropped.iter().map(|(why, count)| format!("{count} ({why})"));
             let dropped = dropped.reduce(|all, more| format!("{all}, {more}")).unwrap_or("none".to_owned());
             let recycled = status.recycled.0;
             report.add_notes([format!("{recycled} databases were recycled; dropped instead: {dropped}.")]);
-            stage.describe(&mut report);
+            fixture.describe(&mut report);
             report
         };
         let (timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
         drop(contenders);
         let report = report(&timed);
-        stage.close();
+        fixture.close();
         Ok((report, end.err()))
     }
 
@@ -116,22 +116,22 @@ impl Fresh {
     /// # Errors
     /// Nothing was measured at all.
     pub fn measure_rollback(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
-        let stage = self.stage()?;
-        let mut contenders = rollback::contenders(&stage)?;
+        let fixture = self.fixture()?;
+        let mut contenders = rollback::contenders(&fixture)?;
         let report = |timed: &[Timed]| {
             let mut report = rollback::report(timed);
-            stage.describe(&mut report);
+            fixture.describe(&mut report);
             report
         };
         let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
         drop(contenders);
         let report = report(&timed);
-        stage.close();
+        fixture.close();
         Ok((report, end.err()))
     }
 
-    fn stage(&self) -> Result<Stage, BenchError> {
-        Stage::open(&self.wishes, self.cache.as_deref(), self.program.clone())
+    fn fixture(&self) -> Result<Fixture, BenchError> {
+        Fixture::open(&self.server_options, self.cache.as_deref(), self.program.clone())
     }
 }
 
@@ -162,7 +162,7 @@ impl Strategy {
         if major >= 15 { Self::Files } else { Self::Default }
     }
 
-    fn create(self, admin: &mut Session, name: &str) -> Result<(), BenchError> {
+    fn create(self, admin: &mut AdminConnection, name: &str) -> Result<(), BenchError> {
         let strategy = if self == Self::Files { " STRATEGY FILE_COPY" } else { "" };
         admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}{strategy}"))?;
         Ok(())
@@ -170,13 +170,17 @@ impl Strategy {
 }
 
 /// Connects to a name that nobody has had, and asks the first query; the session is closed untimed.
-fn obtain(stage: &Stage, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
-    obtain_at(&stage.gateway(), stage, parameters)
+fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
+    obtain_at(&fixture.gateway(), fixture, parameters)
 }
 
 /// The same, of whoever listens there.
-fn obtain_at(address: &Address, stage: &Stage, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
-    let name = stage.new_name();
+fn obtain_at(
+    address: &Address,
+    fixture: &Fixture,
+    parameters: &[(&str, &str)],
+) -> Result<Duration, BenchError> {
+    let name = fixture.new_name();
     let begun = Instant::now();
     let mut client = Client::open(address, &name, parameters)?;
     client.query(QUERY)?;
@@ -186,8 +190,12 @@ fn obtain_at(address: &Address, stage: &Stage, parameters: &[(&str, &str)]) -> R
 }
 
 /// The same by hand; the database is dropped untimed.
-fn obtain_by_hand(stage: &Stage, admin: &mut Session, strategy: Strategy) -> Result<Duration, BenchError> {
-    let (address, name) = (stage.socket(), stage.new_name());
+fn obtain_by_hand(
+    fixture: &Fixture,
+    admin: &mut AdminConnection,
+    strategy: Strategy,
+) -> Result<Duration, BenchError> {
+    let (address, name) = (fixture.socket(), fixture.new_name());
     let begun = Instant::now();
     strategy.create(admin, &name)?;
     let mut client = Client::open(&address, &name, &[])?;
@@ -203,7 +211,7 @@ fn block(
     sample: &RefCell<Sample>,
     count: u32,
     mut step: impl FnMut() -> Result<Duration, BenchError>,
-) -> Result<Phases, BenchError> {
+) -> Result<PhaseTimes, BenchError> {
     let mut sum = Duration::ZERO;
     for _ in 0..count {
         let taken = step()?;

@@ -8,8 +8,8 @@ use report::Sample;
 use super::floor::Floor;
 use super::{Strategy, block, forget, obtain, obtain_at, obtain_by_hand, sample};
 use crate::BenchError;
+use crate::fixture::Fixture;
 use crate::runner::Contender;
-use crate::stage::Stage;
 
 /// From one to the next.
 const PACE: Duration = Duration::from_millis(50);
@@ -51,20 +51,20 @@ impl Samples {
 }
 
 pub(super) fn contenders<'a>(
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     floor: &'a Floor,
     samples: &'a Samples,
 ) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
-    let bare = || paced(|| obtain_at(&floor.address(), stage, &[]));
+    let bare = || paced(|| obtain_at(&floor.address(), fixture, &[]));
     let mut contenders = vec![
-        Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(stage, &[])))),
+        Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(fixture, &[])))),
         Contender::new(FLOOR, move || block(&samples.floor, BLOCK, bare)),
     ];
     for (strategy, sample) in &samples.by_hand {
-        if Strategy::all(stage.major()).contains(strategy) {
-            let mut admin = stage.admin()?;
+        if Strategy::all(fixture.major()).contains(strategy) {
+            let mut admin = fixture.admin()?;
             contenders.push(Contender::new(strategy.name(), move || {
-                block(sample, FEW, || paced(|| obtain_by_hand(stage, &mut admin, *strategy)))
+                block(sample, FEW, || paced(|| obtain_by_hand(fixture, &mut admin, *strategy)))
             }));
         }
     }
@@ -72,10 +72,10 @@ pub(super) fn contenders<'a>(
 }
 
 /// Sessions as nobody has asked for before.
-pub(super) fn strangers<'a>(stage: &'a Stage, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
+pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
     let strange = || {
-        let name = stage.new_name();
-        paced(|| obtain(stage, &[("application_name", &name)]))
+        let name = fixture.new_name();
+        paced(|| obtain(fixture, &[("application_name", &name)]))
     };
     vec![Contender::new(STRANGE, move || block(&samples.strange, FEW, strange))]
 }

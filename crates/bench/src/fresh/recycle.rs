@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use lease::{Isolation, LeaseError};
 use report::{Column, Quantity, Report, Sample, Table, Unit};
-use server::Session;
+use server::AdminConnection;
 
 use super::report::spread;
 use super::{Strategy, block, forget, goals, sample};
 use crate::BenchError;
 use crate::client::{Address, Client};
+use crate::fixture::{BRIEF, Fixture, TABLES};
 use crate::goal::{Goal, Limit};
 use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::stage::{BRIEF, Stage, TABLES};
 use crate::summary::{rate, ratio};
 
 /// Resets in a round.
@@ -52,26 +52,27 @@ impl Samples {
 }
 
 pub(super) fn contenders<'a>(
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     samples: &'a Samples,
 ) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
     let Samples([reset, copied, truncated]) = samples;
-    let strategy = Strategy::best(stage.major());
-    let name = stage.leases.lease(Isolation::Clone, None, None)?.0;
-    let (by_copy, by_truncate) = (stage.new_name(), stage.new_name());
-    let mut admin = stage.admin()?;
+    let strategy = Strategy::best(fixture.major());
+    let name = fixture.leases.lease(Isolation::Clone, None, None)?.0;
+    let (by_copy, by_truncate) = (fixture.new_name(), fixture.new_name());
+    let mut admin = fixture.admin()?;
     for name in [&by_copy, &by_truncate] {
         strategy.create(&mut admin, name)?;
     }
-    let (socket, brief) = (stage.socket(), [BRIEF]);
-    let (mut renewing, worn) = (Copier { stage, admin: stage.admin()?, strategy }, by_truncate.clone());
-    let (mut cycling, socket_too) = (Copier { stage, admin: stage.admin()?, strategy }, stage.socket());
+    let (socket, brief) = (fixture.socket(), [BRIEF]);
+    let (mut renewing, worn) = (Copier { fixture, admin: fixture.admin()?, strategy }, by_truncate.clone());
+    let (mut cycling, socket_too) = (Copier { fixture, admin: fixture.admin()?, strategy }, fixture.socket());
     Ok(vec![
-        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(stage, &name))),
+        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(fixture, &name))),
         Contender::new(COPIED, move || block(copied, BLOCK, || renewing.renew(&by_copy))),
         Contender::new(TRUNCATED, move || block(truncated, BLOCK, || time_truncate(&socket, &by_truncate))),
         Contender::new(CYCLE, move || {
-            let cycle = || use_it(&stage.gateway(), &stage.new_name(), &brief)?.close().map_err(Into::into);
+            let cycle =
+                || use_it(&fixture.gateway(), &fixture.new_name(), &brief)?.close().map_err(Into::into);
             mean_cycle("a cycle", SPAN, cycle)
         }),
         Contender::new(CYCLE_COPIED, move || mean_cycle("a cycle", SPAN, || cycling.cycle())),
@@ -96,11 +97,11 @@ fn use_it(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Result<
 }
 
 /// The reset alone, of a database that was used and has no session any more.
-fn time_reset(stage: &Stage, name: &str) -> Result<Duration, BenchError> {
-    use_it(&stage.gateway(), name, &[])?.close()?;
+fn time_reset(fixture: &Fixture, name: &str) -> Result<Duration, BenchError> {
+    use_it(&fixture.gateway(), name, &[])?.close()?;
     loop {
         let begun = Instant::now();
-        match stage.leases.reset(name, false) {
+        match fixture.leases.reset(name, false) {
             // The gateway has not heard of the end of the session yet.
             Err(LeaseError::InUse { .. }) => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
@@ -124,15 +125,15 @@ fn truncate() -> String {
 
 /// Makes databases anew by copying.
 struct Copier<'a> {
-    stage: &'a Stage,
-    admin: Session,
+    fixture: &'a Fixture,
+    admin: AdminConnection,
     strategy: Strategy,
 }
 
 impl Copier<'_> {
     /// Uses a database, and times its replacement.
     fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
-        use_it(&self.stage.socket(), name, &[])?.close()?;
+        use_it(&self.fixture.socket(), name, &[])?.close()?;
         let begun = Instant::now();
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         self.strategy.create(&mut self.admin, name)?;
@@ -140,9 +141,9 @@ impl Copier<'_> {
     }
 
     fn cycle(&mut self) -> Result<(), BenchError> {
-        let name = self.stage.new_name();
+        let name = self.fixture.new_name();
         self.strategy.create(&mut self.admin, &name)?;
-        use_it(&self.stage.socket(), &name, &[])?.close()?;
+        use_it(&self.fixture.socket(), &name, &[])?.close()?;
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         Ok(())
     }

@@ -7,9 +7,9 @@ use report::{Column, Quantity, Report, Table, Unit};
 use super::goals;
 use crate::BenchError;
 use crate::client::{Address, Client};
+use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK};
 use crate::goal::{Goal, Limit};
 use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::stage::{BRIEF, BY_HAND, ROLLED_BACK, Stage};
 use crate::summary::{rate, ratio};
 
 /// How long in a round the cycles go on.
@@ -23,14 +23,16 @@ const CLONE: &str = "pgfresh, clone, a new name each";
 const DIRECT: &str = "by hand: connect, BEGIN … ROLLBACK";
 const KEPT: &str = "by hand: BEGIN … ROLLBACK, connected once";
 
-pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
-    let socket = stage.socket();
+pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+    let socket = fixture.socket();
     let mut kept = Client::open(&socket, BY_HAND, &[])?;
-    let through = move |name: &str, option| test(&stage.gateway(), name, &[option], "COMMIT");
+    let through = move |name: &str, option| test(&fixture.gateway(), name, &[option], "COMMIT");
     Ok(vec![
         Contender::new(ROLLBACK, move || mean_cycle("a test", SPAN, || through("rolled", ROLLED_BACK))),
-        Contender::new(NAMES, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), ROLLED_BACK))),
-        Contender::new(CLONE, move || mean_cycle("a test", SPAN, || through(&stage.new_name(), BRIEF))),
+        Contender::new(NAMES, move || {
+            mean_cycle("a test", SPAN, || through(&fixture.new_name(), ROLLED_BACK))
+        }),
+        Contender::new(CLONE, move || mean_cycle("a test", SPAN, || through(&fixture.new_name(), BRIEF))),
         Contender::new(DIRECT, move || {
             mean_cycle("a test", SPAN, || test(&socket, BY_HAND, &[], "ROLLBACK"))
         }),

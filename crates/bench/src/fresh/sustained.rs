@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use server::Session;
+use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::Client;
-use crate::runner::{Contender, Phases, cycles};
-use crate::stage::{BRIEF, Stage};
+use crate::fixture::{BRIEF, Fixture};
+use crate::runner::{Contender, PhaseTimes, cycles};
 
 /// How long in a round.
 const SPAN: Duration = Duration::from_secs(1);
@@ -20,29 +20,30 @@ pub(super) const WORKERS: [(usize, &str, &str); 3] = [
     (8, "8 workers through the gateway", "8 workers by hand"),
 ];
 
-pub(super) fn contenders(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
     for (workers, gateway, by_hand) in WORKERS {
         contenders.push(Contender::new(gateway, move || {
-            together(&mut vec![(); workers], &|()| through_the_gateway(stage))
+            together(&mut vec![(); workers], &|()| through_the_gateway(fixture))
         }));
-        let mut admins = (0..workers).map(|_| stage.admin()).collect::<Result<Vec<_>, _>>()?;
-        contenders
-            .push(Contender::new(by_hand, move || together(&mut admins, &|admin| by_hand_on(stage, admin))));
+        let mut admins = (0..workers).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
+        contenders.push(Contender::new(by_hand, move || {
+            together(&mut admins, &|admin| by_hand_on(fixture, admin))
+        }));
     }
     Ok(contenders)
 }
 
-fn through_the_gateway(stage: &Stage) -> Result<(), BenchError> {
-    let mut client = Client::open(&stage.gateway(), &stage.new_name(), &[BRIEF])?;
+fn through_the_gateway(fixture: &Fixture) -> Result<(), BenchError> {
+    let mut client = Client::open(&fixture.gateway(), &fixture.new_name(), &[BRIEF])?;
     client.query(QUERY)?;
     Ok(client.close()?)
 }
 
-fn by_hand_on(stage: &Stage, admin: &mut Session) -> Result<(), BenchError> {
-    let name = stage.new_name();
-    Strategy::best(stage.major()).create(admin, &name)?;
-    let mut client = Client::open(&stage.socket(), &name, &[])?;
+fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), BenchError> {
+    let name = fixture.new_name();
+    Strategy::best(fixture.major()).create(admin, &name)?;
+    let mut client = Client::open(&fixture.socket(), &name, &[])?;
     client.query(QUERY)?;
     client.close()?;
     admin.query(&format!("DROP DATABASE {name}"))?;
@@ -53,7 +54,7 @@ fn by_hand_on(stage: &Stage, admin: &mut Session) -> Result<(), BenchError> {
 fn together<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),
-) -> Result<Phases, BenchError> {
+) -> Result<PhaseTimes, BenchError> {
     let done = std::thread::scope(|scope| {
         let threads: Vec<_> =
             workers.iter_mut().map(|worker| scope.spawn(|| cycles(SPAN, || cycle(worker)))).collect();

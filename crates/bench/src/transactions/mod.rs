@@ -6,14 +6,14 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 
 use ::report::Report;
-use server::{Server, Session};
-use template::Wishes;
+use server::{AdminConnection, Server};
+use template::ServerOptions;
 
 use crate::client::{Address, Client};
+use crate::fixture::Fixture;
 use crate::pgbench::Pgbench;
 use crate::runner::{self, Contender, Observer, Timed};
 use crate::setup::{Setup, Setups};
-use crate::stage::Stage;
 use crate::{BenchError, Measured};
 
 /// Rounds for nothing, until everything is in memory.
@@ -34,7 +34,7 @@ const OURS_DIRECT: &str = "pgfresh, straight to its server";
 #[derive(Debug)]
 pub struct Transactions {
     /// What is wished of our own server; the others have its installation.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
@@ -53,7 +53,7 @@ struct Side {
     address: Address,
     database: &'static str,
     /// Writes what the turns before have left unwritten, before it counts.
-    session: RefCell<Session>,
+    session: RefCell<AdminConnection>,
 }
 
 impl Side {
@@ -92,17 +92,17 @@ impl Transactions {
     /// # Errors
     /// Nothing was measured at all: there is no pgbench, for example, or no room on the disk.
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
-        let Self { wishes, cache, program, disk, .. } = self;
-        let stage = Stage::open(wishes, cache.as_deref(), program.clone())?;
-        let pgbench = Pgbench::of(stage.installation())?;
-        let setups = Setups { wishes, cache: cache.as_deref(), program, disk: disk.as_deref() };
+        let Self { server_options, cache, program, disk, .. } = self;
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone())?;
+        let pgbench = Pgbench::of(fixture.installation())?;
+        let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];
         let (servers, mut notes) =
             setups.start_all(&needed, |server| self.prepare(&pgbench, server, DATABASE, &[]))?;
         // What is unlogged is still on a server that is otherwise as it is out of the box.
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
-        self.prepare(&pgbench, &stage.server, DATABASE, &[])?;
-        let gateway = stage.gateway();
+        self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
+        let gateway = fixture.gateway();
         // The database lasts as long as somebody is in it.
         let holder = Client::open(&gateway, LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
@@ -112,14 +112,14 @@ impl Transactions {
         for (setup, server) in &servers[1..] {
             sides.push(Side::on(setup.name(), server, DATABASE)?);
         }
-        sides.push(Side::on(OURS_DIRECT, &stage.server, DATABASE)?);
-        sides.push(Side { address: gateway, database: LEASED, ..Side::on(OURS, &stage.server, DATABASE)? });
+        sides.push(Side::on(OURS_DIRECT, &fixture.server, DATABASE)?);
+        sides.push(Side { address: gateway, database: LEASED, ..Side::on(OURS, &fixture.server, DATABASE)? });
         notes.push(format!("pgbench has a scale of {}, and each turn takes {} s.", self.scale, self.seconds));
         let names: Vec<&str> = sides.iter().map(|side| side.name).collect();
         let report = |timed: &[Timed]| -> Report {
             let mut report = report::of(timed, &names);
             report.add_notes(&notes);
-            stage.describe(&mut report);
+            fixture.describe(&mut report);
             report
         };
         let mut contenders = Vec::new();
@@ -130,7 +130,7 @@ impl Transactions {
         drop(contenders);
         let report = report(&timed);
         holder.close()?;
-        stage.close();
+        fixture.close();
         Ok((report, end.err()))
     }
 

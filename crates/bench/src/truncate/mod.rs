@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::report::Report;
-use server::{Server, Session, SessionError};
-use template::Wishes;
+use server::{AdminConnection, Server, SessionError};
+use template::ServerOptions;
 
 use crate::client::Client;
-use crate::runner::{self, Contender, Observer, Phases, Timed, mean_cycle};
+use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, tables};
+use crate::runner::{self, Contender, Observer, PhaseTimes, Timed, mean_cycle};
 use crate::setup::{Setup, Setups};
-use crate::stage::{BRIEF, BY_HAND, ROLLED_BACK, Stage, TABLES, tables};
 use crate::{BenchError, Measured};
 
 /// Rounds for nothing, until pool and page cache have settled.
@@ -34,7 +34,7 @@ const TEST: [&str; 5] = [
 #[derive(Debug)]
 pub struct Truncate {
     /// What is wished of our own server; the others have its installation.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
@@ -61,7 +61,7 @@ impl CleanUp {
     }
 
     /// Runs one test, and cleans up.
-    fn test(self, session: &mut Session) -> Result<(), SessionError> {
+    fn test(self, session: &mut AdminConnection) -> Result<(), SessionError> {
         let ends = self == Self::Rollback;
         let begin = ends.then_some("BEGIN");
         for statement in begin.into_iter().chain(TEST) {
@@ -108,26 +108,26 @@ impl Truncate {
     /// # Errors
     /// Nothing was measured at all: there is no room on the disk, for example.
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
-        let Self { wishes, cache, program, disk } = self;
-        let setups = Setups { wishes, cache: cache.as_deref(), program, disk: disk.as_deref() };
+        let Self { server_options, cache, program, disk } = self;
+        let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Tuned, Setup::Tmpfs];
         let (servers, notes) = setups.start_all(&needed, |server| {
             server.session("postgres")?.query(&tables())?;
             Ok(())
         })?;
-        let stage = Stage::open(wishes, cache.as_deref(), program.clone())?;
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone())?;
         let mut contenders = theirs(&servers)?;
-        contenders.extend(ours(&stage)?);
+        contenders.extend(ours(&fixture)?);
         let report = |timed: &[Timed]| -> Report {
             let mut report = report::of(timed);
             report.add_notes(&notes);
-            stage.describe(&mut report);
+            fixture.describe(&mut report);
             report
         };
         let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
         drop(contenders);
         let report = report(&timed);
-        stage.close();
+        fixture.close();
         Ok((report, end.err()))
     }
 }
@@ -141,20 +141,20 @@ fn theirs(servers: &[(Setup, Server)]) -> Result<Vec<Contender<'_, BenchError>>,
     Ok(contenders)
 }
 
-fn ours(stage: &Stage) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
     for clean_up in OURS {
-        contenders.push(by_hand("pgfresh run", &stage.server, BY_HAND, clean_up)?);
+        contenders.push(by_hand("pgfresh run", &fixture.server, BY_HAND, clean_up)?);
     }
     let each = |name: &str, option| -> Result<(), BenchError> {
-        let mut client = Client::open(&stage.gateway(), name, &[option])?;
+        let mut client = Client::open(&fixture.gateway(), name, &[option])?;
         for statement in TEST {
             client.query(statement)?;
         }
         Ok(client.close()?)
     };
     contenders
-        .push(Contender::new(FRESH, move || mean_cycle("a test", SPAN, || each(&stage.new_name(), BRIEF))));
+        .push(Contender::new(FRESH, move || mean_cycle("a test", SPAN, || each(&fixture.new_name(), BRIEF))));
     contenders
         .push(Contender::new(ISOLATED, move || mean_cycle("a test", SPAN, || each("isolated", ROLLED_BACK))));
     Ok(contenders)
@@ -168,7 +168,7 @@ fn by_hand<'a>(
     clean_up: CleanUp,
 ) -> Result<Contender<'a, BenchError>, BenchError> {
     let session = RefCell::new(server.session(database)?);
-    Ok(Contender::new(contender(who, clean_up), move || -> Result<Phases, BenchError> {
+    Ok(Contender::new(contender(who, clean_up), move || -> Result<PhaseTimes, BenchError> {
         let mut session = session.borrow_mut();
         session.query("CHECKPOINT")?;
         mean_cycle("a test", SPAN, || Ok(clean_up.test(&mut session)?))

@@ -1,13 +1,14 @@
 //! Statements that begin, end or divide transactions, and those that mean something else outside of one.
 
-use super::machine::{Machine, Native, Ours, Task};
 use super::message::{DISCARD_ALL, INSTEAD, complete, literal, report};
+use super::session::RollbackSession;
 use super::statement::{Kind, Modes};
+use super::task::{InjectedStatement, Native, Task};
 
 const NO_TRANSACTION: &str = "25P01";
 const ACTIVE_TRANSACTION: &str = "25001";
 
-impl Machine {
+impl RollbackSession {
     /// Whether the server does with it what the client expects, as things are. `top`: it is not one of several.
     pub(super) fn is_native(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
@@ -18,7 +19,7 @@ impl Machine {
             }
             Kind::Savepoint | Kind::Release | Kind::RollbackTo => self.tx,
             Kind::Lock | Kind::Declare | Kind::DiscardAll => self.tx || !top,
-            Kind::SetConstraints => self.thread.constraints.told && (self.tx || !top),
+            Kind::SetConstraints => self.transaction.constraints.told && (self.tx || !top),
             Kind::SetTransaction(modes) => failed || (self.tx || !top) && !modes.level,
             Kind::SetLocal(_) | Kind::SetConfig(_) => failed,
             Kind::Set(name) => failed || !self.locals.iter().any(|(local, _)| is_covered(local, name)),
@@ -45,7 +46,7 @@ impl Machine {
             _ if self.is_native(kind, top) => self.first([Task::Native(native)]),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
-                self.thread.constraints.told = true;
+                self.transaction.constraints.told = true;
                 if lonely {
                     self.warn_outside("SET CONSTRAINTS");
                 }
@@ -66,7 +67,7 @@ impl Machine {
                 self.ensure();
                 // Like any statement that must be alone, it is committed at once.
                 let said = Task::Say(complete("DISCARD ALL"));
-                self.first([Task::Inject(parts, Ours::Must), Task::Settle, said]);
+                self.first([Task::Inject(parts, InjectedStatement::Must), Task::Settle, said]);
             }
             Kind::Savepoint => self.refuse_outside("SAVEPOINT"),
             Kind::Release => self.refuse_outside("RELEASE SAVEPOINT"),
@@ -122,7 +123,7 @@ impl Machine {
     fn inherit(&mut self, chain: bool) {
         if chain {
             let sql = "SELECT pg_catalog.current_setting('transaction_read_only')".to_owned();
-            self.first([Task::Inject(vec![sql], Ours::Access)]);
+            self.first([Task::Inject(vec![sql], InjectedStatement::Access)]);
         }
     }
 
@@ -155,7 +156,7 @@ impl Machine {
     /// Makes the client's transaction read only, if that is wished.
     fn restrict(&mut self) {
         if self.read_only {
-            self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], Ours::Must)]);
+            self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], InjectedStatement::Must)]);
         }
     }
 
@@ -179,7 +180,10 @@ impl Machine {
         }
         self.ensure();
         let sql = format!("SELECT pg_catalog.current_setting({}, true)", literal(name));
-        self.first([Task::Inject(vec![sql], Ours::Local(name.to_owned())), Task::Native(native)]);
+        self.first([
+            Task::Inject(vec![sql], InjectedStatement::Local(name.to_owned())),
+            Task::Native(native),
+        ]);
     }
 
     fn warn_of_level(&mut self) {

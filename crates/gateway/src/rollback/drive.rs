@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::machine::{Fate, Machine, Turn};
+use super::session::RollbackSession;
+use super::task::{Disposition, Turn};
 use crate::stream::Stream;
 use crate::tap::Tap;
 use lease::LeaseTransaction;
@@ -41,7 +42,7 @@ pub(super) enum End {
 
 /// What has come from one end.
 #[derive(Debug, Default)]
-struct Inbox {
+struct FrameBuffer {
     bytes: Vec<u8>,
     /// Bytes that have been dealt with.
     start: usize,
@@ -51,7 +52,7 @@ struct Inbox {
     wanted: usize,
 }
 
-impl Inbox {
+impl FrameBuffer {
     fn left(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -106,13 +107,13 @@ impl Inbox {
 pub(super) struct Drive {
     pub(super) client: Stream,
     pub(super) server: Stream,
-    machine: Machine,
+    session: RollbackSession,
     gate: Arc<Gate>,
     /// Somebody wants to know what is run: as the client sees it, without what the machine says itself.
     tap: Option<Box<Tap>>,
     turn: Turn,
-    up: Inbox,
-    down: Inbox,
+    up: FrameBuffer,
+    down: FrameBuffer,
     /// The client will send nothing more.
     ended: bool,
     /// Nobody listens to what the client is told.
@@ -123,18 +124,18 @@ impl Drive {
     pub(super) fn new(
         client: Stream,
         server: Stream,
-        machine: Machine,
+        session: RollbackSession,
         gate: Arc<Gate>,
         tap: Option<Box<Tap>>,
     ) -> Self {
-        let (up, down) = (Inbox::default(), Inbox::default());
-        Self { client, server, machine, gate, tap, turn: Turn::Nobody, up, down, ended: false, deaf: false }
+        let (up, down) = (FrameBuffer::default(), FrameBuffer::default());
+        Self { client, server, session, gate, tap, turn: Turn::Nobody, up, down, ended: false, deaf: false }
     }
 
     /// Goes on until one of the ends ends. May be dropped between two polls.
     pub(super) async fn run(&mut self) -> End {
         loop {
-            let turn = self.machine.turn();
+            let turn = self.session.turn();
             if turn != self.turn {
                 self.gate.set(turn).await;
                 self.turn = turn;
@@ -151,39 +152,42 @@ impl Drive {
         &mut self,
         interrupt: impl Future<Output = ()>,
     ) -> Option<(LeaseTransaction, bool)> {
-        if self.up.rest.0 > 0 || self.machine.broken.is_some() {
+        if self.up.rest.0 > 0 || self.session.broken.is_some() {
             return None;
         }
         self.gate.set(Turn::Nobody).await;
         (self.ended, self.deaf) = (true, true);
-        self.up = Inbox::default();
-        self.machine.hang_up();
-        if !self.machine.is_quiet() || !self.machine.to_server.is_empty() {
+        self.up = FrameBuffer::default();
+        self.session.hang_up();
+        if !self.session.is_quiet() || !self.session.to_server.is_empty() {
             if self.turn == Turn::Client {
                 interrupt.await;
             }
             let quiet = poll_fn(|context| self.poll_until_quiet(context));
             timeout(LAST, quiet).await.ok().filter(|quiet| *quiet)?;
         }
-        self.down.left().is_empty().then(|| (std::mem::take(&mut self.machine.thread), self.machine.saved))
+        self.down
+            .left()
+            .is_empty()
+            .then(|| (std::mem::take(&mut self.session.transaction), self.session.saved))
     }
 
     /// The client, and what it has not been told yet; nothing may be added to it in the middle of a message (`None`).
     pub(super) fn farewell(self) -> (Stream, Option<Vec<u8>>) {
-        let unsaid = self.machine.to_client;
+        let unsaid = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsaid))
     }
 
     fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
-            if self.machine.is_quiet() && self.machine.to_server.is_empty() {
+            if self.session.is_quiet() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
             // Nobody has a key any more.
-            self.turn = self.machine.turn();
+            self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
-                Poll::Ready(Some(_)) => return Poll::Ready(self.machine.is_quiet()),
+                Poll::Ready(Some(_)) => return Poll::Ready(self.session.is_quiet()),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -192,16 +196,16 @@ impl Drive {
     /// Reads, decides and writes until there is nothing to do, or an end has ended, or the turn has changed (`None`).
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
-            if let Some(why) = &self.machine.broken {
+            if let Some(why) = &self.session.broken {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
-            if flush(&mut self.machine.to_server, &mut self.server, None, context).is_err() {
+            if flush(&mut self.session.to_server, &mut self.server, None, context).is_err() {
                 // The server is about to say why.
-                self.machine.to_server.clear();
+                self.session.to_server.clear();
             }
             if self.deaf {
-                self.machine.to_client.clear();
-            } else if flush(&mut self.machine.to_client, &mut self.client, self.tap.as_deref_mut(), context)
+                self.session.to_client.clear();
+            } else if flush(&mut self.session.to_client, &mut self.client, self.tap.as_deref_mut(), context)
                 .is_err()
             {
                 return Poll::Ready(Some(End::Client));
@@ -210,7 +214,7 @@ impl Drive {
             if !self.ended && self.take_from_client() {
                 busy = true;
             }
-            if self.machine.turn() != self.turn {
+            if self.session.turn() != self.turn {
                 return Poll::Ready(None);
             }
             if busy {
@@ -233,19 +237,19 @@ impl Drive {
 
     /// Whether the client has gone. One that has said goodbye wanted the rest to be done.
     fn is_left(&self) -> bool {
-        let waits = !self.machine.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
+        let waits = !self.session.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.ended && !self.deaf && !waits
     }
 
     fn read_server(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.machine.to_client.len() > BOUND || !self.down.has_room() {
+        if self.session.to_client.len() > BOUND || !self.down.has_room() {
             return Poll::Pending;
         }
         read(&mut self.server, &mut self.down, None, context)
     }
 
     fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.ended || self.machine.to_server.len() > BOUND || !self.up.has_room() {
+        if self.ended || self.session.to_server.len() > BOUND || !self.up.has_room() {
             return Poll::Pending;
         }
         let read = read(&mut self.client, &mut self.up, self.tap.as_deref_mut(), context);
@@ -255,11 +259,11 @@ impl Drive {
 
     /// Whether anything was done.
     fn take_from_server(&mut self) -> bool {
-        let Self { machine, down, turn, .. } = self;
+        let Self { session, down, turn, .. } = self;
         let mut busy = false;
-        while machine.to_client.len() <= BOUND && machine.broken.is_none() {
+        while session.to_client.len() <= BOUND && session.broken.is_none() {
             if down.rest.0 > 0 {
-                if !down.pass(&mut machine.to_client) {
+                if !down.pass(&mut session.to_client) {
                     break;
                 }
                 busy = true;
@@ -269,19 +273,19 @@ impl Drive {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
                 Err(error) => {
-                    machine.broken = Some(ErrorResponse::violation(format!("the server sent an {error}")));
+                    session.broken = Some(ErrorResponse::violation(format!("the server sent an {error}")));
                     break;
                 }
             };
-            match machine.server_head(tag) {
-                Fate::Whole => {
+            match session.server_head(tag) {
+                Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
-                    machine.server(message);
+                    session.server(message);
                 }
-                fate => down.rest = (length, fate == Fate::Pass),
+                fate => down.rest = (length, fate == Disposition::Pass),
             }
             busy = true;
-            if machine.turn() != *turn {
+            if session.turn() != *turn {
                 break;
             }
         }
@@ -290,11 +294,11 @@ impl Drive {
 
     /// Whether anything was done.
     fn take_from_client(&mut self) -> bool {
-        let Self { machine, up, turn, .. } = self;
+        let Self { session, up, turn, .. } = self;
         let mut busy = false;
-        while machine.to_server.len() <= BOUND && machine.broken.is_none() {
+        while session.to_server.len() <= BOUND && session.broken.is_none() {
             if up.rest.0 > 0 {
-                if !up.pass(&mut machine.to_server) {
+                if !up.pass(&mut session.to_server) {
                     break;
                 }
                 busy = true;
@@ -308,20 +312,20 @@ impl Drive {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)
                 }
             };
-            let fate = machine.client_head(tag);
+            let fate = session.client_head(tag);
             match fate {
-                Fate::Wait => break,
+                Disposition::Wait => break,
                 // Nothing comes after it.
                 _ if tag == b'X' => {
                     self.ended = true;
-                    *up = Inbox::default();
+                    *up = FrameBuffer::default();
                     return true;
                 }
-                Fate::Whole => {
+                Disposition::Whole => {
                     let Some(message) = up.take(length) else { break };
-                    machine.client(tag, &message[5..]);
+                    session.client(tag, &message[5..]);
                 }
-                Fate::Names => {
+                Disposition::Names => {
                     let left = up.left();
                     let body = &left[5..left.len().min(length)];
                     let names = split_zero(body).0.len() + split_zero(split_zero(body).1).0.len() + 2;
@@ -329,13 +333,13 @@ impl Drive {
                         up.wanted = left.len() + 1;
                         break;
                     }
-                    machine.client_names(body);
+                    session.client_names(body);
                     up.rest = (length, true);
                 }
-                Fate::Pass | Fate::Drop => up.rest = (length, fate == Fate::Pass),
+                Disposition::Pass | Disposition::Drop => up.rest = (length, fate == Disposition::Pass),
             }
             busy = true;
-            if machine.turn() != *turn {
+            if session.turn() != *turn {
                 break;
             }
         }
@@ -365,7 +369,12 @@ fn flush(
 }
 
 /// Reads once; false at the end.
-fn read(from: &mut Stream, to: &mut Inbox, tap: Option<&mut Tap>, context: &mut Context<'_>) -> Poll<bool> {
+fn read(
+    from: &mut Stream,
+    to: &mut FrameBuffer,
+    tap: Option<&mut Tap>,
+    context: &mut Context<'_>,
+) -> Poll<bool> {
     BUFFER.with_borrow_mut(|buffer| {
         from.poll_receive(context, buffer).map(|count| {
             let count = count.unwrap_or(0);

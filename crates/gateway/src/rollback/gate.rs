@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
-use super::machine::Turn;
+use super::task::Turn;
 
 /// How long a request may wait for a statement of ours to end; most take less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -33,8 +33,8 @@ impl Gate {
             let turn = self.0.lock().await;
             match *turn {
                 Turn::Client => return Some(turn),
-                Turn::Ours if begun.elapsed() < PATIENCE => {}
-                Turn::Ours | Turn::Nobody => return None,
+                Turn::Injected if begun.elapsed() < STATEMENT_TIMEOUT => {}
+                Turn::Injected | Turn::Nobody => return None,
             }
             drop(turn);
             sleep(LOOK).await;

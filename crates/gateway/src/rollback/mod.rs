@@ -1,6 +1,6 @@
 //! Rollback isolation: a lease is one server session in one transaction, which is rolled back at its end.
 //!
-//! The client's own transactions are savepoints in it. [`Machine`] decides what becomes of each message and does no
+//! The client's own transactions are savepoints in it. [`RollbackSession`] decides what becomes of each message and does no
 //! input or output, [`Drive`] feeds it from two sockets, and `lease` keeps the server's session
 //! and its database. What a rollback undoes need not be cleaned up, so one database serves thousands of leases.
 //!
@@ -11,19 +11,22 @@
 //! ROLLBACK                                  at the lease's end
 //! ```
 
+mod connection;
 mod control;
 mod drive;
 mod gate;
-mod machine;
+
 mod message;
 mod names;
 mod parameters;
-mod serve;
+mod session;
+
 mod settle;
 mod statement;
+mod task;
 #[cfg(test)]
 mod trace;
 
+pub(crate) use connection::RollbackConnection;
 pub(crate) use gate::Gate;
-pub(crate) use machine::Machine;
-pub(crate) use serve::Session;
+pub(crate) use session::RollbackSession;

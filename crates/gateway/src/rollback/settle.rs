@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use lease::Constraints;
 
-use super::machine::{Machine, Ours, Task};
 use super::message::{RELEASE, literal};
+use super::session::RollbackSession;
+use super::task::{InjectedStatement, Task};
 
 /// Rows of `pg_constraint` (2606) that this transaction has changed, open cursors that do not outlive it, and whether there
 /// are others. Counters of the own transaction are in the backend's own memory. Portals of ours and of the protocol have no
@@ -24,11 +25,11 @@ const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
-impl Machine {
+impl RollbackSession {
     /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.
     pub(super) fn settle(&mut self) {
         if self.saved {
-            self.inject([LOOK], Ours::Look);
+            self.inject([LOOK], InjectedStatement::Look);
         }
     }
 
@@ -37,11 +38,11 @@ impl Machine {
         let mut row = row.iter().cloned();
         let (changes, cursors) = (row.next().flatten(), row.next().flatten());
         self.holds = row.next().flatten().as_deref() == Some("t");
-        let known = changes.is_some() && changes == self.thread.constraints.seen;
+        let known = changes.is_some() && changes == self.transaction.constraints.seen;
         if !known {
-            self.thread.constraints.seen = changes;
+            self.transaction.constraints.seen = changes;
             let sql = vec![CONSTRAINTS.to_owned()];
-            self.first([Task::Inject(sql, Ours::Constraints), Task::Release(cursors)]);
+            self.first([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
             return;
         }
         self.release(cursors.as_deref());
@@ -49,15 +50,15 @@ impl Machine {
 
     pub(super) fn know_constraints(&mut self, row: Vec<Option<String>>) {
         let mut row = row.into_iter();
-        self.thread.constraints.deferrable = row.next().flatten().unwrap_or_default();
-        self.thread.constraints.deferred = row.next().flatten().unwrap_or_default();
+        self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
+        self.transaction.constraints.deferred = row.next().flatten().unwrap_or_default();
     }
 
     /// Checks what was deferred, sets back what was for this transaction alone, closes its cursors. `cursors`: their
     /// names as SQL wants them, between blanks.
     pub(super) fn release(&mut self, cursors: Option<&str>) {
         let mut statements = Vec::new();
-        let constraints = &self.thread.constraints;
+        let constraints = &self.transaction.constraints;
         if !constraints.deferrable.is_empty() {
             let all = if constraints.told { "ALL" } else { &constraints.deferrable };
             statements.push(format!("SET CONSTRAINTS {all} IMMEDIATE"));
@@ -71,11 +72,11 @@ impl Machine {
         statements.extend(cursors.into_iter().flat_map(split).map(|name| format!("CLOSE {name}")));
         self.to_server.extend(self.names.end_portals());
         if statements.is_empty() {
-            self.inject([RELEASE], Ours::Silent);
+            self.inject([RELEASE], InjectedStatement::Silent);
             return self.released();
         }
         statements.push(RELEASE.to_owned());
-        self.inject(statements, Ours::Release);
+        self.inject(statements, InjectedStatement::Release);
     }
 
     pub(super) fn released(&mut self) {
@@ -88,8 +89,8 @@ impl Machine {
         self.held.clear();
         self.to_client.extend_from_slice(error);
         // What was read may be undone with the rest.
-        self.thread.constraints =
-            Constraints { told: self.thread.constraints.told, ..Constraints::default() };
+        self.transaction.constraints =
+            Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
         self.tx = false;
         self.fail();
     }

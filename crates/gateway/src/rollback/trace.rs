@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::machine::{Fate, Machine};
+use super::session::RollbackSession;
+use super::task::Disposition;
 use pgwire::{encode, frames, split_zero};
 
 use super::message::ready;
@@ -14,7 +15,7 @@ const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0o
 
 /// A client, the machine, and a server that does what it is told; a statement with "fail" in it is an error.
 struct Play {
-    machine: Machine,
+    session: RollbackSession,
     status: u8,
     /// Constraints that are deferrable, as the server would name them.
     deferrable: Option<&'static str>,
@@ -25,14 +26,14 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
-        let machine = Machine::new(LeaseTransaction::default(), GREETING);
-        Self { machine, status: b'I', deferrable: None, cursors: None, trace: Vec::new() }
+        let session = RollbackSession::new(LeaseTransaction::default(), GREETING);
+        Self { session, status: b'I', deferrable: None, cursors: None, trace: Vec::new() }
     }
 
     /// A Query of the client's, until the server is ready for more. Returns what was said since.
     fn ask(&mut self, sql: &str) -> Vec<String> {
-        assert_eq!(self.machine.client_head(b'Q'), Fate::Whole, "{sql}");
-        self.machine.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
+        assert_eq!(self.session.client_head(b'Q'), Disposition::Whole, "{sql}");
+        self.session.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
         self.settle();
         std::mem::take(&mut self.trace)
     }
@@ -40,14 +41,14 @@ impl Play {
     /// Has client and server hear what is on its way to them until nothing is.
     fn settle(&mut self) {
         loop {
-            for (tag, body) in messages(&std::mem::take(&mut self.machine.to_client)) {
+            for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
                 self.trace.push(match tag {
                     b'Z' => format!("ready {}", char::from(body[0])),
                     b'C' => format!("done {}", String::from_utf8_lossy(split_zero(&body).0)),
                     _ => format!("{} {}", char::from(tag), field(&body)),
                 });
             }
-            let heard = messages(&std::mem::take(&mut self.machine.to_server));
+            let heard = messages(&std::mem::take(&mut self.session.to_server));
             if heard.is_empty() {
                 return;
             }
@@ -72,8 +73,8 @@ impl Play {
                     _ => {}
                 }
                 for answer in answers {
-                    self.machine.server_head(answer[0]);
-                    self.machine.server(&answer);
+                    self.session.server_head(answer[0]);
+                    self.session.server(&answer);
                 }
             }
         }

@@ -166,11 +166,11 @@ impl LeaseTable {
         if supply.line.len() > supply.wanted / 2 {
             supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
         }
-        self.databases.len() < self.capacity || self.make_room(source, now)
+        self.databases.len() < self.capacity || self.evict_idle(source, now)
     }
 
     /// Ends what nobody needs for one that somebody waits for. False if everything is in use.
-    fn make_room(&mut self, source: &Source, now: Instant) -> bool {
+    fn evict_idle(&mut self, source: &Source, now: Instant) -> bool {
         let in_transition =
             |database: &Database| !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
         if self.databases.values().any(in_transition) {

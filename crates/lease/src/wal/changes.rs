@@ -64,7 +64,7 @@ pub struct SharedChange {
 
 /// All that was read and not yet taken.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct UntakenChanges {
     databases: HashMap<u32, Changes>,
     shared: Vec<SharedChange>,
     seen_shared: HashSet<SharedChange>,
@@ -76,7 +76,7 @@ pub(super) struct Ledger {
     moved: HashSet<u32>,
 }
 
-impl Ledger {
+impl UntakenChanges {
     /// The entry of a database, made if there is none.
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));

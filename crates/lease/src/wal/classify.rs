@@ -3,7 +3,7 @@
 //! Each kind that is known not to change contents is listed; whatever is not listed counts as a change. The numbers are
 //! the same from 13 to 18 unless a comment tells otherwise.
 
-use super::changes::{Ledger, RelationFile, SharedChange};
+use super::changes::{RelationFile, SharedChange, UntakenChanges};
 use super::error::WalError;
 use super::page::field;
 use super::record::{Block, Record, SPECIAL};
@@ -56,7 +56,7 @@ pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
     major: u32,
-    ledger: &mut Ledger,
+    ledger: &mut UntakenChanges,
 ) -> Result<(), WalError> {
     let mut counted = None;
     for block in blocks {
@@ -114,7 +114,7 @@ pub(super) fn classify(
 }
 
 /// A record of which only the blocks are known.
-fn unknown(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) {
+fn unknown(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) {
     for block in blocks {
         ledger.change(record.transaction, block.file, |file| file.other = true);
     }
@@ -124,7 +124,7 @@ fn unknown(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) {
 }
 
 /// Rows of tables. The first block is the one with the new version of a row.
-fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<bool, &'static str> {
+fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
     // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose
     // insertion is, LOCK changes no contents.
@@ -142,7 +142,7 @@ fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<bo
 }
 
 /// More about rows of tables.
-fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<bool, &'static str> {
+fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> Result<bool, &'static str> {
     // REWRITE and NEW_CID are for logical decoding. 0x10 to 0x40 remove dead rows, freeze, and set visibility: CLEAN,
     // FREEZE_PAGE, CLEANUP_INFO, VISIBLE in 13; PRUNE, VACUUM, FREEZE_PAGE, VISIBLE from 14 on; three kinds of PRUNE, and
     // VISIBLE from 17 on. 0x60 is LOCK_UPDATED.
@@ -156,7 +156,7 @@ fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> Result<b
 }
 
 /// The server's own records, and images of pages.
-fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> bool {
+fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> bool {
     match record.info & KIND {
         // FPI_FOR_HINT: a page as it was but for hints.
         0xA0 => true,
@@ -175,7 +175,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut Ledger) -> bool {
 }
 
 /// Files made and cut: the block references do not tell.
-fn storage(record: &Record<'_>, ledger: &mut Ledger) -> Option<bool> {
+fn storage(record: &Record<'_>, ledger: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
             tablespace: number(record.data, at)?,
@@ -203,7 +203,7 @@ fn storage(record: &Record<'_>, ledger: &mut Ledger) -> Option<bool> {
 }
 
 /// Databases made, moved and dropped. Until 14 there is one way to make one; from 15 on two, and DROP has another number.
-fn database(record: &Record<'_>, major: u32, ledger: &mut Ledger) -> Option<bool> {
+fn database(record: &Record<'_>, major: u32, ledger: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, major) {
         (0x00, _) => {
@@ -222,7 +222,7 @@ fn database(record: &Record<'_>, major: u32, ledger: &mut Ledger) -> Option<bool
 }
 
 /// Commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
-fn transaction(record: &Record<'_>, major: u32, ledger: &mut Ledger) -> Option<()> {
+fn transaction(record: &Record<'_>, major: u32, ledger: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);
     if !commits && !matches!(kind, 0x20 | 0x40) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::changes::{Changes, Ledger, SharedChange};
+use super::changes::{Changes, SharedChange, UntakenChanges};
 use super::classify::{self, classify};
 use super::error::WalError;
 use super::page::{Lsn, Pages};
@@ -12,7 +12,7 @@ use super::record::{Block, Record};
 #[derive(Debug)]
 pub struct WalReader {
     pages: Pages,
-    ledger: Ledger,
+    ledger: UntakenChanges,
     /// Where the next record will start.
     position: u64,
     /// Where the last one ended; less than `position` by a page's header or by what a switch of segments left empty.
@@ -31,7 +31,7 @@ impl WalReader {
         let start = pages.record_start(position.0)?;
         Ok(Self {
             pages,
-            ledger: Ledger::default(),
+            ledger: UntakenChanges::default(),
             position: start,
             settled: position.0,
             previous: None,

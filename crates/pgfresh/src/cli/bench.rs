@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bench::Target;
+use bench::EventStore;
 use clap::{Args, Subcommand};
 
 use crate::report_file::{Format, ReportFile};
@@ -80,7 +80,7 @@ pub(crate) enum Bench {
         path: Option<PathBuf>,
         /// Where they go: durable, async or fast, a server of ours, or postgresql://…, where a schema is made and removed; may be repeated [default: durable, async, fast]
         #[arg(long, value_name = "TARGET")]
-        target: Vec<Target>,
+        target: Vec<EventStore>,
         /// Batches for each target
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         batches: u32,

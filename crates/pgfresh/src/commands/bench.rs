@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use bench::{Events, Fresh, Measured, Passage, Start, Target, Transactions, Truncate};
+use bench::{EventStore, Events, Fresh, Measured, ProxyBench, Start, Transactions, Truncate};
 use report::Report;
-use server::{Preset, Wanted};
-use storage::Wish;
-use sys::{Bottom, Mount, Panel, Roots, Stack};
+use server::{Preset, VersionRequest};
+use storage::PlaceRequest;
+use sys::{Bottom, Mount, Roots, Sensors, Stack};
 
 use super::OURSELVES;
 use crate::cli::{Bench, Options, Output};
@@ -37,29 +37,31 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
 }
 
 fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Result<Measured, Failure> {
-    let (wishes, cache, program) =
-        (config::wishes(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
+    let (server_options, cache, program) =
+        (config::server_options(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
     Ok(match *command {
         Bench::Start { rounds, .. } => {
             let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
             let serve = || ourselves(options, &["serve"]);
-            Start { wishes, cache, program, run: &run, serve: &serve }.measure(rounds, onlooker)?
+            Start { server_options, cache, program, run: &run, serve: &serve }.measure(rounds, onlooker)?
         }
-        Bench::Gateway { rounds, .. } => Passage { wishes, cache, program }.measure(rounds, onlooker)?,
+        Bench::Gateway { rounds, .. } => {
+            ProxyBench { server_options, cache, program }.measure(rounds, onlooker)?
+        }
         Bench::Rollback { rounds, .. } => {
-            Fresh { wishes, cache, program }.measure_rollback(rounds, onlooker)?
+            Fresh { server_options, cache, program }.measure_rollback(rounds, onlooker)?
         }
         Bench::Fresh { rounds, recycle: true, .. } => {
-            Fresh { wishes, cache, program }.measure_recycling(rounds, onlooker)?
+            Fresh { server_options, cache, program }.measure_recycling(rounds, onlooker)?
         }
-        Bench::Fresh { rounds, .. } => Fresh { wishes, cache, program }.measure(rounds, onlooker)?,
+        Bench::Fresh { rounds, .. } => Fresh { server_options, cache, program }.measure(rounds, onlooker)?,
         Bench::Truncate { ref path, rounds, .. } => {
             let disk = path.clone();
-            Truncate { wishes, cache, program, disk }.measure(rounds, onlooker)?
+            Truncate { server_options, cache, program, disk }.measure(rounds, onlooker)?
         }
         Bench::Pgbench { ref path, scale, seconds, rounds, .. } => {
             let disk = path.clone();
-            Transactions { wishes, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
+            Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
             let disk = super::doctor::path(options, path.as_deref())?;
@@ -67,20 +69,21 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
             let thermometer = || panel.as_ref().and_then(|panel| panel.look().temperature);
             let mut targets = target.clone();
             if targets.is_empty() {
-                targets = vec![Target::Durable, Target::Asynchronous, Target::Fast];
+                targets = vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];
             }
             let (disk, thermometer) = (path.clone(), &thermometer);
-            Events { wishes, cache, program, disk, targets, batch, thermometer }.measure(batches, onlooker)?
+            Events { server_options, cache, program, disk, targets, batch, thermometer }
+                .measure(batches, onlooker)?
         }
         Bench::Fsync { .. } | Bench::Suite(_) => unreachable!("they are done elsewhere"),
     })
 }
 
 /// The gauges of the disk that a directory lies on; `None` if that cannot be told.
-fn panel(disk: &Path, roots: &Roots) -> Option<Panel> {
+fn panel(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };
-    Some(Panel::of(roots, disks.first()))
+    Some(Sensors::of(roots, disks.first()))
 }
 
 /// Prints the report in the formats that were asked for.
@@ -99,15 +102,15 @@ fn ourselves(options: &Options, words: &[&str]) -> Command {
         command.arg(word);
     };
     match &options.postgres {
-        Some(Wanted::Major(major)) => add("postgres", major.to_string().into()),
-        Some(Wanted::Bin(bin)) => add("postgres", bin.into()),
-        Some(Wanted::Any) | None => {}
+        Some(VersionRequest::Major(major)) => add("postgres", major.to_string().into()),
+        Some(VersionRequest::Bin(bin)) => add("postgres", bin.into()),
+        Some(VersionRequest::Any) | None => {}
     }
     match &options.place {
-        Some(Wish::At(path)) => add("place", path.into()),
-        Some(Wish::Ram) => add("place", "ram".into()),
-        Some(Wish::Disk) => add("place", "disk".into()),
-        Some(Wish::Auto) => add("place", "auto".into()),
+        Some(PlaceRequest::At(path)) => add("place", path.into()),
+        Some(PlaceRequest::Ram) => add("place", "ram".into()),
+        Some(PlaceRequest::Disk) => add("place", "disk".into()),
+        Some(PlaceRequest::Auto) => add("place", "auto".into()),
         None => {}
     }
     match options.preset {

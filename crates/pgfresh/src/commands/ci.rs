@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use server::Wanted;
+use server::VersionRequest;
 
 use crate::cli::{Options, System};
 use crate::config;
@@ -41,11 +41,11 @@ const ANY: Kind = Kind { marker: "", command: "make test", image: "debian:12", i
 pub(crate) fn execute(options: &Options, system: System) -> Result<ExitCode, Failure> {
     let config = config::read(options)?;
     let kind = KINDS.iter().find(|kind| config.folder.join(kind.marker).exists()).unwrap_or(&ANY);
-    let major = match &config.wishes.installation {
-        Wanted::Major(major) => *major,
-        Wanted::Any | Wanted::Bin(_) => *server::MAJORS.end(),
+    let major = match &config.server_options.installation {
+        VersionRequest::Major(major) => *major,
+        VersionRequest::Any | VersionRequest::Bin(_) => *server::MAJORS.end(),
     };
-    let inputs = config.recipes.iter().flat_map(|recipe| recipe.inputs.iter().chain(&recipe.sql));
+    let inputs = config.specs.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
     let inputs: Vec<_> = inputs.map(|input| as_glob(&config.folder, input)).collect();
     output::print(fill_in(template(system), kind, major, &inputs));
     Ok(ExitCode::SUCCESS)

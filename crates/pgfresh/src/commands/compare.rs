@@ -7,19 +7,19 @@ use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use ::template::{Maker, Wishes};
-use bench::runner::{Contender, Phases, Timed, run_and_report};
+use ::template::{Provisioner, ServerOptions};
+use bench::runner::{Contender, PhaseTimes, Timed, run_and_report};
 use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Unit, Warning};
 use server::Preset;
-use storage::Wish as Place;
+use storage::PlaceRequest;
 
 use super::profile;
-use crate::cli::{Care, Options, Run, Suite};
+use crate::cli::{LeaseArguments, Options, Run, Suite};
 use crate::config;
 use crate::failure::Failure;
 use crate::foreground;
 use crate::onlooker::Onlooker;
-use crate::service::Wish;
+use crate::service::ServeOptions;
 
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
@@ -40,7 +40,7 @@ struct Ended {
 /// One of those that have their turns, and all that came of its runs.
 struct Side {
     name: &'static str,
-    maker: Maker,
+    provisioner: Provisioner,
     ended: RefCell<Vec<Ended>>,
     last_lines: RefCell<String>,
 }
@@ -50,14 +50,15 @@ struct Side {
 pub(super) struct Job<'a> {
     pub(super) command: &'a [OsString],
     pub(super) env: &'a [String],
-    pub(super) care: &'a Care,
+    pub(super) lease: &'a LeaseArguments,
 }
 
 pub(super) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
-    let wishes = config::wishes(options)?;
-    let durable = Wishes { place: Place::Disk, preset: Preset::Durable, ..wishes.clone() };
-    let sides = Side::all(options, [("durable, on disk", durable), ("pgfresh", wishes)])?;
-    let job = Job { command: &arguments.command, env: &arguments.env, care: &arguments.care };
+    let server_options = config::server_options(options)?;
+    let durable =
+        ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
+    let sides = Side::all(options, [("durable, on disk", durable), ("pgfresh", server_options)])?;
+    let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
     let mut onlooker = Onlooker::listen(options)?.writing(arguments.report.clone())?;
     let (timed, end) = take_turns(options, job, &sides, arguments.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
@@ -70,19 +71,23 @@ pub(super) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
 
 /// `pgfresh bench suite`: the command on a durable server on disk, on a fast one there, and on one in RAM.
 pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failure> {
-    let wishes = config::wishes(options)?;
-    let disk = suite.path.clone().map_or(Place::Disk, Place::At);
-    let on = |place: &Place, preset| Wishes { place: place.clone(), preset, ..wishes.clone() };
+    let server_options = config::server_options(options)?;
+    let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
+    let on = |place: &PlaceRequest, preset| ServerOptions {
+        place: place.clone(),
+        preset,
+        ..server_options.clone()
+    };
     let sides = Side::all(
         options,
         [
             ("durable, on disk", on(&disk, Preset::Durable)),
             ("nothing flushed, on disk", on(&disk, Preset::Fast)),
-            ("nothing flushed, in RAM", on(&Place::Ram, Preset::Fast)),
+            ("nothing flushed, in RAM", on(&PlaceRequest::Ram, Preset::Fast)),
         ],
     )?;
-    let care = Care::default();
-    let job = Job { command: &suite.command, env: &suite.env, care: &care };
+    let lease = LeaseArguments::default();
+    let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
     let mut onlooker = Onlooker::listen(options)?.writing(suite.output.files())?;
     let (timed, end) = take_turns(options, job, &sides, suite.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
@@ -118,21 +123,21 @@ impl Side {
     /// Sides by these names, with all that they start from in the cache.
     fn all<const N: usize>(
         options: &Options,
-        wishes: [(&'static str, Wishes); N],
+        server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
-        let side = |(name, wishes)| {
-            let maker = super::maker_for(options, wishes)?;
-            super::prepare(options, &maker)?;
-            Ok(Self { name, maker, ended: RefCell::default(), last_lines: RefCell::default() })
+        let side = |(name, server_options)| {
+            let provisioner = super::maker_for(options, server_options)?;
+            super::prepare(options, &provisioner)?;
+            Ok(Self { name, provisioner, ended: RefCell::default(), last_lines: RefCell::default() })
         };
-        wishes.into_iter().map(side).collect()
+        server_options.into_iter().map(side).collect()
     }
 
     /// Runs the command once on a new server.
-    fn run(&self, options: &Options, job: Job<'_>) -> Result<Phases, Failure> {
+    fn run(&self, options: &Options, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let wish = Wish::new(options)?.with(job.care);
-        let service = super::serve(options, &self.maker, wish)?;
+        let wish = ServeOptions::new(options)?.with(job.lease);
+        let service = super::serve(options, &self.provisioner, wish)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
@@ -255,7 +260,7 @@ impl Comparison<'_> {
 
     fn report(&self) -> Report {
         let mut report = Report::new(format!("Comparison of {}", profile::words(self.command)));
-        let version = self.sides[0].maker.installation.version().to_string();
+        let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
         let numbers = ["start", "suite", "stop", "all of it"].map(Column::right);
         let mut table = Table::new("Times", [Column::left("server")].into_iter().chain(numbers));

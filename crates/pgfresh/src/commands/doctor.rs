@@ -8,9 +8,9 @@ use std::time::Duration;
 use doctor::{Diagnosis, Examination, Remote, SyncComparison, Tests};
 use report::{Earlier, Sample};
 use serde_json::{Map, Value, json};
-use storage::{Account, Place, Wish};
+use storage::{Account, Place, PlaceRequest};
 use sys::Roots;
-use template::{Maker, MakerError};
+use template::{ProvisionError, Provisioner};
 
 use crate::cli::{Doctor, Options, Output};
 use crate::config;
@@ -31,7 +31,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     if let Some(url) = &arguments.url {
         // No server is needed here: without an installation, whatever psql PATH has.
         let target = server::ConnectionString::parse(url)?;
-        let psql = super::installed(options).and_then(|maker| super::psql::find_psql(&maker));
+        let psql = super::installed(options).and_then(|provisioner| super::psql::find_psql(&provisioner));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = Remote { target, psql, length }.diagnose(&onlooker)?;
         onlooker.finish();
@@ -47,7 +47,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         tries: arguments.r#try,
         all: options.verbose || arguments.json,
         program: PathBuf::from(super::OURSELVES),
-        maker: maker(options)?,
+        provisioner: provisioner(options)?,
     };
     let diagnosis = examination.diagnose(&onlooker)?;
     onlooker.finish();
@@ -92,14 +92,15 @@ pub(super) fn compare(
 }
 
 /// What servers are made with. That there is no installation is no reason to say nothing of the disk.
-fn maker(options: &Options) -> Result<Result<Maker, MakerError>, Failure> {
-    let wishes = config::wishes(options)?;
-    let maker = Maker::find(wishes, super::cache(options)?, PathBuf::from(super::OURSELVES));
-    if let Ok(maker) = &maker {
+fn provisioner(options: &Options) -> Result<Result<Provisioner, ProvisionError>, Failure> {
+    let server_options = config::server_options(options)?;
+    let provisioner =
+        Provisioner::find(server_options, super::cache(options)?, PathBuf::from(super::OURSELVES));
+    if let Ok(provisioner) = &provisioner {
         // As every start does.
-        let _ = maker.sweep();
+        let _ = provisioner.sweep();
     }
-    Ok(maker)
+    Ok(provisioner)
 }
 
 /// Where the machine shows itself, unless these stand in for it.
@@ -113,13 +114,13 @@ pub(super) fn path(options: &Options, named: Option<&Path>) -> Result<PathBuf, F
     if let Some(path) = named {
         return Ok(path.to_owned());
     }
-    let wish = match config::read(options)?.wishes.place {
-        Wish::At(path) => Wish::At(path),
-        Wish::Auto | Wish::Ram | Wish::Disk => Wish::Disk,
+    let wish = match config::read(options)?.server_options.place {
+        PlaceRequest::At(path) => PlaceRequest::At(path),
+        PlaceRequest::Auto | PlaceRequest::Ram | PlaceRequest::Disk => PlaceRequest::Disk,
     };
     let cache = super::cache(options)?;
     let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
-    Ok(place.map_err(MakerError::from)?.root().to_owned())
+    Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
 fn show(diagnosis: &Diagnosis, json: bool) {

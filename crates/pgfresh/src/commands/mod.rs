@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Once;
 
-use ::template::{Maker, MakerError, Started, Wishes};
+use ::template::{ProvisionError, Provisioner, ServerOptions, Started};
 use gateway::KeptDatabase;
-use server::{FetchError, InstallationError, MAJORS, Wanted};
+use server::{FetchError, InstallationError, MAJORS, VersionRequest};
 use storage::{Cache, Method, human_bytes};
 
 use crate::background;
@@ -76,41 +76,47 @@ pub(crate) fn cache(options: &Options) -> Result<Cache, Failure> {
 }
 
 /// Finds what servers are made with. `keep`: a server whose setup fails stays.
-pub(crate) fn maker(options: &Options, keep: bool) -> Result<Maker, Failure> {
-    let wishes = Wishes { keep, ..config::wishes(options)? };
-    maker_for(options, wishes)
+pub(crate) fn provisioner(options: &Options, keep: bool) -> Result<Provisioner, Failure> {
+    let server_options = ServerOptions { keep, ..config::server_options(options)? };
+    maker_for(options, server_options)
 }
 
 /// The same, whatever templates there are.
-fn bare_maker(options: &Options) -> Result<Maker, Failure> {
-    maker_for(options, config::read(options)?.wishes)
+fn bare_maker(options: &Options) -> Result<Provisioner, Failure> {
+    maker_for(options, config::read(options)?.server_options)
 }
 
 /// The same, and nothing is downloaded.
-fn installed(options: &Options) -> Result<Maker, Failure> {
-    Ok(Maker::find(config::read(options)?.wishes, cache(options)?, PathBuf::from(OURSELVES))?)
+fn installed(options: &Options) -> Result<Provisioner, Failure> {
+    Ok(Provisioner::find(config::read(options)?.server_options, cache(options)?, PathBuf::from(OURSELVES))?)
 }
 
 /// The same for these wishes. Where no installation will do, one is brought, if somebody can and may.
-fn maker_for(options: &Options, wishes: Wishes) -> Result<Maker, Failure> {
+fn maker_for(options: &Options, server_options: ServerOptions) -> Result<Provisioner, Failure> {
     let cache = cache(options)?;
-    let find = |wishes: Wishes| Maker::find(wishes, cache.clone(), PathBuf::from(OURSELVES));
-    let maker = match find(wishes.clone()) {
-        Err(MakerError::Installation(error @ InstallationError::NotFound { .. })) => {
-            let major = if let Wanted::Major(major) = wishes.installation { major } else { *MAJORS.end() };
+    let find = |server_options: ServerOptions| {
+        Provisioner::find(server_options, cache.clone(), PathBuf::from(OURSELVES))
+    };
+    let provisioner = match find(server_options.clone()) {
+        Err(ProvisionError::Installation(error @ InstallationError::NotFound { .. })) => {
+            let major = if let VersionRequest::Major(major) = server_options.installation {
+                major
+            } else {
+                *MAJORS.end()
+            };
             match postgres::bring(options, &cache, major) {
-                Err(FetchError::NoClient(_)) => return Err(MakerError::from(error).into()),
+                Err(FetchError::NoClient(_)) => return Err(ProvisionError::from(error).into()),
                 Err(why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_))) => {
-                    return Err(Failure::from(MakerError::from(error)).hint(why.hint()));
+                    return Err(Failure::from(ProvisionError::from(error)).hint(why.hint()));
                 }
                 brought => brought?,
             };
-            find(wishes)?
+            find(server_options)?
         }
         found => found?,
     };
-    note_unknown_major(options, maker.installation.version());
-    Ok(maker)
+    note_unknown_major(options, provisioner.installation.version());
+    Ok(provisioner)
 }
 
 /// Says, once, that a server is newer than what pgfresh was tested with.
@@ -128,17 +134,17 @@ fn note_unknown_major(options: &Options, version: server::Version) {
 }
 
 /// Removes what dead owners left, then starts a server.
-fn start(options: &Options, maker: &Maker) -> Result<Started, Failure> {
-    let (removed, failures) = maker.sweep();
+fn start(options: &Options, provisioner: &Provisioner) -> Result<Started, Failure> {
+    let (removed, failures) = provisioner.sweep();
     for path in removed {
         say(options, || format!("removed \"{}\", whose owner is gone", path.display()));
     }
     for failure in failures {
         say(options, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
     }
-    let installation = &maker.installation;
+    let installation = &provisioner.installation;
     say(options, || format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
-    let started = maker.start(&progress::announce(options))?;
+    let started = provisioner.start(&progress::announce(options))?;
     say(options, || describe(&started));
     Ok(started)
 }
@@ -163,20 +169,24 @@ fn describe(started: &Started) -> String {
 }
 
 /// Builds what a server would start from, unless the cache has it, so that it starts at once.
-pub(crate) fn prepare(options: &Options, maker: &Maker) -> Result<(), Failure> {
-    if maker.can_be_kept() {
-        maker.template(&progress::announce(options))?;
+pub(crate) fn prepare(options: &Options, provisioner: &Provisioner) -> Result<(), Failure> {
+    if provisioner.can_be_kept() {
+        provisioner.template(&progress::announce(options))?;
     }
     Ok(())
 }
 
 /// Starts a server, and opens its front door.
-pub(crate) fn serve(options: &Options, maker: &Maker, wish: service::Wish) -> Result<Service, Failure> {
-    let service = Service::open(maker, start(options, maker)?, wish)?;
+pub(crate) fn serve(
+    options: &Options,
+    provisioner: &Provisioner,
+    wish: service::ServeOptions,
+) -> Result<Service, Failure> {
+    let service = Service::open(provisioner, start(options, provisioner)?, wish)?;
     if !service.can_reset() && !options.quiet {
         eprintln!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
-            maker.installation.version().major
+            provisioner.installation.version().major
         );
     }
     Ok(service)

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use server::{FetchError, Installation, Package, Wanted};
+use server::{FetchError, Installation, Package, VersionRequest};
 use storage::{Cache, human_bytes};
-use template::{Maker, Wishes};
+use template::{Provisioner, ServerOptions};
 
 use crate::cli::{Options, Postgres};
 use crate::failure::Failure;
@@ -51,10 +51,13 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
 fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
     let cache = super::cache(options)?;
     let installation = bring(options, &cache, major)?;
-    let wishes = Wishes { installation: Wanted::Bin(installation.bin().to_owned()), ..Wishes::default() };
+    let server_options = ServerOptions {
+        installation: VersionRequest::Bin(installation.bin().to_owned()),
+        ..ServerOptions::default()
+    };
     let proof = || -> Result<(), Failure> {
-        let maker = Maker::find(wishes, cache.clone(), super::OURSELVES.into())?;
-        maker.start(&progress::announce(options))?.server.stop()?;
+        let provisioner = Provisioner::find(server_options, cache.clone(), super::OURSELVES.into())?;
+        provisioner.start(&progress::announce(options))?.server.stop()?;
         Ok(())
     };
     if let Err(failure) = proof() {

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use gateway::{EventLog, SessionEvent, SessionEventKind};
-use profile::{Circumstances, Done, Feed, Profile, Recorder, Target};
+use profile::{Circumstances, CompletedStatement, Feed, Profile, Recorder, Target};
 use report::Report;
 
 use crate::cli::{self, Options};
@@ -26,7 +26,7 @@ const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 const TRIALS: u32 = 8;
 
 /// Between two questions whether the server is still there.
-const PATIENCE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Watches somebody else's server.
 pub(super) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
@@ -60,7 +60,7 @@ fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut over = !early.is_empty();
     while !over && !recorder.has_ended() {
         let left = length.map(|length| length.saturating_sub(begun.elapsed()));
-        let heard = events.next_within(left.map_or(PATIENCE, |left| left.min(PATIENCE)));
+        let heard = events.next_within(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
         over = matches!(heard, Some(Event::Signal(_))) || left.is_some_and(|left| left.is_zero());
     }
     Ok(())
@@ -111,11 +111,12 @@ fn feed(log: EventLog) -> Feed {
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
                 SessionEventKind::Began { waited, backend } => exact.began(*waited, *backend),
-                SessionEventKind::Asked => exact.asked(*session, *at),
-                SessionEventKind::Left => exact.left(*session, *at, statements),
-                SessionEventKind::Done { statement, runs, rests } => {
+                SessionEventKind::Requested => exact.asked(*session, *at),
+                SessionEventKind::Ended => exact.left(*session, *at, statements),
+                SessionEventKind::Completed { statement, runs, rests } => {
                     let (runs, rests) = (*runs, *rests);
-                    let done = Done { session: *session, database, statement, runs, rests, at: *at };
+                    let done =
+                        CompletedStatement { session: *session, database, statement, runs, rests, at: *at };
                     exact.done(done, statements);
                 }
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use serde_json::Value;
-use template::Maker;
+use template::Provisioner;
 use ureq::http::Method;
 
 use crate::cli::{Options, Psql};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::foreground;
 
 pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(find_psql(&super::maker(options, false)?)?);
+    let mut command = Command::new(find_psql(&super::provisioner(options, false)?)?);
     command.args(&arguments.arguments);
     let control = super::control::join(options)?;
     // A name that somebody gives comes to be with psql's session, and outlives it as any other does.
@@ -33,11 +33,11 @@ pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, F
 }
 
 /// The installation's own psql, or the one on PATH.
-pub(super) fn find_psql(maker: &Maker) -> Result<PathBuf, Failure> {
-    maker.installation.client("psql").ok_or_else(|| {
+pub(super) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
+    provisioner.installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
         failure
-            .detail(format!("Neither \"{}\" nor PATH has it.", maker.installation.bin().display()))
+            .detail(format!("Neither \"{}\" nor PATH has it.", provisioner.installation.bin().display()))
             .hint("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
     })
 }

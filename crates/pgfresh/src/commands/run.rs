@@ -9,15 +9,15 @@ use crate::cli::{Options, Run};
 use crate::environment;
 use crate::failure::Failure;
 use crate::foreground;
-use crate::service::{Service, Wish};
+use crate::service::{ServeOptions, Service};
 
 pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
     if arguments.compare {
         return compare::execute(options, arguments);
     }
-    let maker = super::maker(options, arguments.keep)?;
-    let wish = Wish::new(options)?.with(&arguments.care);
-    let service = super::serve(options, &maker, wish)?;
+    let provisioner = super::provisioner(options, arguments.keep)?;
+    let wish = ServeOptions::new(options)?.with(&arguments.lease);
+    let service = super::serve(options, &provisioner, wish)?;
     let command = command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;

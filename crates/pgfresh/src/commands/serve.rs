@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use template::Maker;
+use template::Provisioner;
 use ureq::http::Method;
 
 use crate::background::{self, Found};
 use crate::cli::{Options, Serve};
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
-use crate::service::{Service, Wish};
+use crate::service::{ServeOptions, Service};
 
 /// The one line that clients read.
 #[derive(Serialize)]
@@ -42,13 +42,19 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     if arguments.shared {
         return share(options, arguments.json);
     }
-    let maker = super::maker(options, false)?;
-    let wish =
-        Wish { port: arguments.port, listen: arguments.listen, ..Wish::new(options)?.with(&arguments.care) };
-    let service = super::serve(options, &maker, wish)?;
+    let provisioner = super::provisioner(options, false)?;
+    let wish = ServeOptions {
+        port: arguments.port,
+        listen: arguments.listen,
+        ..ServeOptions::new(options)?.with(&arguments.lease)
+    };
+    let service = super::serve(options, &provisioner, wish)?;
     let mut events = Events::listen()?;
-    let line =
-        if arguments.json { describe(&maker, &service)? } else { service.address(&service.database).url() };
+    let line = if arguments.json {
+        describe(&provisioner, &service)?
+    } else {
+        service.address(&service.database).url()
+    };
     say(&line)?;
     events.watch_server(&service.server)?;
     if is_lifeline() {
@@ -110,7 +116,7 @@ fn share(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-fn describe(maker: &Maker, service: &Service) -> Result<String, Failure> {
+fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Failure> {
     let address = service.address(&service.database);
     let access = service.access();
     let ready = Ready {
@@ -122,7 +128,7 @@ fn describe(maker: &Maker, service: &Service) -> Result<String, Failure> {
         password: address.password,
         database: &address.database,
         http_url: access.http_url(),
-        version: maker.installation.version().to_string(),
+        version: provisioner.installation.version().to_string(),
         log: service.server.run().log().display().to_string(),
         pid: service.server.pid(),
         holder: None,

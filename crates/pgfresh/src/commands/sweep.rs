@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::output::say;
 
 pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
-    let wishes = config::read(options)?.wishes;
+    let server_options = config::read(options)?.server_options;
     let cache = super::cache(options)?;
-    let (mut removed, mut failures) = template::sweep(&cache, &wishes.place);
+    let (mut removed, mut failures) = template::sweep(&cache, &server_options.place);
     removed.extend(background::sweep(&cache));
     if arguments.kept {
-        let (kept, more) = template::remove_kept(&cache, &wishes.place);
+        let (kept, more) = template::remove_kept(&cache, &server_options.place);
         removed.extend(kept);
         failures.extend(more);
     }

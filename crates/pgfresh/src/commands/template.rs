@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage::human_bytes;
-use template::{Outlook, Recipe, Roles, Shelved, Wishes};
+use template::{CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
 
 use crate::cli::{Options, Template};
 use crate::config;
@@ -36,11 +36,11 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
 }
 
 /// The recipe that is meant: `name` says it, or the options do.
-fn recipe(options: &Options, name: Option<&str>) -> Result<Recipe, Failure> {
+fn spec(options: &Options, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return config::find(&config::read(options)?, name);
     }
-    config::wishes(options)?.template.ok_or_else(|| {
+    config::server_options(options)?.template.ok_or_else(|| {
         Failure::new("there is no template").hint(
             "Describe one in pgfresh.toml, [template] setup = \"COMMAND\" and inputs = [\"GLOB\"], or with --setup and --inputs."
                 .to_owned(),
@@ -49,11 +49,12 @@ fn recipe(options: &Options, name: Option<&str>) -> Result<Recipe, Failure> {
 }
 
 fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failure> {
-    let recipe = recipe(options, name)?;
-    let name = recipe.name.clone();
-    let wishes = Wishes { template: Some(recipe), keep, ..config::read(options)?.wishes };
-    let maker = super::maker_for(options, wishes)?;
-    let template = maker.template(&progress::announce(options))?;
+    let spec = spec(options, name)?;
+    let name = spec.name.clone();
+    let server_options =
+        ServerOptions { template: Some(spec), keep, ..config::read(options)?.server_options };
+    let provisioner = super::maker_for(options, server_options)?;
+    let template = provisioner.template(&progress::announce(options))?;
     if !options.quiet {
         let bytes = human_bytes(template.entry.bytes());
         out!("{name} {} {bytes}", template.fingerprint);
@@ -90,7 +91,7 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe_in_json(shelved: &Shelved) -> serde_json::Value {
+fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
     let last_use = shelved.last_use.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let about = shelved.about.as_ref();
     json!({
@@ -107,39 +108,39 @@ fn describe_in_json(shelved: &Shelved) -> serde_json::Value {
 
 fn show(options: &Options, name: Option<&str>, json: bool) -> Result<(), Failure> {
     let config = config::read(options)?;
-    let known = name.is_none_or(|name| config.recipes.iter().any(|recipe| recipe.name == name));
+    let known = name.is_none_or(|name| config.specs.iter().any(|spec| spec.name == name));
     if let (Some(word), false) = (name, known) {
         return show_shelved(options, word, &config.folder, json);
     }
-    let recipe = recipe(options, name)?;
-    let maker = super::maker_for(options, config.wishes)?;
-    let outlook = maker.outlook(&recipe)?;
-    let state = state(&recipe, &outlook);
+    let spec = spec(options, name)?;
+    let provisioner = super::maker_for(options, config.server_options)?;
+    let status = provisioner.status(&spec)?;
+    let state = state(&spec, &status);
     if json {
         let value = json!({
-            "name": recipe.name,
-            "fingerprint": outlook.fingerprint.as_str(),
-            "built": outlook.entry.is_some(),
-            "bytes": outlook.entry.as_ref().map(storage::Entry::bytes),
-            "made_from": recipe.words(),
-            "changes": outlook.changes,
-            "ingredients": outlook.ingredients,
+            "name": spec.name,
+            "fingerprint": status.fingerprint.as_str(),
+            "built": status.entry.is_some(),
+            "bytes": status.entry.as_ref().map(storage::Entry::bytes),
+            "made_from": spec.words(),
+            "changes": status.changes,
+            "ingredients": status.fingerprint_inputs,
         });
         out!("{value}");
         return Ok(());
     }
-    out!("{} {}: {state}", recipe.name, outlook.fingerprint);
-    out!("made from {}: {}", recipe.folder.display(), recipe.words());
-    show_ingredients(&outlook.ingredients);
+    out!("{} {}: {state}", spec.name, status.fingerprint);
+    out!("made from {}: {}", spec.folder.display(), spec.words());
+    show_ingredients(&status.fingerprint_inputs);
     Ok(())
 }
 
 /// What a run would do.
-fn state(recipe: &Recipe, outlook: &Outlook) -> String {
-    if recipe.chain().into_iter().any(Recipe::runs_each_time) {
+fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
+    if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return "runs each time, because its setup has no inputs".to_owned();
     }
-    match (&outlook.entry, &outlook.changes) {
+    match (&status.entry, &status.changes) {
         (Some(entry), _) => format!("built, {} in {} files", human_bytes(entry.bytes()), entry.files()),
         (None, Some(changes)) if !changes.is_empty() => {
             format!("to be rebuilt: {}", progress::some_of(changes))
@@ -156,7 +157,7 @@ fn show_shelved(options: &Options, word: &str, folder: &Path, json: bool) -> Res
     let about = shelved.about.as_ref();
     if json {
         let mut value = describe_in_json(shelved);
-        value["ingredients"] = json!(about.map(|about| &about.ingredients));
+        value["ingredients"] = json!(about.map(|about| &about.fingerprint_inputs));
         out!("{value}");
         return Ok(());
     }
@@ -164,13 +165,13 @@ fn show_shelved(options: &Options, word: &str, folder: &Path, json: bool) -> Res
     out!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
     if let Some(about) = about {
         out!("made from {}: {} (in {:.1} s)", about.folder.display(), about.made_from, about.took);
-        show_ingredients(&about.ingredients);
+        show_ingredients(&about.fingerprint_inputs);
     }
     Ok(())
 }
 
-fn show_ingredients(ingredients: &template::Ingredients) {
-    for (name, value) in ingredients.iter() {
+fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
+    for (name, value) in fingerprint_inputs.iter() {
         // Digests are for comparing.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         out!("  {name}: {}", if digest { short(value) } else { value });
@@ -222,9 +223,9 @@ fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
 }
 
 fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
-    let recipe = recipe(options, None)?;
-    let wishes = Wishes { template: Some(recipe), ..config::read(options)?.wishes };
-    let template = super::maker_for(options, wishes)?.template(&progress::announce(options))?;
+    let spec = spec(options, None)?;
+    let server_options = ServerOptions { template: Some(spec), ..config::read(options)?.server_options };
+    let template = super::maker_for(options, server_options)?.template(&progress::announce(options))?;
     template.entry.export(folder).map_err(server::StartError::from)?;
     if !options.quiet {
         out!("{} {}", template.database, template.fingerprint);

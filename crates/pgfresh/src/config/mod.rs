@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::template::{Recipe, Wishes};
+use ::template::{ServerOptions, TemplateSpec};
 use lease::Isolation;
-use server::{Preset, Wanted};
-use storage::Wish;
+use server::{Preset, VersionRequest};
+use storage::PlaceRequest;
 use toml_edit::{Document, TableLike};
 
 use self::file::File;
@@ -37,9 +37,9 @@ const CACHE: [&str; 1] = ["size"];
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// Of the server.
-    pub(crate) wishes: Wishes,
+    pub(crate) server_options: ServerOptions,
     /// The templates that the file describes, in its order; the unnamed one is first and called [`template::UNNAMED`].
-    pub(crate) recipes: Vec<Recipe>,
+    pub(crate) specs: Vec<TemplateSpec>,
     /// How long the background server outlives its last client.
     idle: Option<Duration>,
     /// How leases are isolated that do not say.
@@ -60,17 +60,17 @@ pub(crate) fn read(options: &Options) -> Result<Config, Failure> {
     if config.folder.as_os_str().is_empty() {
         config.folder = here()?;
     }
-    let wishes = &mut config.wishes;
+    let server_options = &mut config.server_options;
     if let Some(wanted) = &options.postgres {
-        wishes.installation = wanted.clone();
+        server_options.installation = wanted.clone();
     }
     if let Some(place) = &options.place {
-        wishes.place = place.clone();
+        server_options.place = place.clone();
     }
     if let Some(preset) = options.preset {
-        wishes.preset = preset;
+        server_options.preset = preset;
     }
-    wishes.cache_size = options.cache_size.or(wishes.cache_size);
+    server_options.cache_size = options.cache_size.or(server_options.cache_size);
     let environment = std::env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());
     for pair in pairs.chain(options.set.iter().map(String::as_str)) {
@@ -78,16 +78,16 @@ pub(crate) fn read(options: &Options) -> Result<Config, Failure> {
             let failure = Failure::new(format!("cannot read setting \"{pair}\": it is not NAME=VALUE"));
             return Err(failure.hint("Write --set work_mem=64MB.".to_owned()));
         };
-        wishes.settings.push((name.trim().to_owned(), value.trim().to_owned()));
+        server_options.settings.push((name.trim().to_owned(), value.trim().to_owned()));
     }
     Ok(config)
 }
 
 /// The same, with the template that is chosen among them.
-pub(crate) fn wishes(options: &Options) -> Result<Wishes, Failure> {
+pub(crate) fn server_options(options: &Options) -> Result<ServerOptions, Failure> {
     let config = read(options)?;
     let template = template::choose(&config, options)?;
-    Ok(Wishes { template, ..config.wishes })
+    Ok(ServerOptions { template, ..config.server_options })
 }
 
 impl Config {
@@ -129,9 +129,9 @@ fn read_file(path: &Path) -> Result<Config, Failure> {
         let table =
             || item.as_table_like().ok_or_else(|| file.failure(at, &format!("\"{name}\" must be a table")));
         match name {
-            "postgres" => read_postgres(&file, table()?, &mut config.wishes)?,
-            "template" => config.recipes = template::read(&file, table()?, &config.folder)?,
-            "cache" => config.wishes.cache_size = read_cache(&file, table()?)?,
+            "postgres" => read_postgres(&file, table()?, &mut config.server_options)?,
+            "template" => config.specs = template::read(&file, table()?, &config.folder)?,
+            "cache" => config.server_options.cache_size = read_cache(&file, table()?)?,
             "server" => config.idle = read_server(&file, table()?)?,
             "database" => (config.isolation, config.linger) = read_database(&file, table()?)?,
             _ => {
@@ -170,33 +170,37 @@ fn read_database(
     Ok((isolation.transpose()?, linger.transpose()?))
 }
 
-fn read_postgres(file: &File<'_>, table: &dyn TableLike, wishes: &mut Wishes) -> Result<(), Failure> {
+fn read_postgres(
+    file: &File<'_>,
+    table: &dyn TableLike,
+    server_options: &mut ServerOptions,
+) -> Result<(), Failure> {
     file.check_keys(table, "postgres", &POSTGRES)?;
     if let Some(item) = table.get("version") {
         let wanted = match item.as_integer() {
             Some(major) => file.parse(item, "version", &major.to_string())?,
             None => file.parse(item, "version", file.text(item, "version")?)?,
         };
-        wishes.installation = match wanted {
-            Wanted::Bin(path) => Wanted::Bin(file.relative(path)),
+        server_options.installation = match wanted {
+            VersionRequest::Bin(path) => VersionRequest::Bin(file.relative(path)),
             other => other,
         };
     }
     if let Some(item) = table.get("place") {
-        wishes.place = match file.parse(item, "place", file.text(item, "place")?)? {
-            Wish::At(path) => Wish::At(file.relative(path)),
+        server_options.place = match file.parse(item, "place", file.text(item, "place")?)? {
+            PlaceRequest::At(path) => PlaceRequest::At(file.relative(path)),
             other => other,
         };
     }
     if let Some(item) = table.get("preset") {
-        wishes.preset = file.parse::<Preset>(item, "preset", file.text(item, "preset")?)?;
+        server_options.preset = file.parse::<Preset>(item, "preset", file.text(item, "preset")?)?;
     }
     if let Some(item) = table.get("settings") {
         let settings = item.as_table_like();
         let settings =
             settings.ok_or_else(|| file.bad(item, "settings", "expected a table of names and values"))?;
         for (name, item) in settings.iter() {
-            wishes.settings.push((name.to_owned(), file.setting(item, name)?));
+            server_options.settings.push((name.to_owned(), file.setting(item, name)?));
         }
     }
     Ok(())

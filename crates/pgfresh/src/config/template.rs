@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use template::{Recipe, check_name};
+use template::{TemplateSpec, check_name};
 use toml_edit::{Item, TableLike};
 
 use super::file::File;
@@ -19,12 +19,16 @@ const KEYS: [&str; 6] = ["setup", "inputs", "sql", "dump", "from", "env"];
 
 /// A template, and where in the file it names the one that it goes on from.
 struct Read {
-    recipe: Recipe,
+    spec: TemplateSpec,
     from: Option<(String, usize)>,
 }
 
 /// Reads all templates of the file.
-pub(super) fn read(file: &File<'_>, table: &dyn TableLike, folder: &Path) -> Result<Vec<Recipe>, Failure> {
+pub(super) fn read(
+    file: &File<'_>,
+    table: &dyn TableLike,
+    folder: &Path,
+) -> Result<Vec<TemplateSpec>, Failure> {
     let mut all = Vec::new();
     if table.iter().any(|(_, item)| !item.is_table_like()) {
         let keys = table.iter().filter(|(_, item)| !item.is_table_like());
@@ -40,7 +44,7 @@ pub(super) fn read(file: &File<'_>, table: &dyn TableLike, folder: &Path) -> Res
             );
         }
         check_name(name).map_err(|why| file.failure(at, &why))?;
-        if name == UNNAMED && all.iter().any(|read| read.recipe.name == UNNAMED) {
+        if name == UNNAMED && all.iter().any(|read| read.spec.name == UNNAMED) {
             return Err(file.failure(at, &format!("\"{UNNAMED}\" is what [template] is called already")));
         }
         all.push(read_one(file, &format!("template.{name}"), inner.iter(), at, (name, folder), inner)?);
@@ -60,15 +64,16 @@ fn read_one<'i>(
     (name, folder): (&str, &Path),
     table: &dyn TableLike,
 ) -> Result<Read, Failure> {
-    let mut recipe = Recipe { name: name.to_owned(), folder: folder.to_owned(), ..Recipe::default() };
+    let mut spec =
+        TemplateSpec { name: name.to_owned(), folder: folder.to_owned(), ..TemplateSpec::default() };
     let mut from = None;
     for (key, item) in items {
         match key {
-            "setup" => recipe.setup = Some(file.text(item, key)?.to_owned()),
-            "inputs" => recipe.inputs = file.texts(item, key)?,
-            "sql" => recipe.sql = file.texts(item, key)?,
-            "dump" => recipe.dump = Some(file.text(item, key)?.to_owned()),
-            "env" => recipe.env = file.texts(item, key)?,
+            "setup" => spec.setup = Some(file.text(item, key)?.to_owned()),
+            "inputs" => spec.inputs = file.texts(item, key)?,
+            "sql" => spec.sql = file.texts(item, key)?,
+            "dump" => spec.dump = Some(file.text(item, key)?.to_owned()),
+            "env" => spec.env = file.texts(item, key)?,
             "from" => {
                 let at = item.span().map_or(0, |span| span.start);
                 from = Some((file.text(item, key)?.to_owned(), at));
@@ -79,14 +84,14 @@ fn read_one<'i>(
             }
         }
     }
-    if recipe.sql.is_empty() && recipe.dump.is_none() && recipe.setup.is_none() && from.is_none() {
+    if spec.sql.is_empty() && spec.dump.is_none() && spec.setup.is_none() && from.is_none() {
         let failure = file.failure(at, &format!("[{title}] says nothing of what to do"));
         return Err(failure.hint(
             "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\"."
                 .to_owned(),
         ));
     }
-    Ok(Read { recipe, from })
+    Ok(Read { spec, from })
 }
 
 /// The recipe at `index` with those that it goes on from; `path` are the names on the way to it.
@@ -95,12 +100,12 @@ fn resolve<'r>(
     all: &'r [Read],
     index: usize,
     path: &mut Vec<&'r str>,
-) -> Result<Recipe, Failure> {
-    let Read { recipe, from } = &all[index];
-    let mut recipe_made = recipe.clone();
-    path.push(&recipe.name);
+) -> Result<TemplateSpec, Failure> {
+    let Read { spec, from } = &all[index];
+    let mut recipe_made = spec.clone();
+    path.push(&spec.name);
     if let Some((name, at)) = from {
-        let names = || all.iter().map(|read| read.recipe.name.as_str());
+        let names = || all.iter().map(|read| read.spec.name.as_str());
         let Some(found) = names().position(|other| other == name) else {
             return Err(file.unknown(*at, name, "template", names()));
         };
@@ -114,7 +119,7 @@ fn resolve<'r>(
 
 /// The template that a server shall have: the one on the command line, the one that is named there, the unnamed one,
 /// or the only one.
-pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<Recipe>, Failure> {
+pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<TemplateSpec>, Failure> {
     let named = options.template.as_deref().filter(|name| !name.is_empty());
     if named == Some(NONE) {
         return Ok(None);
@@ -129,10 +134,10 @@ pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<Recipe
             .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
             .hint("For a template of pgfresh.toml, write them there.".to_owned()));
     }
-    match (named, &config.recipes[..]) {
+    match (named, &config.specs[..]) {
         (Some(name), _) => find(config, name).map(Some),
         (None, []) => Ok(None),
-        (None, [first, ..]) if first.name == UNNAMED || config.recipes.len() == 1 => Ok(Some(first.clone())),
+        (None, [first, ..]) if first.name == UNNAMED || config.specs.len() == 1 => Ok(Some(first.clone())),
         (None, _) => {
             let failure = Failure::new("cannot choose a template: there are several, and none is unnamed");
             Err(failure.detail(format!("They are: {}.", names(config))).hint(
@@ -144,9 +149,9 @@ pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<Recipe
 }
 
 /// The template of that name in the file.
-pub(crate) fn find(config: &Config, name: &str) -> Result<Recipe, Failure> {
-    config.recipes.iter().find(|recipe| recipe.name == name).cloned().ok_or_else(|| {
-        let known = if config.recipes.is_empty() {
+pub(crate) fn find(config: &Config, name: &str) -> Result<TemplateSpec, Failure> {
+    config.specs.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| {
+        let known = if config.specs.is_empty() {
             "No pgfresh.toml here or above describes any.".to_owned()
         } else {
             format!("Known are: {}.", names(config))
@@ -156,14 +161,14 @@ pub(crate) fn find(config: &Config, name: &str) -> Result<Recipe, Failure> {
 }
 
 fn names(config: &Config) -> String {
-    config.recipes.iter().map(|recipe| recipe.name.as_str()).collect::<Vec<_>>().join(", ")
+    config.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The template that flags and variables describe, all of it, from where we are.
-fn describe(config: &Config, options: &Options, name: &str) -> Result<Recipe, Failure> {
+fn describe(config: &Config, options: &Options, name: &str) -> Result<TemplateSpec, Failure> {
     check_name(name).map_err(Failure::new)?;
     let from = options.from.as_deref().map(|from| find(config, from)).transpose()?.map(Box::new);
-    Ok(Recipe {
+    Ok(TemplateSpec {
         name: name.to_owned(),
         folder: here()?,
         from,

@@ -312,7 +312,7 @@ pub(crate) fn children(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::gauges::Panel;
+    use super::super::readings::Sensors;
     use super::*;
 
     /// A machine that exists as files alone.
@@ -409,11 +409,11 @@ mod tests {
         );
         assert_eq!((disk.bytes, disk.write_cache.as_deref()), (Some(2_000_398_934_016), Some("write back")));
         assert_eq!(disk.flushes(&machine.roots), Some(77));
-        let panel = Panel::of(&machine.roots, Some(disk));
-        assert_eq!((panel.look().temperature, panel.limit), (Some(79.85), Some(82.85)));
-        assert_eq!((panel.look().alarm, panel.look().heat), (None, None));
+        let sensors = Sensors::of(&machine.roots, Some(disk));
+        assert_eq!((sensors.look().temperature, sensors.limit), (Some(79.85), Some(82.85)));
+        assert_eq!((sensors.look().alarm, sensors.look().heat), (None, None));
         machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp1_alarm", "1");
-        assert_eq!(panel.look().alarm, Some(true));
+        assert_eq!(sensors.look().alarm, Some(true));
     }
 
     #[test]
@@ -548,11 +548,11 @@ mod tests {
         machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3");
         machine.put("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4");
         machine.put("proc/pressure/cpu", "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000");
-        let gauges = Panel::of(&machine.roots, None).look();
+        let readings = Sensors::of(&machine.roots, None).look();
         assert_eq!(
-            (gauges.io_pressure, gauges.cpu_pressure, gauges.dirty),
+            (readings.io_pressure, readings.cpu_pressure, readings.dirty),
             (Some(1.5), Some(2.5), Some(32 * 1024))
         );
-        assert_eq!((gauges.throttles, gauges.temperature), (Some(7), None));
+        assert_eq!((readings.throttles, readings.temperature), (Some(7), None));
     }
 }

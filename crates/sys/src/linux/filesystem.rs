@@ -10,7 +10,7 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// Whether a file system keeps its files in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FilesystemKind {
     /// tmpfs or ramfs.
     Memory,
     /// Everything else.
@@ -21,7 +21,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Filesystem {
     /// Memory or disk.
-    pub kind: Kind,
+    pub kind: FilesystemKind,
     /// Size in bytes; `u64::MAX` for a tmpfs mounted without a bound.
     pub total: u64,
     /// Bytes that an unprivileged process may still write; `u64::MAX` without a bound.
@@ -33,9 +33,13 @@ impl Filesystem {
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statfs(path)?;
         let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
-        let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC { Kind::Memory } else { Kind::Disk };
+        let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC {
+            FilesystemKind::Memory
+        } else {
+            FilesystemKind::Disk
+        };
         let block = u64::try_from(stat.f_bsize).unwrap_or(4096);
-        let unbounded = kind == Kind::Memory && stat.f_blocks == 0;
+        let unbounded = kind == FilesystemKind::Memory && stat.f_blocks == 0;
         let bytes = |blocks: u64| if unbounded { u64::MAX } else { blocks.saturating_mul(block) };
         Ok(Self { kind, total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
     }

@@ -3,7 +3,6 @@
 pub(crate) mod directory;
 pub(crate) mod disk;
 pub(crate) mod filesystem;
-pub(crate) mod gauges;
 pub(crate) mod limit;
 pub(crate) mod mask;
 pub(crate) mod memory;
@@ -13,6 +12,7 @@ pub(crate) mod neighbour;
 pub(crate) mod nvme;
 pub(crate) mod posix;
 pub(crate) mod process;
+pub(crate) mod readings;
 pub(crate) mod segment;
 pub(crate) mod socket_diag;
 pub(crate) mod transfer;

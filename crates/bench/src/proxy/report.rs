@@ -6,21 +6,21 @@ use storage::human_bytes;
 
 use super::copy::{IN, OUT, Rows};
 use super::crowd::{Crowd, IDLE};
-use super::ground::{Ground, Way};
+use super::fixture::{ProxyFixture, Way};
 use super::pgbench::{BUSY, LOADS, contender};
 use crate::goal::{self, Goal, Limit};
 use crate::runner::{Timed, add_samples};
 
-pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, ground: &Ground) -> Report {
+pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, fixture: &ProxyFixture) -> Report {
     let mut report = Report::new("The way through the gateway");
     add_samples(&mut report, timed);
     for load in LOADS {
-        report.add_table(table(timed, ground, load.name, "transactions", |each| {
+        report.add_table(table(timed, fixture, load.name, "transactions", |each| {
             Quantity::new(1.0 / each, Unit::PerSecond)
         }));
     }
     for what in [OUT, IN] {
-        report.add_table(table(timed, ground, what, "time", |each| Quantity::new(each, Unit::Seconds)));
+        report.add_table(table(timed, fixture, what, "time", |each| Quantity::new(each, Unit::Seconds)));
     }
     if let Some(crowd) = crowd {
         report.add_table(crowded(crowd));
@@ -34,7 +34,7 @@ pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, ground: &G
     ]);
     let (copied_out, copied_in) = (human_bytes(rows.out), human_bytes(rows.bytes_in()));
     report.add_notes([format!("COPY brings {copied_out} out, and {copied_in} in, into an unlogged table.")]);
-    match &ground.bouncer {
+    match &fixture.bouncer {
         Some(version) => report.add_notes([format!("{version}, without a password; pgfresh asks for one.")]),
         None => report.add_notes(["PgBouncer is not installed (Debian: pgbouncer), so it is not compared."]),
     }
@@ -43,14 +43,14 @@ pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, ground: &G
 
 fn table(
     timed: &[Timed],
-    ground: &Ground,
+    fixture: &ProxyFixture,
     what: &str,
     column: &str,
     read: impl Fn(f64) -> Quantity,
 ) -> Table {
     let columns = [Column::left("way"), Column::right(column), Column::right("of direct")];
     let mut table = Table::new(what, columns);
-    for (way, _) in &ground.ways {
+    for (way, _) in &fixture.ways {
         let median = total(timed, what, *way).and_then(|sample| sample.median());
         table.add_row([
             way.name().into(),

@@ -9,9 +9,9 @@ use crate::Fingerprint;
 /// Names and values. A value may be the digest of something larger, or of something secret.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Ingredients(BTreeMap<String, String>);
+pub struct FingerprintInputs(BTreeMap<String, String>);
 
-impl Ingredients {
+impl FingerprintInputs {
     /// Adds one. A name stands for one thing only.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    fn some() -> impl Strategy<Value = Ingredients> {
-        prop::collection::btree_map("(input )?[ab]{1,2}", "[ab]{0,2}", 0..5).prop_map(Ingredients)
+    fn some() -> impl Strategy<Value = FingerprintInputs> {
+        prop::collection::btree_map("(input )?[ab]{1,2}", "[ab]{0,2}", 0..5).prop_map(FingerprintInputs)
     }
 
     proptest! {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn inputs_are_named_first_and_by_their_paths() {
         let of = |pairs: &[(&str, &str)]| {
-            Ingredients(pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+            FingerprintInputs(pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
         };
         let before = of(&[("input b", "1"), ("input c", "1"), ("a", "1")]);
         let after = of(&[("input b", "2"), ("input d", "1"), ("a", "2")]);

@@ -15,110 +15,17 @@ use super::message::{
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
+use super::task::{Awaited, Disposition, InjectedStatement, Native, Task, Turn};
 use lease::LeaseTransaction;
-
 use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
-
-/// What is to become of a message of which the head is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Not yet.
-    Wait,
-    /// It has to be seen from end to end.
-    Whole,
-    /// Its names have to be seen, then it is passed on.
-    Names,
-    Pass,
-    Drop,
-}
-
-/// Who may be interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    Nobody,
-    /// A statement of the client's runs.
-    Client,
-    /// A statement of ours runs, before or after one of the client's.
-    Ours,
-}
-
-/// What ends with the next ReadyForQuery.
-#[derive(Debug, PartialEq, Eq)]
-enum Awaited {
-    Ours(Ours),
-    /// A Query of the client's, or a part of it.
-    Part,
-    /// Messages of the extended protocol.
-    Group,
-}
-
-/// What a statement of ours is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ours {
-    /// It cannot fail, unless the transaction is no more what it should be.
-    Must,
-    /// The same, and it changes nothing that the client is told of: what follows for the client need not wait for it.
-    Silent,
-    /// Looks at what a COMMIT has to do.
-    Look,
-    /// Reads which constraints are deferrable.
-    Constraints,
-    /// Makes the client's work part of the transaction.
-    Release,
-    /// Reads a setting before it is changed.
-    Local(String),
-    /// Reads whether the client's transaction is read only, for the next in its chain.
-    Access,
-    /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
-    Syntax { saved: bool },
-    /// Fails, so that all that the client has done in its transaction is undone now.
-    Abort,
-}
-
-/// What is to be done once nothing is awaited.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Task {
-    /// A statement that the server must not simply be given. `top`: it is not one of several in a string.
-    Control {
-        kind: Kind,
-        top: bool,
-        native: Native,
-    },
-    Native(Native),
-    Inject(Vec<String>, Ours),
-    /// Finds out whether the server understands the whole string, of which it will get parts.
-    CheckSyntax(Vec<u8>),
-    Settle,
-    /// The rest of [`Self::Settle`], with the cursors to close.
-    Release(Option<String>),
-    Undo,
-    /// The client's transaction has ended, or a chained one begins.
-    Left {
-        tag: &'static str,
-        chain: bool,
-    },
-    Say(Vec<u8>),
-    /// The end of a Query or of a group.
-    End,
-    Ready,
-}
-
-/// A statement of the client's as the server gets it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Native {
-    /// A Query or `FunctionCall`, and where in the client's string it begins, in characters.
-    Part(Vec<u8>, usize),
-    /// An Execute.
-    Execute(Vec<u8>),
-}
 
 /// One client session in the transaction of a lease.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
-pub(crate) struct Machine {
+pub(crate) struct RollbackSession {
     pub(super) to_server: Vec<u8>,
     pub(super) to_client: Vec<u8>,
-    pub(super) thread: LeaseTransaction,
+    pub(super) transaction: LeaseTransaction,
     traces: SessionTraces,
     parameters: Parameters,
     /// The client is in a transaction of its own.
@@ -165,47 +72,47 @@ pub(crate) struct Machine {
     pub(super) broken: Option<ErrorResponse>,
 }
 
-impl Machine {
+impl RollbackSession {
     /// Goes on in a transaction, with a server that has said `greeting`.
-    pub(crate) fn new(thread: LeaseTransaction, greeting: &[u8]) -> Self {
+    pub(crate) fn new(transaction: LeaseTransaction, greeting: &[u8]) -> Self {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
         let major = digits.parse().unwrap_or(0);
         let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
-        Self { thread, traces, parameters, backslashes, major, status: b'T', ..Self::default() }
+        Self { transaction, traces, parameters, backslashes, major, status: b'T', ..Self::default() }
     }
 
     /// What to do with the client's next message.
-    pub(super) fn client_head(&mut self, tag: u8) -> Fate {
+    pub(super) fn client_head(&mut self, tag: u8) -> Disposition {
         let busy = self.owed || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
         match tag {
             b'd' | b'c' | b'f' if self.copying => {
                 self.copying = tag == b'd';
-                Fate::Pass
+                Disposition::Pass
             }
             // Sent before the server has asked for them.
             b'd' | b'c' | b'f' if self.open => {
                 self.ahead |= tag != b'd';
-                Fate::Pass
+                Disposition::Pass
             }
             // The server ignores them while it copies.
-            b'H' | b'S' if self.copying => Fate::Drop,
-            _ if busy && !self.copying => Fate::Wait,
+            b'H' | b'S' if self.copying => Disposition::Drop,
+            _ if busy && !self.copying => Disposition::Wait,
             _ if !is_frontend_tag(tag) => self.break_off(format!("invalid frontend message type {tag}")),
             // Left over from a COPY that failed.
-            b'd' | b'c' | b'f' => Fate::Drop,
-            b'S' => Fate::Whole,
-            _ if self.skipping => Fate::Drop,
-            b'B' => Fate::Names,
-            _ => Fate::Whole,
+            b'd' | b'c' | b'f' => Disposition::Drop,
+            b'S' => Disposition::Whole,
+            _ if self.skipping => Disposition::Drop,
+            b'B' => Disposition::Names,
+            _ => Disposition::Whole,
         }
     }
 
     /// Ends the session, with an error about its protocol.
-    fn break_off(&mut self, message: String) -> Fate {
+    fn break_off(&mut self, message: String) -> Disposition {
         self.broken = Some(ErrorResponse::violation(message));
-        Fate::Drop
+        Disposition::Drop
     }
 
     /// A message of the client's that is to be passed on has begun with these names.
@@ -217,7 +124,7 @@ impl Machine {
     /// A whole message of the client's.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
         self.traces.client_says(FramePrefix { tag, length: body.len(), body });
-        self.thread.leaves_nothing &= self.traces.leaves_nothing();
+        self.transaction.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),
             b'S' => {
@@ -294,19 +201,21 @@ impl Machine {
     }
 
     /// What to do with the server's next message.
-    pub(super) fn server_head(&mut self, tag: u8) -> Fate {
+    pub(super) fn server_head(&mut self, tag: u8) -> Disposition {
         match tag {
-            b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Fate::Whole,
+            b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
             // One that a check of ours has caused comes before the tag that waits for it.
-            b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Ours(_))) => return Fate::Pass,
+            b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
+                return Disposition::Pass;
+            }
             _ => {}
         }
         match self.awaited.front() {
-            Some(Awaited::Ours(_)) if tag == b'D' => Fate::Whole,
-            Some(Awaited::Ours(_)) => Fate::Drop,
+            Some(Awaited::Injected(_)) if tag == b'D' => Disposition::Whole,
+            Some(Awaited::Injected(_)) => Disposition::Drop,
             _ => {
                 self.flush_held();
-                Fate::Pass
+                Disposition::Pass
             }
         }
     }
@@ -314,7 +223,7 @@ impl Machine {
     /// A whole message of the server's.
     pub(super) fn server(&mut self, bytes: &[u8]) {
         let (tag, body) = (bytes[0], &bytes[5..]);
-        let ours = matches!(self.awaited.front(), Some(Awaited::Ours(_)));
+        let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
         match tag {
             b'Z' => self.done(body.first().copied().unwrap_or_default()),
             b'S' => {
@@ -370,14 +279,18 @@ impl Machine {
 
     fn done(&mut self, status: u8) {
         let awaited = self.awaited.pop_front();
-        let restored = if awaited == Some(Awaited::Ours(Ours::Release)) { &self.locals[..] } else { &[] };
+        let restored = if awaited == Some(Awaited::Injected(InjectedStatement::Release)) {
+            &self.locals[..]
+        } else {
+            &[]
+        };
         // Where they are said at once, they come before the tag of what has caused them, and after an error.
         let mut reports = self.parameters.server_is_ready(restored);
         self.status = status;
-        if self.thread.begun && status == b'I' {
+        if self.transaction.begun && status == b'I' {
             self.broken = Some(lost());
         }
-        if let Some(Awaited::Ours(ours)) = awaited {
+        if let Some(Awaited::Injected(ours)) = awaited {
             let error = self.error.take();
             if error.is_none() {
                 self.to_client.append(&mut reports);
@@ -391,32 +304,38 @@ impl Machine {
         }
     }
 
-    fn answered(&mut self, ours: Ours, error: Option<Vec<u8>>) {
+    fn answered(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
         let row = std::mem::take(&mut self.row);
         match (ours, error) {
-            (Ours::Must | Ours::Silent, Some(error)) => {
+            (InjectedStatement::Must | InjectedStatement::Silent, Some(error)) => {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
             // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
-            (Ours::Syntax { saved }, Some(error)) if field(&error, b'R') != Some(b"exec_parse_message") => {
+            (InjectedStatement::Syntax { saved }, Some(error))
+                if field(&error, b'R') != Some(b"exec_parse_message") =>
+            {
                 self.say(&error);
                 self.fail();
                 if saved && self.tx {
-                    self.first([Task::Inject(SYNTAX_ABORT.map(str::to_owned).to_vec(), Ours::Abort)]);
+                    self.first([Task::Inject(
+                        SYNTAX_ABORT.map(str::to_owned).to_vec(),
+                        InjectedStatement::Abort,
+                    )]);
                 }
             }
-            (Ours::Must | Ours::Silent, None) | (Ours::Syntax { saved: false } | Ours::Abort, _) => {}
-            (Ours::Syntax { saved: true }, _) => {
+            (InjectedStatement::Must | InjectedStatement::Silent, None)
+            | (InjectedStatement::Syntax { saved: false } | InjectedStatement::Abort, _) => {}
+            (InjectedStatement::Syntax { saved: true }, _) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
-                self.first([Task::Inject(undo, Ours::Must)]);
+                self.first([Task::Inject(undo, InjectedStatement::Must)]);
             }
             (_, Some(error)) => self.commit_failed(&error),
-            (Ours::Look, None) => self.looked(&row),
-            (Ours::Constraints, None) => self.know_constraints(row),
-            (Ours::Release, None) => self.released(),
-            (Ours::Access, None) => self.read_only = row.first() == Some(&Some("on".to_owned())),
-            (Ours::Local(name), None) => {
+            (InjectedStatement::Look, None) => self.looked(&row),
+            (InjectedStatement::Constraints, None) => self.know_constraints(row),
+            (InjectedStatement::Release, None) => self.released(),
+            (InjectedStatement::Access, None) => self.read_only = row.first() == Some(&Some("on".to_owned())),
+            (InjectedStatement::Local(name), None) => {
                 let value = row.into_iter().next().flatten().unwrap_or_default();
                 self.locals.push((name, value));
             }
@@ -452,7 +371,7 @@ impl Machine {
             Some(Task::End) => self.tx || !self.saved,
             _ => false,
         };
-        tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Ours(Ours::Silent))
+        tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Injected(InjectedStatement::Silent))
     }
 
     fn perform(&mut self, task: Task) {
@@ -473,7 +392,7 @@ impl Machine {
                 let saved = !self.is_aborted();
                 self.ensure();
                 self.to_server.extend(syntax_check(&sql, saved));
-                self.awaited.push_back(Awaited::Ours(Ours::Syntax { saved }));
+                self.awaited.push_back(Awaited::Injected(InjectedStatement::Syntax { saved }));
             }
             Task::Settle => self.settle(),
             Task::Release(cursors) => self.release(cursors.as_deref()),
@@ -501,30 +420,34 @@ impl Machine {
     /// Sees to it that what the client does can be undone. Does not wait for the server.
     pub(super) fn ensure(&mut self) {
         let mut statements = Vec::new();
-        if !self.thread.begun {
+        if !self.transaction.begun {
             statements.extend(BEGIN);
         }
         if !self.saved {
             statements.push(SAVE);
         }
-        (self.thread.begun, self.saved) = (true, true);
+        (self.transaction.begun, self.saved) = (true, true);
         if !statements.is_empty() {
             self.status = b'T';
-            self.inject(statements, Ours::Silent);
+            self.inject(statements, InjectedStatement::Silent);
         }
     }
 
     fn undo(&mut self) {
         // The server would warn of one that was made in a failed transaction.
         self.to_server.extend(self.names.end_portals());
-        self.inject([UNDO, RELEASE], Ours::Must);
+        self.inject([UNDO, RELEASE], InjectedStatement::Must);
         self.saved = false;
         self.locals.clear();
     }
 
-    pub(super) fn inject<S: AsRef<str>>(&mut self, statements: impl IntoIterator<Item = S>, ours: Ours) {
+    pub(super) fn inject<S: AsRef<str>>(
+        &mut self,
+        statements: impl IntoIterator<Item = S>,
+        ours: InjectedStatement,
+    ) {
         self.to_server.extend(injection(statements));
-        self.awaited.push_back(Awaited::Ours(ours));
+        self.awaited.push_back(Awaited::Injected(ours));
     }
 
     /// Passes on a message of the extended protocol.
@@ -565,8 +488,8 @@ impl Machine {
     pub(super) fn turn(&self) -> Turn {
         match self.awaited.front() {
             Some(Awaited::Part | Awaited::Group) => Turn::Client,
-            Some(Awaited::Ours(_)) => Turn::Ours,
-            None if self.owed => Turn::Ours,
+            Some(Awaited::Injected(_)) => Turn::Injected,
+            None if self.owed => Turn::Injected,
             None => Turn::Nobody,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::ground::{DATABASE, Ground, Way};
+use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::contender;
 use crate::BenchError;
 use crate::client::Client;
@@ -30,8 +30,8 @@ impl Rows {
 }
 
 /// Makes the table that is copied into.
-pub(super) fn prepare(ground: &Ground) -> Result<Rows, BenchError> {
-    let mut client = Client::open(ground.address(Way::Socket), DATABASE, &[])?;
+pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
+    let mut client = Client::open(fixture.address(Way::Socket), DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
     let row = format!("1234567\t{}\n", "x".repeat(88));
     let rows = row.repeat(ROWS / row.len()).into_bytes();
@@ -39,9 +39,9 @@ pub(super) fn prepare(ground: &Ground) -> Result<Rows, BenchError> {
     Ok(Rows { rows, out })
 }
 
-pub(super) fn contenders<'a>(ground: &'a Ground, rows: &'a Rows) -> Vec<Contender<'a, BenchError>> {
+pub(super) fn contenders<'a>(fixture: &'a ProxyFixture, rows: &'a Rows) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
-    for (way, address) in &ground.ways {
+    for (way, address) in &fixture.ways {
         contenders.push(Contender::new(contender(OUT, *way), move || {
             let mut client = Client::open(address, DATABASE, &[])?;
             let begun = Instant::now();
@@ -51,7 +51,7 @@ pub(super) fn contenders<'a>(ground: &'a Ground, rows: &'a Rows) -> Vec<Contende
             Ok(vec![("all of it", taken)])
         }));
     }
-    for (way, address) in &ground.ways {
+    for (way, address) in &fixture.ways {
         contenders.push(Contender::new(contender(IN, *way), move || {
             let mut client = Client::open(address, DATABASE, &[])?;
             client.query("TRUNCATE sink")?;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use server::{Data, Order, Preset, Server};
-use storage::{Place, PlaceError, Wish};
-use template::{Maker, MakerError, Template};
+use storage::{Place, PlaceError, PlaceRequest};
+use template::{ProvisionError, Provisioner, Template};
 
 /// Where a server lives and what it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,28 +21,34 @@ pub(crate) enum Setup {
 
 /// All that is needed for such servers.
 #[derive(Debug)]
-pub(crate) struct Stage<'a> {
-    maker: &'a Maker,
+pub(crate) struct Fixture<'a> {
+    provisioner: &'a Provisioner,
     template: Template,
     disk: Place,
     ram: Result<Place, PlaceError>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Fixture<'a> {
     /// For servers on copies of `template`.
     ///
     /// # Errors
     /// The server's account cannot go to `path`, or it is full.
-    pub(crate) fn new(maker: &'a Maker, template: Template, path: &Path) -> Result<Self, MakerError> {
-        let choose = |wish| Place::choose(&wish, template.entry.bytes(), maker.cache.root(), &maker.account);
-        let disk = choose(Wish::At(path.to_owned()))?;
-        let ram = choose(Wish::Ram);
-        Ok(Self { maker, template, disk, ram })
+    pub(crate) fn new(
+        provisioner: &'a Provisioner,
+        template: Template,
+        path: &Path,
+    ) -> Result<Self, ProvisionError> {
+        let choose = |wish| {
+            Place::choose(&wish, template.entry.bytes(), provisioner.cache.root(), &provisioner.account)
+        };
+        let disk = choose(PlaceRequest::At(path.to_owned()))?;
+        let ram = choose(PlaceRequest::Ram);
+        Ok(Self { provisioner, template, disk, ram })
     }
 
     /// Whether the path itself is in RAM: there is no other then.
     pub(crate) fn is_ram(&self) -> bool {
-        self.disk.kind() == sys::Kind::Memory
+        self.disk.kind() == sys::FilesystemKind::Memory
     }
 
     /// Why there are no servers in RAM; `None` if there are.
@@ -59,7 +65,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// It does not start, or there is no place for it.
-    pub(crate) fn start(&self, setup: Setup) -> Result<Server, MakerError> {
+    pub(crate) fn start(&self, setup: Setup) -> Result<Server, ProvisionError> {
         let place = match (setup, &self.ram) {
             (Setup::FastInRam, Ok(ram)) => ram,
             _ => &self.disk,
@@ -68,16 +74,16 @@ impl<'a> Stage<'a> {
             Setup::Durable | Setup::Asynchronous => Preset::Durable,
             Setup::Fast | Setup::FastInRam => Preset::Fast,
         };
-        let mut settings = self.maker.settings_of(preset, place.budget())?;
+        let mut settings = self.provisioner.settings_of(preset, place.budget())?;
         if setup == Setup::Asynchronous {
             settings.set("synchronous_commit", "off")?;
         }
         let order = Order {
-            installation: &self.maker.installation,
-            account: &self.maker.account,
+            installation: &self.provisioner.installation,
+            account: &self.provisioner.account,
             place,
             settings: &settings,
-            program: &self.maker.program,
+            program: &self.provisioner.program,
         };
         Ok(Server::start(&order, Data::Copy(&self.template.entry))?)
     }

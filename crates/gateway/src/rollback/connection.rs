@@ -7,28 +7,28 @@ use tokio::task::spawn_blocking;
 
 use super::drive::{Drive, End};
 use super::gate::Gate;
-use super::machine::Machine;
-use crate::cancel::Key;
-use crate::session::{Closing, closed, say_and_close};
+use super::session::RollbackSession;
+use crate::cancel::CancelKey;
+use crate::state::{Closing, closed};
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
 use pgwire::ErrorResponse;
 
 /// What a session has besides its two connections.
-pub(crate) struct Session {
+pub(crate) struct RollbackConnection {
     pub(crate) lease: TransactionGuard,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<CancelKey>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) machine: Machine,
+    pub(crate) session: RollbackSession,
     pub(crate) tap: Option<Box<Tap>>,
 }
 
-impl Session {
+impl RollbackConnection {
     /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut closing: Closing) {
-        let Self { lease, key, gate, mut machine, tap } = self;
-        machine.to_client = unsent;
-        let mut drive = Drive::new(client, server, machine, gate, tap);
+        let Self { lease, key, gate, mut session, tap } = self;
+        session.to_client = unsent;
+        let mut drive = Drive::new(client, server, session, gate, tap);
         let end = tokio::select! {
             biased;
             end = drive.run() => Some(end),
@@ -44,8 +44,8 @@ impl Session {
                 };
                 let left = drive.wind_down(interrupt).await;
                 drop(key);
-                if let Some((thread, saved)) = left {
-                    give_back(lease, drive.server, thread, saved).await;
+                if let Some((transaction, saved)) = left {
+                    give_back(lease, drive.server, transaction, saved).await;
                 }
                 return;
             }
@@ -60,7 +60,7 @@ impl Session {
         let (client, unsaid) = drive.farewell();
         if let Some(mut unsaid) = unsaid {
             unsaid.extend(words.to_bytes());
-            say_and_close(client, &unsaid).await;
+            client.say_and_close(&unsaid).await;
         }
     }
 }

@@ -12,7 +12,7 @@ const USUAL: u64 = 10_000_000_000;
 
 /// An entry of the cache.
 #[derive(Debug, Clone)]
-pub struct Shelved {
+pub struct CachedTemplate {
     /// Its name, all digits.
     pub fingerprint: String,
     /// What its maker said of it; nothing if an older pgfresh was.
@@ -23,7 +23,7 @@ pub struct Shelved {
     pub last_use: SystemTime,
 }
 
-impl Shelved {
+impl CachedTemplate {
     /// The template's name; none for a base image.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -32,13 +32,13 @@ impl Shelved {
 }
 
 /// All that is complete, last used first.
-pub fn list(cache: &Cache) -> Result<Vec<Shelved>, FileError> {
+pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
         // What goes away meanwhile is not there.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
-            all.push(Shelved { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
+            all.push(CachedTemplate { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
         }
     }
     all.sort_by_key(|shelved| std::cmp::Reverse(shelved.last_use));
@@ -53,7 +53,7 @@ pub(crate) fn usual_size(cache: &Cache) -> u64 {
 
 /// Removes entries until the rest occupies at most `bound` bytes: those that were not used for longest first, base
 /// images last, never one in use. Returns them.
-pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<Shelved>, FileError> {
+pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, FileError> {
     cache.tidy()?;
     let mut all = list(cache)?;
     let mut occupied: u64 = all.iter().map(|shelved| shelved.occupied).sum();
@@ -74,8 +74,8 @@ pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<Shelved>, FileError
 /// Which entries `word` means: those of the template of that name made in `folder`, or the one whose fingerprint begins
 /// like this.
 #[must_use]
-pub fn select<'a>(all: &'a [Shelved], word: &str, folder: &Path) -> Vec<&'a Shelved> {
-    let named = |shelved: &&Shelved| {
+pub fn select<'a>(all: &'a [CachedTemplate], word: &str, folder: &Path) -> Vec<&'a CachedTemplate> {
+    let named = |shelved: &&CachedTemplate| {
         shelved
             .about
             .as_ref()
@@ -94,7 +94,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Ingredients, Recipe};
+    use crate::{FingerprintInputs, TemplateSpec};
 
     #[test]
     fn who_was_not_used_for_longest_goes_first_and_base_images_last() {
@@ -103,18 +103,18 @@ mod tests {
         let tree = directory.path().join("tree");
         fs::create_dir(&tree).unwrap();
         fs::write(tree.join("rows"), vec![1; 100_000]).unwrap();
-        let recipe = Recipe { name: "app".into(), folder: "/shop".into(), ..Recipe::default() };
-        for (fingerprint, recipe) in
-            [("b0", None), ("a1", Some(&recipe)), ("a2", Some(&recipe)), ("a3", Some(&recipe))]
+        let spec = TemplateSpec { name: "app".into(), folder: "/shop".into(), ..TemplateSpec::default() };
+        for (fingerprint, spec) in
+            [("b0", None), ("a1", Some(&spec)), ("a2", Some(&spec)), ("a3", Some(&spec))]
         {
-            let about = About::new(recipe, "17.5".into(), Duration::ZERO, Ingredients::default());
+            let about = About::new(spec, "17.5".into(), Duration::ZERO, FingerprintInputs::default());
             cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
         }
         // The clock of a file system is coarse: all of them may have been used in the same tick.
         let manifest = directory.path().join("cache/images/a3/manifest");
         fs::File::open(manifest).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         let in_use = cache.examine("a2").unwrap();
-        let names = |shelved: Vec<Shelved>| {
+        let names = |shelved: Vec<CachedTemplate>| {
             shelved.into_iter().map(|shelved| shelved.fingerprint).collect::<Vec<_>>()
         };
         let all = list(&cache).unwrap();

@@ -9,7 +9,7 @@ use super::nvme::{Heat, Nvme};
 
 /// One look at the state of the machine. `None` is what it does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Gauges {
+pub struct Readings {
     /// Degrees Celsius: the hottest sensor of the disk.
     pub temperature: Option<f64>,
     /// Whether the disk says that it is too hot.
@@ -29,22 +29,22 @@ pub struct Gauges {
 
 /// The gauges of one disk. Looking at them costs some 0.1 ms; more often than once a second disturbs what is measured.
 #[derive(Debug)]
-pub struct Panel {
+pub struct Sensors {
     roots: Roots,
-    sensors: Vec<PathBuf>,
+    temperatures: Vec<PathBuf>,
     alarms: Vec<PathBuf>,
     drive: Option<Nvme>,
     /// Degrees at which the disk slows itself, if it says so.
     pub limit: Option<f64>,
 }
 
-impl Panel {
+impl Sensors {
     /// Finds the sensors of `disk`, if there is one.
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
         let inputs = folders.iter().flat_map(|folder| children(folder));
-        let sensors: Vec<PathBuf> = inputs
+        let temperatures: Vec<PathBuf> = inputs
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.starts_with("temp") && name.ends_with("_input")
@@ -54,12 +54,12 @@ impl Panel {
         let alarms = folders.iter().flat_map(|folder| alarms.map(|alarm| folder.join(alarm))).collect();
         let limit = folders.iter().find_map(|folder| degrees(&folder.join("temp1_max")));
         let drive = disk.and_then(|disk| Nvme::open(roots, disk));
-        Self { roots: roots.clone(), sensors, alarms, drive, limit }
+        Self { roots: roots.clone(), temperatures, alarms, drive, limit }
     }
 
     /// Looks at all of them.
     #[must_use]
-    pub fn look(&self) -> Gauges {
+    pub fn look(&self) -> Readings {
         let procfs = &self.roots.procfs;
         let waited = |name: &str| {
             let text = fs::read_to_string(procfs.join("pressure").join(name)).ok()?;
@@ -71,10 +71,10 @@ impl Panel {
             let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.trim().trim_end_matches(" kB").parse::<u64>().ok()
         };
-        let temperature = self.sensors.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max);
+        let temperature = self.temperatures.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max);
         let alarm = self.alarms.iter().filter_map(|alarm| Some(text(alarm)? == "1")).max();
         let health = self.drive.as_ref().and_then(Nvme::health);
-        Gauges {
+        Readings {
             temperature: temperature.or(health.and_then(|health| health.temperature)),
             alarm: alarm.or(health.map(|health| health.alarm)),
             heat: health.map(|health| health.heat),
@@ -101,14 +101,14 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     let device = disk.folder.join("device");
     let beside = [device.clone(), device.join("hwmon"), device.join("device"), device.join("device/hwmon")];
     let found = beside.iter().find_map(|folder| {
-        let sensors: Vec<PathBuf> = children(folder)
+        let temperatures: Vec<PathBuf> = children(folder)
             .into_iter()
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.strip_prefix("hwmon").is_some_and(|rest| rest.parse::<u32>().is_ok())
             })
             .collect();
-        (!sensors.is_empty()).then_some(sensors)
+        (!temperatures.is_empty()).then_some(temperatures)
     });
     found.unwrap_or_default()
 }

@@ -9,13 +9,13 @@ const LONGEST: usize = 63;
 
 /// How one template is made. Its steps come in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Recipe {
+pub struct TemplateSpec {
     /// The template's name, and that of its database; see [`check_name`].
     pub name: String,
     /// What paths and globs are relative to, and where the setup command runs.
     pub folder: PathBuf,
     /// The template that it goes on from; its database is renamed. Without one: the base image.
-    pub from: Option<Box<Recipe>>,
+    pub from: Option<Box<TemplateSpec>>,
     /// Globs of files of SQL, run in this order; those of one glob in the order of their names.
     pub sql: Vec<String>,
     /// What `pg_dump` made, in any of its formats.
@@ -28,10 +28,10 @@ pub struct Recipe {
     pub env: Vec<String>,
 }
 
-impl Recipe {
+impl TemplateSpec {
     /// The recipes that lead to this one, first things first, itself included.
     #[must_use]
-    pub fn chain(&self) -> Vec<&Recipe> {
+    pub fn chain(&self) -> Vec<&TemplateSpec> {
         let mut chain = self.from.as_ref().map_or_else(Vec::new, |from| from.chain());
         chain.push(self);
         chain
@@ -84,17 +84,14 @@ mod tests {
 
     #[test]
     fn a_chain_begins_with_what_is_made_first() {
-        let base = Recipe { name: "base".into(), sql: vec!["a.sql".into()], ..Recipe::default() };
-        let app = Recipe {
+        let base = TemplateSpec { name: "base".into(), sql: vec!["a.sql".into()], ..TemplateSpec::default() };
+        let app = TemplateSpec {
             name: "app".into(),
             from: Some(base.into()),
             setup: Some("x".into()),
-            ..Recipe::default()
+            ..TemplateSpec::default()
         };
-        assert_eq!(
-            app.chain().iter().map(|recipe| recipe.name.as_str()).collect::<Vec<_>>(),
-            ["base", "app"]
-        );
+        assert_eq!(app.chain().iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["base", "app"]);
         assert_eq!(app.words(), "from base; x");
         assert!(app.runs_each_time() && !app.chain()[0].runs_each_time());
     }

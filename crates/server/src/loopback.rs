@@ -22,13 +22,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// There is no password: the kernel tells whose program is at the other end, and only those of our own user, or of root,
 /// get further. They could open the socket as well. A stranger's costs a question to the kernel, and no thread.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct LoopbackListener {
     address: SocketAddr,
     closing: Arc<AtomicBool>,
     listening: Option<JoinHandle<()>>,
 }
 
-impl Entrance {
+impl LoopbackListener {
     /// Opens one to `server`; `None` where the kernel does not tell who connects.
     pub fn open(server: &Server) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -55,7 +55,7 @@ impl Entrance {
     }
 }
 
-impl Drop for Entrance {
+impl Drop for LoopbackListener {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
         // Wakes whoever listens.

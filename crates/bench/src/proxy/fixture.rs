@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use gateway::Gateway;
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use rustix::process::{Pid, Signal, kill_process};
-use server::{SUPERUSER, Ward};
+use server::{GuardedCommand, SUPERUSER};
 use storage::{Attempt, Place};
-use template::Maker;
+use template::Provisioner;
 
 use crate::BenchError;
 use crate::by_hand;
 use crate::client::{Address, Client};
+use crate::fixture::front;
 use crate::floor::Tree;
-use crate::stage::front;
 
 /// What the database takes, with its copies and its WAL.
 pub(super) const BYTES: u64 = 2 << 30;
@@ -31,7 +31,7 @@ const SESSIONS: u32 = 2300;
 /// Another one is tried if a port was taken after all.
 const ATTEMPTS: u32 = 5;
 /// How long something may take to come up.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,28 +54,28 @@ impl Way {
 }
 
 /// The server and what stands before it.
-pub(super) struct Ground {
+pub(super) struct ProxyFixture {
     /// Each way that there is, in this order.
     pub(super) ways: Vec<(Way, Address)>,
     /// Of `PgBouncer`, if it is installed.
     pub(super) bouncer: Option<String>,
 }
 
-impl Ground {
+impl ProxyFixture {
     /// Starts all of it, has `measure` use it, and ends it.
     pub(super) fn on<T>(
-        maker: &Maker,
+        provisioner: &Provisioner,
         place: &Place,
         measure: impl FnOnce(&Self) -> Result<T, BenchError>,
     ) -> Result<T, BenchError> {
-        let tree = Tree::list(&maker.base_image(&|_| ())?.entry.data())?;
-        let guard = by_hand::guarded(maker, place)?;
+        let tree = Tree::list(&provisioner.base_image(&|_| ())?.entry.data())?;
+        let guard = by_hand::guarded(provisioner, place)?;
         let ward = guard.ward()?;
         let directory = ward.run().socket_directory();
-        tree.copy(&ward.run().data(), &maker.account)?;
+        tree.copy(&ward.run().data(), &provisioner.account)?;
         let conf = ward.run().data().join("postgresql.conf");
-        fs::write(&conf, maker.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
-        let (mut postmaster, server) = start_server(maker, &ward)?;
+        fs::write(&conf, provisioner.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
+        let (mut postmaster, server) = start_server(provisioner, &ward)?;
         // Where the gateway looks for it.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
@@ -83,7 +83,7 @@ impl Ground {
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
             data: ward.run().data(),
-            major: maker.installation.version().major,
+            major: provisioner.installation.version().major,
             budget: place.budget(),
             templates: vec![TemplateDatabase {
                 name: "template1".to_owned(),
@@ -92,15 +92,15 @@ impl Ground {
             isolation: Isolation::Clone,
             linger: Duration::from_secs(5),
             paranoid: false,
-            maker: None,
+            provisioner: None,
         })?;
         let gateway = front(&leases, directory)?;
-        let mut bouncer = start_bouncer(maker, &ward, server)?;
-        let ground = Self {
+        let mut bouncer = start_bouncer(provisioner, &ward, server)?;
+        let fixture = Self {
             ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),
             bouncer: bouncer.as_ref().map(|bouncer| bouncer.version.clone()),
         };
-        let result = measure(&ground);
+        let result = measure(&fixture);
         gateway.close();
         leases.close();
         if let Some(Bouncer { child, .. }) = &mut bouncer {
@@ -134,13 +134,16 @@ fn ways(
 }
 
 /// Starts `postgres` with a port of the loopback interface beside the private socket.
-fn start_server(maker: &Maker, ward: &Ward<'_>) -> Result<(Child, SocketAddr), BenchError> {
+fn start_server(
+    provisioner: &Provisioner,
+    ward: &GuardedCommand<'_>,
+) -> Result<(Child, SocketAddr), BenchError> {
     let run = ward.run();
     let mut attempt = 1;
     loop {
         let address = free_address()?;
-        let log = run.create_file("log", &maker.account)?;
-        let mut postgres = ward.command(&maker.installation, "postgres", &maker.account)?;
+        let log = run.create_file("log", &provisioner.account)?;
+        let mut postgres = ward.command(&provisioner.installation, "postgres", &provisioner.account)?;
         postgres.arg("-D").arg(run.data()).arg("-k").arg(run.socket_directory());
         postgres.args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-N", &SESSIONS.to_string()]);
         postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
@@ -166,9 +169,13 @@ struct Bouncer {
 }
 
 /// Starts `PgBouncer` before the server, if it is installed.
-fn start_bouncer(maker: &Maker, ward: &Ward<'_>, server: SocketAddr) -> Result<Option<Bouncer>, BenchError> {
+fn start_bouncer(
+    provisioner: &Provisioner,
+    ward: &GuardedCommand<'_>,
+    server: SocketAddr,
+) -> Result<Option<Bouncer>, BenchError> {
     let debian = Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file());
-    let Some(program) = maker.installation.client("pgbouncer").or(debian) else { return Ok(None) };
+    let Some(program) = provisioner.installation.client("pgbouncer").or(debian) else { return Ok(None) };
     let run = ward.run();
     let address = free_address()?;
     let mut conf = String::new();
@@ -182,11 +189,11 @@ fn start_bouncer(maker: &Maker, ward: &Ward<'_>, server: SocketAddr) -> Result<O
         address.port(),
     );
     let path = run.path().join("pgbouncer.ini");
-    let mut file = run.create_file("pgbouncer.ini", &maker.account)?;
+    let mut file = run.create_file("pgbouncer.ini", &provisioner.account)?;
     file.write_all(conf.as_bytes()).attempt("write", &path)?;
-    let log = run.create_file("pgbouncer.log", &maker.account)?;
+    let log = run.create_file("pgbouncer.log", &provisioner.account)?;
     let program = program.display().to_string();
-    let mut command = ward.command(&maker.installation, &program, &maker.account)?;
+    let mut command = ward.command(&provisioner.installation, &program, &provisioner.account)?;
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
@@ -195,8 +202,8 @@ fn start_bouncer(maker: &Maker, ward: &Ward<'_>, server: SocketAddr) -> Result<O
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(BenchError::NotReady { seconds: PATIENCE.as_secs() });
+        if begun.elapsed() > START_TIMEOUT {
+            return Err(BenchError::NotReady { seconds: START_TIMEOUT.as_secs() });
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use gateway::{Access, Gateway, GatewayOptions};
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use report::Report;
-use server::{Installation, SOCKET, SUPERUSER, Server, Session};
+use server::{AdminConnection, Installation, SOCKET, SUPERUSER, Server};
 use storage::{Attempt, Cache};
-use template::{Maker, Wishes};
+use template::{Provisioner, ServerOptions};
 
 use crate::client::Address;
 use crate::{BenchError, environment};
@@ -30,27 +30,31 @@ const SESSIONS: u32 = 500;
 /// How long a database outlives its last session, as usual.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a statement may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// All of it. What is declared first goes first.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     gateway: Gateway,
     pub(crate) leases: Leases,
     pub(crate) server: Server,
-    maker: Maker,
+    provisioner: Provisioner,
     place: String,
     load: String,
     serial: AtomicU64,
 }
 
-impl Stage {
-    pub(crate) fn open(wishes: &Wishes, cache: Option<&Path>, program: PathBuf) -> Result<Self, BenchError> {
+impl Fixture {
+    pub(crate) fn open(
+        server_options: &ServerOptions,
+        cache: Option<&Path>,
+        program: PathBuf,
+    ) -> Result<Self, BenchError> {
         let load = environment::load();
-        let mut wishes = Wishes { template: None, ..wishes.clone() };
+        let mut server_options = ServerOptions { template: None, ..server_options.clone() };
         // Ours, those that we keep warm, and those by hand are in one server.
-        wishes.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
-        let maker = Maker::find(wishes, Cache::locate(cache)?, program)?;
-        let started = maker.start(&|_| ())?;
+        server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
+        let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
+        let started = provisioner.start(&|_| ())?;
         let directory = started.server.run().socket_directory();
         let mut admin = started.server.session("postgres")?;
         admin.query(&format!("CREATE DATABASE {TEMPLATE}"))?;
@@ -60,17 +64,25 @@ impl Stage {
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
             data: started.server.run().data(),
-            major: maker.installation.version().major,
+            major: provisioner.installation.version().major,
             budget: started.place.budget(),
             templates: vec![TemplateDatabase { name: TEMPLATE.to_owned(), database: TEMPLATE.to_owned() }],
             isolation: Isolation::Clone,
             linger: LINGER,
             paranoid: false,
-            maker: None,
+            provisioner: None,
         })?;
         let gateway = front(&leases, directory)?;
         let place = started.place.why();
-        Ok(Self { gateway, leases, server: started.server, maker, place, load, serial: AtomicU64::new(0) })
+        Ok(Self {
+            gateway,
+            leases,
+            server: started.server,
+            provisioner,
+            place,
+            load,
+            serial: AtomicU64::new(0),
+        })
     }
 
     /// The gateway's port.
@@ -84,13 +96,18 @@ impl Stage {
     }
 
     /// A session that makes and drops databases, as a superuser of the server.
-    pub(crate) fn admin(&self) -> Result<Session, BenchError> {
-        Ok(Session::open(&self.server.run().socket_directory(), SUPERUSER, "postgres", PATIENCE)?)
+    pub(crate) fn admin(&self) -> Result<AdminConnection, BenchError> {
+        Ok(AdminConnection::open(
+            &self.server.run().socket_directory(),
+            SUPERUSER,
+            "postgres",
+            STATEMENT_TIMEOUT,
+        )?)
     }
 
     /// The server's binaries.
     pub(crate) fn installation(&self) -> &Installation {
-        &self.maker.installation
+        &self.provisioner.installation
     }
 
     /// The server's major version.
@@ -104,7 +121,7 @@ impl Stage {
     }
 
     pub(crate) fn describe(&self, report: &mut Report) {
-        environment::describe(report, &self.maker, &self.place, &self.load);
+        environment::describe(report, &self.provisioner, &self.place, &self.load);
     }
 
     /// Ends all of it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ground::{DATABASE, Ground, Way};
+use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::{self, BUSY};
 use crate::client::Client;
 use crate::pgbench::Pgbench;
@@ -24,10 +24,10 @@ pub(super) struct Crowd {
     pub(super) direct: Duration,
 }
 
-pub(super) fn gather(program: &Pgbench, ground: &Ground) -> Result<Crowd, BenchError> {
-    let address = ground.address(Way::Gateway);
+pub(super) fn gather(program: &Pgbench, fixture: &ProxyFixture) -> Result<Crowd, BenchError> {
+    let address = fixture.address(Way::Gateway);
     let busy = |way| {
-        let phases = pgbench::time(program, ground.address(way), BUSY, SECONDS)?;
+        let phases = pgbench::time(program, fixture.address(way), BUSY, SECONDS)?;
         Ok::<_, BenchError>(phases.iter().map(|(_, time)| *time).sum())
     };
     let alone = busy(Way::Gateway)?;

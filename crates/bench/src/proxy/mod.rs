@@ -2,55 +2,56 @@
 
 mod copy;
 mod crowd;
-mod ground;
+mod fixture;
 mod pgbench;
 mod report;
 
 use std::path::PathBuf;
 
 use storage::Cache;
-use template::{Maker, Wishes};
+use template::{Provisioner, ServerOptions};
 
 use crate::pgbench::Pgbench;
 use crate::runner::{self, Observer, Timed};
 use crate::{BenchError, Measured, environment};
 use crowd::Crowd;
-use ground::Ground;
+use fixture::ProxyFixture;
 
 /// Rounds for nothing, until everything is in memory.
 const WARM_UP: u32 = 1;
 
 /// The bench and what it needs of its caller.
 #[derive(Debug)]
-pub struct Passage {
+pub struct ProxyBench {
     /// What is wished of the server. Its template does not matter.
-    pub wishes: Wishes,
+    pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
-impl Passage {
+impl ProxyBench {
     /// Measures pgbench and copies over each way to one server, in turn, and then a crowd of sessions.
     ///
     /// # Errors
     /// Nothing was measured at all; there is no pgbench, for example.
     pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
         let load = environment::load();
-        let wishes = Wishes { template: None, ..self.wishes.clone() };
-        let maker = Maker::find(wishes, Cache::locate(self.cache.as_deref())?, self.program.clone())?;
-        let place = maker.place(ground::BYTES)?;
+        let server_options = ServerOptions { template: None, ..self.server_options.clone() };
+        let provisioner =
+            Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())?;
+        let place = provisioner.place(fixture::BYTES)?;
         let why = place.why();
-        Ground::on(&maker, &place, |ground| {
-            let program = Pgbench::of(&maker.installation)?;
-            pgbench::prepare(&program, ground)?;
-            let rows = copy::prepare(ground)?;
-            let mut contenders = pgbench::contenders(&program, ground);
-            contenders.extend(copy::contenders(ground, &rows));
+        ProxyFixture::on(&provisioner, &place, |fixture| {
+            let program = Pgbench::of(&provisioner.installation)?;
+            pgbench::prepare(&program, fixture)?;
+            let rows = copy::prepare(fixture)?;
+            let mut contenders = pgbench::contenders(&program, fixture);
+            contenders.extend(copy::contenders(fixture, &rows));
             let report = |timed: &[Timed], crowd: Option<&Crowd>| {
-                let mut report = report::of(timed, &rows, crowd, ground);
-                environment::describe(&mut report, &maker, &why, &load);
+                let mut report = report::of(timed, &rows, crowd, fixture);
+                environment::describe(&mut report, &provisioner, &why, &load);
                 report
             };
             let so_far = |timed: &[Timed]| report(timed, None);
@@ -59,7 +60,7 @@ impl Passage {
             drop(contenders);
             let mut crowd = None;
             if end.is_ok() && !observer.wants_to_stop() {
-                match crowd::gather(&program, ground) {
+                match crowd::gather(&program, fixture) {
                     Ok(gathered) => crowd = Some(gathered),
                     Err(error) => end = Err(error),
                 }

@@ -1,10 +1,10 @@
 //! pgbench over each way: the smallest messages there are, so that the way weighs most.
 
-use super::ground::{DATABASE, Ground, Way};
+use super::fixture::{DATABASE, ProxyFixture, Way};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::pgbench::Pgbench;
-use crate::runner::{Contender, Phases};
+use crate::runner::{Contender, PhaseTimes};
 
 /// Branches: as many as keep 8 clients out of each other's way. 15 MB each.
 const SCALE: u32 = 20;
@@ -31,16 +31,19 @@ pub(super) const LOADS: [Load; 4] = [
 pub(super) const BUSY: Load = Load { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
 /// Makes the database, and its tables.
-pub(super) fn prepare(pgbench: &Pgbench, ground: &Ground) -> Result<(), BenchError> {
-    let socket = ground.address(Way::Socket);
+pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), BenchError> {
+    let socket = fixture.address(Way::Socket);
     Client::open(socket, "postgres", &[])?.query(&format!("CREATE DATABASE {DATABASE}"))?;
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-pub(super) fn contenders<'a>(pgbench: &'a Pgbench, ground: &'a Ground) -> Vec<Contender<'a, BenchError>> {
+pub(super) fn contenders<'a>(
+    pgbench: &'a Pgbench,
+    fixture: &'a ProxyFixture,
+) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
     for load in LOADS {
-        for (way, address) in &ground.ways {
+        for (way, address) in &fixture.ways {
             let name = contender(load.name, *way);
             contenders.push(Contender::new(name, move || time(pgbench, address, load, SECONDS)));
         }
@@ -59,7 +62,7 @@ pub(super) fn time(
     address: &Address,
     load: Load,
     seconds: u32,
-) -> Result<Phases, BenchError> {
+) -> Result<PhaseTimes, BenchError> {
     let read_only: &[_] = if load.read_only { &["-S"] } else { &[] };
     pgbench.time(address, DATABASE, load.clients, seconds, read_only)
 }

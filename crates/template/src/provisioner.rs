@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use server::{Data, Guard, Installation, Order, Preset, Server, Settings, StartError, Version, Wanted};
-use storage::{Account, Attempt, Cache, Entry, FileError, Place, Wish};
+use server::{
+    Data, Guard, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest,
+};
+use storage::{Account, Attempt, Cache, Entry, FileError, Place, PlaceRequest};
 
-use crate::error::MakerError;
-use crate::{Fingerprint, Recipe, Shelved, base, shelf};
+use crate::error::ProvisionError;
+use crate::{CachedTemplate, Fingerprint, TemplateSpec, base, cached};
 
 /// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
@@ -23,17 +25,17 @@ pub struct Template {
 
 /// What users may choose of a server.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct ServerOptions {
     /// The binaries.
-    pub installation: Wanted,
+    pub installation: VersionRequest,
     /// Where the data live.
-    pub place: Wish,
+    pub place: PlaceRequest,
     /// The preset of settings.
     pub preset: Preset,
     /// Settings over the preset: names and values, the last word wins.
     pub settings: Vec<(String, String)>,
     /// What is prepared in it; nothing without one.
-    pub template: Option<Recipe>,
+    pub template: Option<TemplateSpec>,
     /// What the cache may occupy, in bytes; without a word, 10 GB or a fifth of what the file system has.
     pub cache_size: Option<u64>,
     /// Whether the directory of a server whose setup failed stays.
@@ -42,7 +44,7 @@ pub struct Wishes {
 
 /// Binaries, cache and account: all that templates and servers are made with.
 #[derive(Debug, Clone)]
-pub struct Maker {
+pub struct Provisioner {
     /// The binaries.
     pub installation: Installation,
     /// Where templates are kept.
@@ -51,7 +53,7 @@ pub struct Maker {
     pub account: Account,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    wishes: Wishes,
+    server_options: ServerOptions,
 }
 
 /// What takes so long, or is so rare, that somebody may want to know.
@@ -111,7 +113,7 @@ pub enum Step<'a> {
         took: f64,
     },
     /// Something had to go from the cache.
-    Evicted(&'a Shelved),
+    Evicted(&'a CachedTemplate),
     /// A data directory is being copied; comes again and again.
     Copying {
         /// Bytes that are there.
@@ -134,22 +136,26 @@ pub struct Started {
     pub look_up: Duration,
 }
 
-impl Maker {
+impl Provisioner {
     /// Finds binaries and account for what is wished.
-    pub fn find(wishes: Wishes, cache: Cache, program: PathBuf) -> Result<Self, MakerError> {
+    pub fn find(
+        server_options: ServerOptions,
+        cache: Cache,
+        program: PathBuf,
+    ) -> Result<Self, ProvisionError> {
         let account = Account::for_server()?;
-        let installation = server::find(&wishes.installation, &cache, &account)?;
-        Ok(Self { installation, cache, account, program, wishes })
+        let installation = server::find(&server_options.installation, &cache, &account)?;
+        Ok(Self { installation, cache, account, program, server_options })
     }
 
     /// What was wished.
     #[must_use]
-    pub fn wishes(&self) -> &Wishes {
-        &self.wishes
+    pub fn server_options(&self) -> &ServerOptions {
+        &self.server_options
     }
 
     /// The template that initdb alone makes.
-    pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
+    pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         base::look_up_or_build(self, say)
     }
 
@@ -157,14 +163,14 @@ impl Maker {
     ///
     /// # Errors
     /// Its setup failed, or has no inputs, so that there is nothing to keep.
-    pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
-        self.template_of(self.wishes.template.as_ref(), say)
+    pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
+        self.template_of(self.server_options.template.as_ref(), say)
     }
 
     /// The name of what is wished, whether or not it is there; also of what no cache can keep.
-    pub fn fingerprint(&self) -> Result<Fingerprint, MakerError> {
-        match &self.wishes.template {
-            Some(recipe) => Ok(self.ingredients(recipe)?.fingerprint()),
+    pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
+        match &self.server_options.template {
+            Some(spec) => Ok(self.fingerprint_inputs(spec)?.fingerprint()),
             None => Ok(base::fingerprint(&self.installation)),
         }
     }
@@ -172,20 +178,24 @@ impl Maker {
     /// Whether the cache can keep what is wished: that no setup runs each time.
     #[must_use]
     pub fn can_be_kept(&self) -> bool {
-        let recipe = self.wishes.template.as_ref();
-        recipe.is_none_or(|recipe| !recipe.chain().into_iter().any(Recipe::runs_each_time))
+        let spec = self.server_options.template.as_ref();
+        spec.is_none_or(|spec| !spec.chain().into_iter().any(TemplateSpec::runs_each_time))
     }
 
-    fn template_of(&self, recipe: Option<&Recipe>, say: &dyn Fn(Step<'_>)) -> Result<Template, MakerError> {
-        recipe.map_or_else(|| self.base_image(say), |recipe| self.look_up_or_build(recipe, say))
+    fn template_of(
+        &self,
+        spec: Option<&TemplateSpec>,
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Template, ProvisionError> {
+        spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
     }
 
     /// Starts a server on a copy of the template that is wished, having made that if need be. Of a template whose
     /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
-    pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, MakerError> {
+    pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
-        let chain = self.wishes.template.as_ref().map_or_else(Vec::new, Recipe::chain);
-        let kept = chain.iter().position(|recipe| recipe.runs_each_time()).unwrap_or(chain.len());
+        let chain = self.server_options.template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
+        let kept = chain.iter().position(|spec| spec.runs_each_time()).unwrap_or(chain.len());
         let (kept, each_time) = chain.split_at(kept);
         let mut started = self.on_template(kept.last().copied(), say, |template| {
             let place = self.place(template.entry.bytes())?;
@@ -194,20 +204,20 @@ impl Maker {
             let server = self.boot(template, &place, &settings, say)?;
             Ok(Started { server, place, database: template.database.clone(), look_up })
         })?;
-        for recipe in each_time {
-            if recipe.runs_each_time() {
-                say(Step::RunsEachTime { name: &recipe.name });
+        for spec in each_time {
+            if spec.runs_each_time() {
+                say(Step::RunsEachTime { name: &spec.name });
             }
-            let fingerprint = self.ingredients(recipe)?.fingerprint();
-            started.server = self.set_up(started.server, recipe, &fingerprint, say)?;
-            started.database.clone_from(&recipe.name);
+            let fingerprint = self.fingerprint_inputs(spec)?.fingerprint();
+            started.server = self.set_up(started.server, spec, &fingerprint, say)?;
+            started.database.clone_from(&spec.name);
         }
         Ok(started)
     }
 
     /// Starts a server on the data that another one left in the run directory `kept`, which is no more afterwards. The
     /// place must be the same.
-    pub fn reopen(&self, kept: &Path) -> Result<Started, MakerError> {
+    pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let place = self.place(0)?;
         let settings = self.settings(place.budget())?;
@@ -224,24 +234,24 @@ impl Maker {
     ///
     /// # Errors
     /// Nothing is left of it then.
-    pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, MakerError> {
+    pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, ProvisionError> {
         let settings = self.settings(place.budget())?;
         Ok(Server::start(&self.order(place, &settings), Data::Made(guard))?)
     }
 
-    /// Gives the template of `recipe`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
+    /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
     pub(crate) fn on_template<T>(
         &self,
-        recipe: Option<&Recipe>,
+        spec: Option<&TemplateSpec>,
         say: &dyn Fn(Step<'_>),
-        use_it: impl Fn(&Template) -> Result<T, MakerError>,
-    ) -> Result<T, MakerError> {
-        let template = self.template_of(recipe, say)?;
+        use_it: impl Fn(&Template) -> Result<T, ProvisionError>,
+    ) -> Result<T, ProvisionError> {
+        let template = self.template_of(spec, say)?;
         match use_it(&template) {
-            Err(MakerError::Start(StartError::Copy(error))) if error.is_damage() => {
+            Err(ProvisionError::Start(StartError::Copy(error))) if error.is_damage() => {
                 say(Step::RebuildingDamaged);
                 self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
-                use_it(&self.template_of(recipe, say)?)
+                use_it(&self.template_of(spec, say)?)
             }
             other => other,
         }
@@ -265,23 +275,23 @@ impl Maker {
     }
 
     /// Where a server on a template of `bytes` bytes would live.
-    pub fn place(&self, bytes: u64) -> Result<Place, MakerError> {
-        self.choose_place(&self.wishes.place, bytes)
+    pub fn place(&self, bytes: u64) -> Result<Place, ProvisionError> {
+        self.choose_place(&self.server_options.place, bytes)
     }
 
-    pub(crate) fn choose_place(&self, wish: &Wish, bytes: u64) -> Result<Place, MakerError> {
+    pub(crate) fn choose_place(&self, wish: &PlaceRequest, bytes: u64) -> Result<Place, ProvisionError> {
         Ok(Place::choose(wish, bytes, self.cache.root(), &self.account)?)
     }
 
     /// What a server that may write `budget` bytes would be told.
-    pub fn settings(&self, budget: u64) -> Result<Settings, MakerError> {
-        self.settings_of(self.wishes.preset, budget)
+    pub fn settings(&self, budget: u64) -> Result<Settings, ProvisionError> {
+        self.settings_of(self.server_options.preset, budget)
     }
 
     /// The same for another preset than the one that is wished.
-    pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, MakerError> {
+    pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
         let mut settings = Settings::preset(preset, &self.installation, budget);
-        for (name, value) in &self.wishes.settings {
+        for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
         }
         Ok(settings)
@@ -289,11 +299,14 @@ impl Maker {
 
     /// The settings that the user wants, as they are written; the last word of each wins.
     pub(crate) fn user_settings(&self) -> impl Iterator<Item = (String, &str)> {
-        self.wishes.settings.iter().map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
+        self.server_options
+            .settings
+            .iter()
+            .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
     }
 
     pub(crate) fn cache_size(&self) -> u64 {
-        self.wishes.cache_size.unwrap_or_else(|| shelf::usual_size(&self.cache))
+        self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 
     /// For people: starts what lies in the run directory `path`, and opens its database.
@@ -314,7 +327,7 @@ impl Maker {
     /// Removes what dead owners left wherever a server of this maker's may have been.
     #[must_use]
     pub fn sweep(&self) -> Swept {
-        sweep(&self.cache, &self.wishes.place)
+        sweep(&self.cache, &self.server_options.place)
     }
 }
 
@@ -323,7 +336,7 @@ pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
 /// Removes what dead owners left in and beside `cache`, in RAM and in `place`; nothing that is in use.
 #[must_use]
-pub fn sweep(cache: &Cache, place: &Wish) -> Swept {
+pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (removed, mut failures) = server::sweep(&roots(cache, place));
     failures.extend(cache.tidy().err());
     (removed, failures)
@@ -331,7 +344,7 @@ pub fn sweep(cache: &Cache, place: &Wish) -> Swept {
 
 /// Removes the run directories that were kept for people to look at.
 #[must_use]
-pub fn remove_kept(cache: &Cache, place: &Wish) -> Swept {
+pub fn remove_kept(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = Swept::default();
     for root in roots(cache, place) {
         match storage::remove_kept(&root) {
@@ -342,7 +355,7 @@ pub fn remove_kept(cache: &Cache, place: &Wish) -> Swept {
     (removed, failures)
 }
 
-fn roots(cache: &Cache, place: &Wish) -> Vec<PathBuf> {
-    let named = if let Wish::At(path) = place { Some(path.as_path()) } else { None };
+fn roots(cache: &Cache, place: &PlaceRequest) -> Vec<PathBuf> {
+    let named = if let PlaceRequest::At(path) = place { Some(path.as_path()) } else { None };
     storage::run_roots(cache.root(), named)
 }

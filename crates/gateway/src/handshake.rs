@@ -1,0 +1,178 @@
+//! The begin of a connection: what it speaks, what it asks for, and that its client knows the secret.
+
+use std::io;
+use std::ops::Range;
+use std::time::Instant;
+
+use pgwire::{
+    ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, Verifier, negotiation, password,
+    sasl_request, sasl_response, unsupported_protocol,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::Access;
+use crate::request::SessionSettings;
+use crate::state::GatewayState;
+use crate::stream::{Socket, Stream};
+
+/// What a client wants, once that is known.
+pub(crate) enum ClientRequest {
+    Http(Stream),
+    Cancel(Stream, Vec<u8>),
+    Session(Stream, PendingSession),
+}
+
+/// A client that may have a session.
+pub(crate) struct PendingSession {
+    pub(crate) startup: Startup,
+    pub(crate) settings: SessionSettings,
+    /// It has heard already which protocol is spoken: the server's greeting need not say so again.
+    pub(crate) negotiated: bool,
+    /// When it asked for one.
+    pub(crate) since: Instant,
+}
+
+/// Why there is none.
+pub(crate) enum HandshakeError {
+    /// The client is gone, or took too long.
+    Gone,
+    /// It is to hear this.
+    Refused(Stream, Vec<u8>),
+}
+
+/// Learns what the client wants, and that it may.
+pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<ClientRequest, HandshakeError> {
+    let mut bytes = Vec::with_capacity(512);
+    loop {
+        if read_some(&mut stream, &mut bytes).await.is_err() {
+            return Err(HandshakeError::Gone);
+        }
+        // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
+        match bytes[0] {
+            0 => {}
+            b'A'..=b'Z' => return Ok(ClientRequest::Http(stream.preceded_by(bytes))),
+            _ => return Err(refused(stream, &ErrorResponse::violation("neither PostgreSQL nor HTTP"))),
+        }
+        let (what, length) = match StartupPacket::read(&bytes) {
+            Ok(Some(packet)) => packet,
+            Ok(None) => continue,
+            Err(error) => return Err(refused(stream, &error)),
+        };
+        match what {
+            // Whatever came behind the request came unencrypted, perhaps from somebody else (CVE-2021-23222).
+            StartupPacket::Encryption if bytes.len() > length => {
+                let error = ErrorResponse::violation("received unencrypted data after encryption request");
+                return Err(refused(stream, &error));
+            }
+            StartupPacket::Encryption => {
+                bytes.clear();
+                stream.write_all(NOT_ENCRYPTED).await.map_err(|_| HandshakeError::Gone)?;
+            }
+            StartupPacket::Cancel(key) => return Ok(ClientRequest::Cancel(stream, key)),
+            StartupPacket::Startup(startup) => {
+                bytes.drain(..length);
+                let settings = match SessionSettings::read(&startup.params) {
+                    Ok(settings) => settings,
+                    Err(error) => return Err(refused(stream, &error)),
+                };
+                return authenticate(stream.preceded_by(bytes), startup, settings, state).await;
+            }
+            StartupPacket::Unsupported(version) => {
+                let words = unsupported_protocol(version, state.leases.major());
+                return Err(HandshakeError::Refused(stream, words));
+            }
+        }
+    }
+}
+
+fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
+    HandshakeError::Refused(stream, error.to_bytes())
+}
+
+/// Asks for the secret, unless the client has come through a directory that is closed to others.
+async fn authenticate(
+    mut stream: Stream,
+    startup: Startup,
+    settings: SessionSettings,
+    state: &GatewayState,
+) -> Result<ClientRequest, HandshakeError> {
+    let mut pending = PendingSession { startup, settings, negotiated: false, since: Instant::now() };
+    if matches!(stream.socket(), Socket::Unix(_)) {
+        return Ok(ClientRequest::Session(stream, pending));
+    }
+    // As a server would, before anything else.
+    let negotiation = negotiation(&pending.startup.params, state.leases.major());
+    pending.negotiated = negotiation.is_some();
+    stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Gone)?;
+    let access = &state.access;
+    let mut bytes = Vec::new();
+    let admitted = match access.verifier() {
+        None => ask_for_password(&mut stream, &mut bytes, access).await,
+        Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
+    };
+    let error = match admitted {
+        Ok(true) => {
+            return Ok(ClientRequest::Session(stream.preceded_by(bytes), pending));
+        }
+        Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed")
+            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
+        Err(Some(error)) => error,
+        Err(None) => return Err(HandshakeError::Gone),
+    };
+    Err(refused(stream, &error))
+}
+
+/// Whether the client knows the secret. What it says too early stays in `bytes`.
+///
+/// # Errors
+/// What to tell a client that does not speak the protocol; nothing if it is gone.
+async fn ask_for_password(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    access: &Access,
+) -> Result<bool, Option<ErrorResponse>> {
+    stream.write_all(PASSWORD_REQUEST).await.map_err(|_| None)?;
+    Ok(access.admits(&answer(stream, bytes, password).await?))
+}
+
+/// The same over a network: neither side says the secret.
+async fn exchange(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    verifier: &Verifier,
+) -> Result<bool, Option<ErrorResponse>> {
+    stream.write_all(&sasl_request()).await.map_err(|_| None)?;
+    let first = answer(stream, bytes, sasl_response).await?;
+    let nonce = Access::random_secret().map_err(|_| None)?;
+    let (exchange, ours) = verifier.begin(&first, &nonce)?;
+    stream.write_all(&ours).await.map_err(|_| None)?;
+    let Some(proof) = exchange.finish(&answer(stream, bytes, sasl_response).await?)? else {
+        return Ok(false);
+    };
+    stream.write_all(&proof).await.map_err(|_| None)?;
+    Ok(true)
+}
+
+/// The content of the client's next message, as `read` finds it.
+async fn answer(
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse>,
+) -> Result<Vec<u8>, Option<ErrorResponse>> {
+    loop {
+        if let Some((place, length)) = read(bytes)? {
+            let content = bytes[place].to_vec();
+            bytes.drain(..length);
+            return Ok(content);
+        }
+        read_some(stream, bytes).await.map_err(|_| None)?;
+    }
+}
+
+async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    bytes.reserve(512);
+    match stream.read_buf(bytes).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,37 @@
+//! What all sessions of a gateway share, and its end.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use lease::Leases;
+use tokio::sync::watch;
+
+use crate::Access;
+use crate::cancel::CancelKeys;
+use crate::connections::ConnectionCount;
+use crate::http::HttpService;
+use crate::tap::Taps;
+use crate::workers::Workers;
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct GatewayState {
+    pub(crate) leases: Leases,
+    pub(crate) access: Arc<Access>,
+    /// What serves HTTP, if anything does.
+    pub(crate) http: Option<Arc<dyn HttpService>>,
+    pub(crate) keys: Arc<CancelKeys>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) connections: ConnectionCount,
+    pub(crate) taps: Arc<Taps>,
+}
+
+/// True once the gateway closes.
+pub(crate) type Closing = watch::Receiver<bool>;
+
+/// Waits until the gateway closes.
+pub(crate) async fn closed(closing: &mut Closing) {
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        pending::<()>().await;
+    }
+}
