@@ -10,7 +10,7 @@ use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode};
 
 use crate::answer::Problem;
-use crate::route;
+use crate::path;
 use gateway::Access;
 
 /// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
@@ -51,9 +51,9 @@ pub(crate) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Resul
     let known = ends.is_none()
         || secret.is_some_and(|secret| admits(access, secret))
         || parts.headers.get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
-        || query(parts, "token").is_some_and(|secret| admits(access, secret))
+        || path::query(parts, "token").is_some_and(|secret| admits(access, secret))
         || parts.method == Method::GET && has_cookie(&parts.headers, access)
-        || route::is_integresql(path) && is_neighbour(parts, ends);
+        || path::is_integresql(path) && is_neighbour(parts, ends);
     if known {
         return Ok(());
     }
@@ -72,12 +72,6 @@ pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
     format!("pgfresh_{}={value}", access.address().port())
-}
-
-/// The value of a parameter of the query, decoded.
-pub(crate) fn query(parts: &Parts, name: &str) -> Option<String> {
-    let pairs = parts.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| route::decode(value))
 }
 
 /// The host as the client wrote it, if that is us.

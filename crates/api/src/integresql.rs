@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::answer::{Body, Problem, json, no_content};
+use crate::blocking::blocking;
 use crate::guard::Ends;
-use crate::leases::blocking;
 use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{Api, request};
 

@@ -3,7 +3,7 @@
 use gateway::{ExecutedStatement, KeptDatabase};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use lease::{Isolation, LeaseError, LeaseStatus, Leases, ServerAction};
+use lease::{Isolation, LeaseError, LeaseStatus, ServerAction};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -11,7 +11,8 @@ use tokio::task::spawn_blocking;
 use crate::Api;
 use crate::OnFailure;
 use crate::answer::{Body, Problem, json, no_content};
-use crate::guard;
+use crate::blocking::blocking;
+use crate::path;
 use crate::request::parse;
 
 /// How a database is wanted.
@@ -146,7 +147,7 @@ pub(crate) async fn look(api: &Api, name: String) -> Result<Response<Body>, Prob
 
 /// Whether the holder says that its test failed: `?failed=true`.
 pub(crate) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
-    match guard::query(parts, "failed").as_deref() {
+    match path::query(parts, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(other) => {
@@ -203,14 +204,4 @@ pub(crate) async fn snapshot(api: &Api, name: String, body: &[u8]) -> Result<Res
     let template = made.template.clone();
     blocking(&api.leases, move |leases| leases.snapshot(&name, &template, made.close_sessions)).await?;
     Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
-}
-
-/// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
-pub(crate) async fn blocking<T: Send + 'static>(
-    leases: &Leases,
-    call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
-) -> Result<T, Problem> {
-    let leases = leases.clone();
-    // A panic is all that can end it otherwise.
-    Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }

@@ -10,12 +10,14 @@
 //! ```
 
 mod answer;
+mod blocking;
 mod guard;
 mod holders;
 mod integresql;
 mod leases;
 mod metrics;
 mod page;
+mod path;
 mod request;
 mod route;
 mod status;
@@ -124,7 +126,7 @@ async fn serve(stream: Stream, api: Arc<Api>) {
 }
 
 async fn handle(api: &Arc<Api>, request: Request<Incoming>, ends: Option<Ends>) -> Response<Body> {
-    let plain = route::is_integresql(guard::split(request.uri().path()).1);
+    let plain = path::is_integresql(guard::split(request.uri().path()).1);
     let answer = answer(api, request, ends).await;
     let mut response = answer.unwrap_or_else(|problem| problem.response(plain));
     for (name, value) in HEADERS {

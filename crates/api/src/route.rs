@@ -6,6 +6,7 @@ use lease::ServerAction;
 
 use crate::answer::Problem;
 use crate::integresql::Call;
+use crate::path::decode;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,11 +35,6 @@ pub(crate) enum Route {
     Snapshot(String),
     /// As integresql does it.
     Integresql(Call),
-}
-
-/// Whether a path belongs to integresql's API.
-pub(crate) fn is_integresql(path: &str) -> bool {
-    path.starts_with("/api/v1/")
 }
 
 /// Finds the route of a method and a path.
@@ -122,21 +118,6 @@ fn integresql(segments: &[&str]) -> Vec<(Method, Call)> {
         ["admin", "templates"] => vec![(Method::DELETE, Call::DiscardAll)],
         _ => Vec::new(),
     }
-}
-
-/// Undoes percent-encoding; `None` if it is none, or not of UTF-8. Source: RFC 3986, 2.1.
-pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push(u8::try_from(digit()? << 4 | digit()?).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Api;
 use crate::answer::{Body, Problem, json, typed};
-use crate::leases::blocking;
+use crate::blocking::blocking;
 
 /// Between two events.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -11,28 +11,10 @@ use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
 use crate::memory::Peak;
 use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
-use crate::start_report::{self, Facts};
+use crate::start_report::{
+    self, FLOOR, Facts, OURS, PGFRESH, REPLAY, SET_UP, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, WHOLE,
+};
 use crate::{BenchError, Measured, environment, memory};
-
-/// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
-pub(crate) const OURS: [&str; 8] =
-    ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
-/// What has to be done before a server can be used, of whatever contender.
-pub(crate) const UNTIL_ANSWER: [&str; 8] =
-    ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
-/// What stands for the look-up where a setup is run each time.
-const SET_UP: &str = "look-up and setup";
-/// What is left of it afterwards.
-pub(crate) const END: [&str; 2] = ["stop", "remove"];
-
-pub(crate) const PGFRESH: &str = "pgfresh, within this process";
-pub(crate) const WHOLE: &str = "pgfresh run -- true, the whole process";
-pub(crate) const TEMPLATE: &str = "pgfresh, with the project's template";
-pub(crate) const REPLAY: &str = "pgfresh, with its setup replayed each time";
-pub(crate) const FLOOR: &str = "floor: raw copy, then postgres";
-pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
-pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
-pub(crate) const UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
 
 /// Servers are started for nothing before it counts: page cache and CPU clock settle.
 const WARM_UP: u32 = 2;

@@ -4,10 +4,27 @@ use report::{Cell, Column, Quantity, Report, Sample, Table, Unit, Warning};
 
 use crate::memory::Peak;
 use crate::runner::{Timed, add_samples};
-use crate::start::{
-    END, FLOOR, PGFRESH, REPLAY, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, UNTIL_ANSWER, WHOLE,
-};
 use crate::summary::interval;
+
+/// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
+pub(crate) const OURS: [&str; 8] =
+    ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
+/// What has to be done before a server can be used, of whatever contender.
+pub(crate) const UNTIL_ANSWER: [&str; 8] =
+    ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
+/// What stands for the look-up where a setup is run each time.
+pub(crate) const SET_UP: &str = "look-up and setup";
+/// What is left of it afterwards.
+pub(crate) const END: [&str; 2] = ["stop", "remove"];
+
+pub(crate) const PGFRESH: &str = "pgfresh, within this process";
+pub(crate) const WHOLE: &str = "pgfresh run -- true, the whole process";
+pub(crate) const TEMPLATE: &str = "pgfresh, with the project's template";
+pub(crate) const REPLAY: &str = "pgfresh, with its setup replayed each time";
+pub(crate) const FLOOR: &str = "floor: raw copy, then postgres";
+pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
+pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
+pub(crate) const UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
 
 /// All that was measured.
 pub(crate) struct Facts<'a> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use profile::{Circumstances, Profile, Recorder, Target};
 use report::Layer;
-use server::{Address, Server};
+use server::Server;
 use storage::{Account, Attempt};
 use template::ProvisionError;
 
@@ -53,7 +53,7 @@ impl Suite<'_> {
         let mut command = Command::new("sh");
         command.args(["-c", self.command]);
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(second));
-        Address::of(server, self.fixture.database()).describe_to(&mut command);
+        server.address(self.fixture.database()).describe_to(&mut command);
         sys::die_with_parent(&mut command);
         sys::leave_usual_files(&mut command);
         sys::leave_usual_mask(&mut command);

@@ -123,6 +123,11 @@ impl WaitingBackend {
     }
 }
 
+/// Names parameters in the table.
+pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
+    waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
+}
+
 /// The stamp of the database with that oid ($1); no row if there is none.
 macro_rules! stamp {
     () => {

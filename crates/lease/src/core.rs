@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 use pgwire::StartupParams;
 use server::AdminConnection;
 
+use crate::LeaseError;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{FileMap, TemplateCatalog};
+use crate::client::Client;
+use crate::digest::Difference;
 use crate::evidence::Epoch;
 use crate::leased_server::LeasedServer;
-use crate::leases::Inner;
 use crate::rollback::TransactionSession;
-use crate::session::Client;
-use crate::table::{
-    Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Source, Task, TaskKind, Ticket, Want,
-};
+use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
-use crate::{Difference, LeaseError};
 
 /// Start-up parameters that are remembered at once.
 const MOST_PARAMS: usize = 4096;
@@ -90,7 +88,7 @@ pub(crate) struct Held {
     server: Option<Arc<Mutex<LeasedServer>>>,
     /// Where the socket of its own server is.
     pub(crate) directory: Option<PathBuf>,
-    /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::leases::Inner).
+    /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
     /// Since when it is known what was changed in it.
     pub(crate) epoch: Epoch,
@@ -99,7 +97,7 @@ pub(crate) struct Held {
 
 /// Where a request waits for its answer.
 #[derive(Debug, Default)]
-struct Slot {
+pub(crate) struct Slot {
     answer: Mutex<Option<Answer>>,
     answered: Condvar,
 }
@@ -235,7 +233,7 @@ impl Core {
     }
 
     /// Has the table take note of an event. Returns the tasks of the ticket that is `mine`.
-    fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
+    pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         self.act_on(actions, mine)
     }
@@ -249,7 +247,7 @@ impl Core {
         self.raise_in_background(Event::Leaving { database });
     }
 
-    fn act_on(&mut self, actions: Vec<Action>, mine: Option<Ticket>) -> Vec<Task> {
+    pub(crate) fn act_on(&mut self, actions: Vec<Action>, mine: Option<Ticket>) -> Vec<Task> {
         let mut tasks = Vec::new();
         for action in actions {
             match action {
@@ -268,66 +266,55 @@ impl Core {
     }
 }
 
-impl Inner {
-    /// Tells the table of an event, and others of what follows. Returns the tasks of the ticket that is `mine`.
-    pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
-        let tasks = self.lock().handle(event, mine);
-        self.work.notify_one();
-        tasks
-    }
-
-    /// Takes a source out of service.
-    pub(crate) fn remove_source(&self, source: &Source) {
-        let mut core = self.lock();
-        let actions = core.table.remove_source(source, Instant::now());
-        core.act_on(actions, None);
-        drop(core);
-        self.work.notify_all();
-    }
-
-    /// Asks something of a name, and waits for the answer, which the table bounds. What has to be done for it is done in
-    /// this thread.
-    pub(crate) fn ask(
-        &self,
+impl Core {
+    /// Begins a request. Returns where its answer comes, its ticket, and what its thread has to do for it.
+    pub(crate) fn request(
+        &mut self,
         name: &str,
         want: Want,
         params: Option<&StartupParams>,
-    ) -> Result<Answer, LeaseError> {
-        let (slot, ticket, mut tasks) = {
-            let mut core = self.lock();
-            if let Some(params) = params {
-                core.remember(params);
-            }
-            core.notice_gone_clients(name);
-            core.last_ticket += 1;
-            let (slot, ticket) = (Arc::new(Slot::default()), Ticket(core.last_ticket));
-            core.slots.insert(ticket, Arc::clone(&slot));
-            let tasks = core.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
-            (slot, ticket, tasks)
-        };
-        self.work.notify_one();
-        while let Some(task) = tasks.pop() {
-            tasks.extend(self.run(task, Some(ticket)));
+    ) -> (Arc<Slot>, Ticket, Vec<Task>) {
+        if let Some(params) = params {
+            self.remember(params);
         }
-        let mut answer = lock(&slot.answer);
+        self.notice_gone_clients(name);
+        self.last_ticket += 1;
+        let (slot, ticket) = (Arc::new(Slot::default()), Ticket(self.last_ticket));
+        self.slots.insert(ticket, Arc::clone(&slot));
+        let tasks = self.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
+        (slot, ticket, tasks)
+    }
+
+    /// Tells the table of clients that have gone and whose sessions have not ended yet.
+    fn notice_gone_clients(&mut self, name: &str) {
+        let Some(id) = self.table.holder(name) else { return };
+        let Some(held) = self.databases.get(&id) else { return };
+        let count = held.clients.iter().filter(|client| client.has_just_gone()).count();
+        for _ in 0..count {
+            self.raise_leaving(id);
+        }
+    }
+
+    /// Counts a session out. One whose lease is over without it counts no more.
+    pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
+        let clients = &mut self.databases.get_mut(&id)?.clients;
+        let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
+        clients.swap_remove(at);
+        Some(client.is_leaving())
+    }
+}
+
+impl Slot {
+    /// Waits for the answer.
+    pub(crate) fn wait(&self) -> Result<Answer, LeaseError> {
+        let mut answer = lock(&self.answer);
         loop {
             match answer.take() {
                 Some(Answer::Refused(error)) => return Err(error),
                 Some(answer) => return Ok(answer),
-                None => answer = slot.answered.wait(answer).unwrap_or_else(PoisonError::into_inner),
+                None => answer = self.answered.wait(answer).unwrap_or_else(PoisonError::into_inner),
             }
         }
-    }
-
-    /// Runs a task, and tells the table what it came to. Returns what is to be run next for the ticket that is `mine`.
-    pub(crate) fn run(&self, task: Task, mine: Option<Ticket>) -> Vec<Task> {
-        let Task { database, kind } = task;
-        if kind == TaskKind::Close {
-            self.close_sessions(database);
-            return Vec::new();
-        }
-        let outcome = self.execute(database, &kind);
-        self.raise(Event::Finished { database, outcome }, mine)
     }
 }
 

@@ -6,6 +6,15 @@ use server::{AdminConnection, SessionError};
 
 use crate::admin::literal;
 
+/// A recycled database that was not what its template is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The database as its last holder knew it.
+    pub database: String,
+    /// The first relation that differed.
+    pub relation: String,
+}
+
 /// Digests by relation: every table, materialised view and sequence, the system's own included.
 ///
 /// Left out are file numbers and ages in `pg_class`, schemas of temporary tables, which stay once they were made, and how many

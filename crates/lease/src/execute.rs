@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::admin::{identifier, literal, number, text};
-use crate::backend::{WaitingBackend, may_compile};
+use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
+use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
-use crate::leases::Inner;
 use crate::reset::{NotRecyclable, Used, reset};
 use crate::rollback::{TransactionSession, restore_sequences};
-use crate::session::ids;
 use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
 use crate::template::{Template, drop_database, rename};

@@ -2,84 +2,29 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 
-use ::template::Provisioner;
-
-use crate::admin::{AdminPool, literal, text};
+use crate::admin::{AdminPool, text};
 use crate::backend::params_id;
 use crate::core::{Core, lock};
 use crate::evidence::Evidence;
+use crate::inner::{Inner, LEAST_CAPACITY};
 use crate::leased_server::ServerAction;
 use crate::maintenance;
+use crate::names::{ALWAYS, check_name, cut, whole};
+use crate::options::LeaseOptions;
 use crate::shared::{self, SharedWatch};
-use crate::table::{Answer, Closing, DatabaseId, Event, Source, Terms, Want};
+use crate::table::{Answer, Closing, Event, Source, Terms, Want};
 use crate::template::{PREFIX, Template, drop_database};
 use crate::{Isolation, LeaseError};
 
-/// Databases that are always there, made by initdb: nobody leases them.
-pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
-/// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
-const LONGEST_NAME: usize = 63;
 /// Bytes of a name that a kept database's own begins with; behind it there is room for a number.
 const KEPT_OF_NAME: usize = 40;
-/// Databases there may always be, however small the budget: a server that cannot have these is of no use.
-const LEAST_CAPACITY: usize = 4;
-
-/// The server whose databases are leased, and on which terms.
-#[derive(Debug, Clone)]
-pub struct LeaseOptions {
-    /// Where its socket is.
-    pub directory: PathBuf,
-    /// Its data directory.
-    pub data: PathBuf,
-    /// Its major version.
-    pub major: u32,
-    /// Bytes that databases may take together.
-    pub budget: u64,
-    /// The templates; the first is the default, of which copies are ready before anybody asks.
-    pub templates: Vec<TemplateDatabase>,
-    /// How leases are isolated that do not say.
-    pub isolation: Isolation,
-    /// How long a lease outlives its last session, if it does not say.
-    pub linger: Duration,
-    /// Whether each database that was reset is compared with its template, row by row, before the next has it.
-    pub paranoid: bool,
-    /// What makes servers of their own; without it there are none.
-    pub provisioner: Option<Provisioner>,
-}
-
-/// A database that others are copied from.
-#[derive(Debug, Clone)]
-pub struct TemplateDatabase {
-    /// The template's name, as users say it.
-    pub name: String,
-    /// What the database is called in the server at rest; it is renamed when it is taken into service.
-    pub database: String,
-}
 
 /// All leases of one server; clones are the same.
 #[derive(Debug, Clone)]
 pub struct Leases(pub(crate) Arc<Inner>);
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) options: LeaseOptions,
-    pub(crate) admin: AdminPool,
-    pub(crate) evidence: Evidence,
-    /// Whether the server may compile a query, for which it loads a library into the session's process.
-    pub(crate) jit: bool,
-    pub(crate) templates: Mutex<Vec<Template>>,
-    pub(crate) core: Mutex<Core>,
-    pub(crate) shared: Mutex<SharedWatch>,
-    /// For maintenance workers: there may be work.
-    pub(crate) work: Condvar,
-    /// Open sessions with databases from which others are dropped.
-    pub(crate) maintenance_sessions: AtomicUsize,
-    workers: Mutex<Vec<JoinHandle<()>>>,
-}
 
 /// A session with a database from which others are made and dropped by SQL. As long as it lasts, no backend waits in a
 /// leased database: it would be in the way.
@@ -312,80 +257,6 @@ impl Leases {
     }
 }
 
-impl Inner {
-    fn stop_handing_out(&self, why: Closing) {
-        self.raise(Event::Close(why), None);
-        lock(&self.core).closed = true;
-        self.work.notify_all();
-    }
-
-    /// The template of that name, or the default one.
-    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
-        let templates = lock(&self.templates);
-        let found = match name {
-            None => templates.first(),
-            Some(name) => templates.iter().find(|template| template.name == name),
-        };
-        found.cloned().ok_or_else(|| LeaseError::UnknownTemplate {
-            name: name.unwrap_or("default").to_owned(),
-            known: templates.iter().map(|template| template.name.clone()).collect(),
-        })
-    }
-
-    /// Says how many databases the budget allows.
-    pub(crate) fn measure_capacity(&self) {
-        let largest =
-            lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
-        let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
-        lock(&self.core).table.set_capacity(capacity.max(LEAST_CAPACITY));
-    }
-
-    /// Makes sure that nobody has made a database of that name by SQL, where no lease has it.
-    pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
-        if lock(&self.core).table.holder(name).is_some() {
-            return Ok(());
-        }
-        let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
-        if self.admin.run("look for a database", &sql)?.is_empty() {
-            return Ok(());
-        }
-        Err(LeaseError::Leased(name.to_owned()))
-    }
-
-    fn made_up(&self, isolation: Isolation) -> String {
-        let serial = lock(&self.core).next_serial();
-        match isolation {
-            Isolation::Clone => format!("fresh_{serial}"),
-            Isolation::Rollback => format!("rollback_{serial}"),
-            Isolation::Server => format!("fresh_server_{serial}"),
-        }
-    }
-
-    pub(crate) fn is_maintained(&self) -> bool {
-        self.maintenance_sessions.load(Ordering::Relaxed) > 0
-    }
-
-    fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
-        let server = lock(&self.core).databases.get(&id).and_then(crate::core::Held::server);
-        let result = match (&self.options.provisioner, server) {
-            (Some(provisioner), Some(server)) => lock(&server).act(provisioner, action),
-            _ => Err(LeaseError::NoServers),
-        };
-        self.raise(Event::Finished { database: id, outcome: crate::table::Outcome::Done }, None);
-        result
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
-    }
-
-    /// Waits until there may be work.
-    pub(crate) fn wait<'a>(&'a self, core: MutexGuard<'a, Core>, until: Instant) -> MutexGuard<'a, Core> {
-        let patience = until.saturating_duration_since(Instant::now());
-        self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
 /// Returns whether the server compiles expressions by default, and removes the ready databases of an earlier pgfresh, on
 /// whose data this server goes on: their names will be given again.
 fn look_around(admin: &AdminPool) -> Result<bool, LeaseError> {
@@ -400,28 +271,4 @@ fn look_around(admin: &AdminPool) -> Result<bool, LeaseError> {
         }
     }
     Ok(text(&rows) == "on")
-}
-
-/// A name as the server reads it: no longer than it keeps.
-pub(crate) fn cut(name: &str) -> &str {
-    &name[..name.floor_char_boundary(LONGEST_NAME)]
-}
-
-/// The name, if it has no zero byte, at which a server would end it. All else can be in a name, control characters too.
-fn whole(name: &str) -> Result<&str, LeaseError> {
-    if name.contains('\0') {
-        return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });
-    }
-    Ok(name)
-}
-
-/// Makes sure that a name can be a lease's.
-pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
-    let why = match whole(name)? {
-        "" => "it is empty",
-        name if name.starts_with(PREFIX) => "pgfresh's own databases are called so",
-        name if ALWAYS.contains(&name) => "it is always there",
-        _ => return Ok(()),
-    };
-    Err(LeaseError::Name { name: name.to_owned(), why })
 }

@@ -14,15 +14,19 @@
 mod admin;
 mod backend;
 mod catalog;
+mod client;
 mod core;
 mod digest;
 mod error;
 mod evidence;
 mod execute;
+mod inner;
 mod isolation;
 mod leased_server;
 mod leases;
 mod maintenance;
+mod names;
+mod options;
 mod reset;
 mod rollback;
 mod session;
@@ -34,15 +38,17 @@ mod template;
 mod wal;
 
 pub use backend::Backend;
-pub use digest::Digest;
+pub use client::ClientLink;
+pub use digest::{Difference, Digest};
 pub use error::LeaseError;
 pub use isolation::Isolation;
 pub use leased_server::ServerAction;
-pub use leases::{LeaseOptions, Leases, MaintenanceGuard, TemplateDatabase};
+pub use leases::{Leases, MaintenanceGuard};
+pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, UNDO_TRANSACTION,
 };
-pub use session::{ClientLink, ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
+pub use session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
 pub use shared::SharedStateChange;
-pub use status::{Difference, LeaseStatus, Status};
+pub use status::{LeaseStatus, Status};
 pub use wal::{Changes, FileChanges, Lsn, LsnError, RelationFile, SharedChange, WalError, WalReader};

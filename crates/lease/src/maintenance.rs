@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::leases::Inner;
+use crate::inner::Inner;
 use crate::table::Event;
 
 /// How often the log is read while anything is leased: it is recycled when it is old.

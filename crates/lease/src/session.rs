@@ -3,18 +3,20 @@
 use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
 
 use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id};
+use crate::client::{Client, ClientLink};
 use crate::core::{Core, Held, lock};
 use crate::evidence::{Evidence, MARK};
-use crate::leases::{ALWAYS, Inner, Leases, check_name, cut};
+use crate::inner::Inner;
+use crate::leases::Leases;
+use crate::names::{ALWAYS, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
-use crate::table::{Answer, DatabaseId, Event, ParamsId, Terms, Want};
+use crate::table::{Answer, DatabaseId, Event, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
 
@@ -41,12 +43,6 @@ pub struct ConnectRequest<'a> {
     pub params: &'a StartupParams,
     /// Tells whether the client is still there, if anybody can.
     pub client: Option<Arc<dyn ClientLink>>,
-}
-
-/// Whether a client is still there.
-pub trait ClientLink: fmt::Debug + Send + Sync {
-    /// Whether it has closed its end of the connection, whether or not anybody has noticed.
-    fn is_gone(&self) -> bool;
 }
 
 /// What a session gets.
@@ -87,13 +83,6 @@ struct LeasedSession {
     params: StartupParams,
     stamp: CatalogStamp,
     since: Option<Lsn>,
-}
-
-/// The client of an open session.
-#[derive(Debug)]
-pub(crate) struct Client {
-    link: Option<Arc<dyn ClientLink>>,
-    leaving: AtomicBool,
 }
 
 /// Where a session may go on, or start.
@@ -152,7 +141,7 @@ impl Leases {
     /// Starts a session with a leased database, in which it counts already.
     fn enter(&self, id: DatabaseId, name: &str, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
-        let client = Arc::new(Client { link: request.client.clone(), leaving: AtomicBool::new(false) });
+        let client = Arc::new(Client::new(request.client.clone()));
         let params = request.params.clone();
         let mut stay = LeasedSession {
             inner: Arc::clone(inner),
@@ -286,30 +275,6 @@ impl Inner {
     }
 }
 
-impl Core {
-    /// Tells the table of clients that have gone and whose sessions have not ended yet.
-    pub(crate) fn notice_gone_clients(&mut self, name: &str) {
-        let Some(id) = self.table.holder(name) else { return };
-        let Some(held) = self.databases.get(&id) else { return };
-        let gone = |client: &Arc<Client>| {
-            let is_gone = client.link.as_ref().is_some_and(|link| link.is_gone());
-            is_gone && !client.leaving.swap(true, Ordering::Relaxed)
-        };
-        let count = held.clients.iter().filter(|client| gone(client)).count();
-        for _ in 0..count {
-            self.raise_leaving(id);
-        }
-    }
-
-    /// Counts a session out. One whose lease is over without it counts no more.
-    fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
-        let clients = &mut self.databases.get_mut(&id)?.clients;
-        let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
-        clients.swap_remove(at);
-        Some(client.leaving.load(Ordering::Relaxed))
-    }
-}
-
 impl LeasedSession {
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
     fn leave(self, lost: bool) {
@@ -352,7 +317,7 @@ impl LeasedSession {
             .databases
             .get(&self.id)
             .is_some_and(|held: &Held| held.clients.iter().any(|other| Arc::ptr_eq(other, &self.client)));
-        if is_counted && !self.client.leaving.swap(true, Ordering::Relaxed) {
+        if is_counted && self.client.leave() {
             core.raise_leaving(self.id);
         }
     }
@@ -449,9 +414,4 @@ fn is_gone(error: &LeaseError) -> bool {
         LeaseError::NotLeased(_) => true,
         _ => false,
     }
-}
-
-/// Names parameters in the table.
-pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
-    waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }

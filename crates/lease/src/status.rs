@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::core::lock;
 use crate::leases::Leases;
 use crate::table::Source;
-use crate::{Isolation, SharedStateChange};
+use crate::{Difference, Isolation, SharedStateChange};
 
 /// What there is, and what happened since the start.
 #[derive(Debug, Clone, Default)]
@@ -30,15 +30,6 @@ pub struct Status {
     pub leaks: Vec<SharedStateChange>,
     /// Tasks of the background that failed, by what was tried.
     pub errors: Vec<(&'static str, u64)>,
-}
-
-/// A recycled database that was not what its template is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// The database as its last holder knew it.
-    pub database: String,
-    /// The first relation that differed.
-    pub relation: String,
 }
 
 /// One lease.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
 use crate::statement::StatementKind;
+use crate::time::Time;
 use crate::wait::Cause;
 
 /// Sessions that are at work at once for less than this share of the time in the database are not called usual.
@@ -20,48 +21,6 @@ const NEW_FILE: &str = "IO DataFileImmediateSync";
 const AROUND: f64 = 1.0;
 /// Standard errors to either side of a mean that 95 % of all means lie within.
 const SURE: f64 = 1.96;
-
-/// Seconds, counted in two ways.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Time {
-    /// Of the wall clock, divided among all that were at work.
-    pub wall: f64,
-    /// Of sessions.
-    pub sessions: f64,
-    /// By which all would be over sooner without it.
-    pub saved: f64,
-}
-
-impl Time {
-    /// `seconds` of one session, among so many at work then, and as a rule around then.
-    fn add(&mut self, seconds: f64, among: f64, width: f64) {
-        self.wall += seconds / among;
-        self.sessions += seconds;
-        self.saved += seconds / among.max(width);
-    }
-
-    pub(crate) fn join(&mut self, other: Self) {
-        self.wall += other.wall;
-        self.sessions += other.sessions;
-        self.saved += other.saved;
-    }
-
-    /// The part of `is` that this was of `was`.
-    pub(crate) fn scaled(self, was: Self, is: Self) -> Self {
-        let part = |of: f64, was: f64, is: f64| if was > 0.0 { of / was * is } else { 0.0 };
-        Self {
-            wall: part(self.wall, was.wall, is.wall),
-            sessions: part(self.sessions, was.sessions, is.sessions),
-            saved: part(self.saved, was.saved, is.saved),
-        }
-    }
-
-    /// The same with as much saved of each second as of `seen`, or all divided by `width` where nothing was seen.
-    pub(crate) fn saving_like(self, seen: Self, width: f64) -> Self {
-        let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
-        Self { saved: self.sessions * each, ..self }
-    }
-}
 
 /// What one statement took, whatever its values were.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -124,19 +83,14 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Hands out the time of `recording`.
-    #[must_use]
-    pub fn of(recording: &Recording) -> Self {
+    /// Hands out the time of `recording` by its looks alone.
+    pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
         for (look, width) in recording.looks.iter().zip(widths(&recording.looks)) {
             attribution.add(look, width, recording, &mut runs);
         }
-        let sampled = attribution.finish(recording, runs);
-        match &recording.exact {
-            Some(exact) => exact.correct(sampled, recording),
-            None => sampled,
-        }
+        attribution.finish(recording, runs)
     }
 
     fn add(&mut self, look: &Snapshot, width: f64, recording: &Recording, runs: &mut Runs) {

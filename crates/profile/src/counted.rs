@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use postgres::{Client, Error, Row};
 
-use crate::recorder::explain;
+use crate::error::explain;
 use crate::statement::Statement;
 
 /// The version of the extension that has times of execution by this name; it comes with PostgreSQL 13.

@@ -57,3 +57,7 @@ impl ProfileError {
         }
     }
 }
+
+pub(crate) fn explain(error: &postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}

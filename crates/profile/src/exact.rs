@@ -8,44 +8,42 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::attribution::{Attribution, Spent, Time};
+use crate::interner::Interner;
 use crate::machine::as_f64;
-use crate::recording::{Interner, Recording};
 use crate::statement::{Statement, StatementKind};
+use crate::time::Time;
 
 /// Statements as they were sent of which it is remembered which one they are.
 const KNOWN: usize = 4096;
 /// Different statements that are told apart; those beyond are only told by their kinds.
 const TOLD_APART: usize = 20_000;
-/// A share of the time that nobody misses.
-const SLIGHT: f64 = 0.1;
 
 /// What was seen of sessions as they began and ended what they did.
 #[derive(Debug, Clone)]
 pub struct Exact {
-    begun: Instant,
+    pub(crate) begun: Instant,
     /// Seconds since then, up to which time is handed out.
-    now: f64,
+    pub(crate) now: f64,
     /// Seconds, each divided by the sessions at work in it.
-    shared: f64,
+    pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
     /// Sessions at work.
-    at_work: usize,
+    pub(crate) at_work: usize,
     /// Sessions that are not, with an open transaction.
-    open: usize,
-    known: HashMap<Arc<str>, u32>,
+    pub(crate) open: usize,
+    pub(crate) known: HashMap<Arc<str>, u32>,
     /// The backends of all sessions that were begun.
-    backends: HashSet<i32>,
+    pub(crate) backends: HashSet<i32>,
     /// Whether something has happened that nobody told of.
-    incomplete: bool,
-    database: Time,
-    in_transaction: f64,
+    pub(crate) incomplete: bool,
+    pub(crate) database: Time,
+    pub(crate) in_transaction: f64,
     /// Seconds, by the number of sessions at work.
-    at_once: BTreeMap<usize, f64>,
+    pub(crate) at_once: BTreeMap<usize, f64>,
     /// Time, and how many times it ran.
-    statements: HashMap<u32, (Time, u64)>,
-    databases: BTreeMap<Arc<str>, Time>,
-    clean_up: (Time, u64),
+    pub(crate) statements: HashMap<u32, (Time, u64)>,
+    pub(crate) databases: BTreeMap<Arc<str>, Time>,
+    pub(crate) clean_up: (Time, u64),
     /// Sessions that were begun, and the seconds that their clients waited for that in all.
     pub(crate) connected: (u64, f64),
 }
@@ -135,54 +133,6 @@ impl Exact {
             self.in_transaction += passed;
         }
     }
-
-    /// Whether this is all that the looks of `sampled` have seen: no sessions to speak of beside those that were told of.
-    fn covers(&self, sampled: &Attribution) -> bool {
-        !self.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
-    }
-
-    /// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
-    /// statement has the parts that were seen of it. Unchanged if not all was told.
-    pub(crate) fn correct(&self, mut sampled: Attribution, recording: &Recording) -> Attribution {
-        if !self.covers(&sampled) {
-            return sampled;
-        }
-        let (mut kinds, mut statements) = (BTreeMap::<StatementKind, Time>::new(), Vec::new());
-        let width = Attribution::usual(&self.at_once, self.database.wall);
-        for (place, (time, runs)) in &self.statements {
-            kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
-            statements.push((*place, spent(*time, *runs)));
-        }
-        statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
-        for (kind, time) in &mut kinds {
-            *time = time.saving_like(sampled.kinds.get(kind).copied().unwrap_or_default(), width);
-        }
-        let database = self.database.saving_like(sampled.database, width);
-        for ((kind, _), time) in &mut sampled.both {
-            *time = time.scaled(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
-        }
-        sampled.causes.clear();
-        for ((_, cause), time) in &sampled.both {
-            sampled.causes.entry(*cause).or_default().join(*time);
-        }
-        let databases = self.databases.iter().map(|(name, time)| (name.to_string(), *time));
-        let mut databases: Vec<_> = databases.collect();
-        databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
-        Attribution {
-            exact: true,
-            syncing: sampled.syncing.scaled(sampled.database, database),
-            new_files: sampled.new_files.scaled(sampled.database, database),
-            database,
-            in_transaction: self.in_transaction,
-            width,
-            most: self.at_once.keys().next_back().copied().unwrap_or(0),
-            kinds,
-            statements,
-            databases,
-            clean_up: spent(self.clean_up.0.saving_like(sampled.clean_up.time, width), self.clean_up.1),
-            ..sampled
-        }
-    }
 }
 
 /// What a session has done since it was asked, or since the last time.
@@ -251,14 +201,11 @@ impl Exact {
     }
 }
 
-fn spent(time: Time, runs: u64) -> Spent {
-    Spent { time, seen: usize::try_from(runs).unwrap_or(usize::MAX), runs: as_f64(runs) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attribution::tests::recording;
+    use crate::{Attribution, Recording};
 
     /// Tells of a talk: `SESSION asked`, `SESSION left` or `SESSION idle|open|more:STATEMENT`, each behind its time in
     /// milliseconds. The looks are those of [`recording`].

@@ -5,11 +5,12 @@
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit};
 
-use crate::attribution::{Attribution, Time};
+use crate::attribution::Attribution;
+use crate::circumstances::{Circumstances, percent, seconds};
 use crate::machine::as_f64;
-use crate::profile::{Circumstances, percent, seconds};
 use crate::recording::Recording;
 use crate::statement::StatementKind;
+use crate::time::Time;
 use crate::wait::Cause;
 
 /// A share of the whole time that is worth a finding.

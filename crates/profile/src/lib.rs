@@ -5,11 +5,14 @@
 //! changes nothing in the server. It prints nothing and does not know the command line.
 
 mod attribution;
+mod circumstances;
+mod correction;
 mod counted;
 mod counters;
 mod error;
 mod exact;
 mod findings;
+mod interner;
 mod machine;
 mod profile;
 mod recorder;
@@ -17,15 +20,19 @@ mod recording;
 mod statement;
 mod summary;
 mod target;
+mod time;
 mod timeline;
 mod wait;
 
-pub use attribution::{Attribution, Time};
+pub use attribution::Attribution;
+pub use circumstances::Circumstances;
 pub use counted::{Counted, Line};
 pub use error::ProfileError;
 pub use exact::{CompletedStatement, Exact};
-pub use profile::{Circumstances, Profile};
+pub use interner::Interner;
+pub use profile::Profile;
 pub use recorder::{Feed, Recorder};
-pub use recording::{Interner, Recording};
+pub use recording::Recording;
 pub use statement::Statement;
 pub use target::Target;
+pub use time::Time;

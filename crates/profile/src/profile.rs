@@ -2,29 +2,16 @@
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit};
 
-use crate::attribution::{Attribution, Time};
+use crate::attribution::Attribution;
+use crate::circumstances::{Circumstances, percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::findings::Case;
 use crate::machine::as_f64;
 use crate::recording::Recording;
+use crate::time::Time;
 
 /// Lines of a table of statements or databases.
 const LINES: usize = 20;
-
-/// What whoever ran the suite knows of it, in seconds.
-#[derive(Debug, Clone, Default)]
-pub struct Circumstances {
-    /// Whether the server is one of ours.
-    pub ours: bool,
-    /// What was run, as people write it; `None` if the server was only watched.
-    pub command: Option<String>,
-    /// From nothing to the first answer, the template aside.
-    pub boot: Option<f64>,
-    /// Looking up the template, and making it if need be.
-    pub template: Option<f64>,
-    /// What the first session in a new database costs its client here.
-    pub fresh_database: Option<f64>,
-}
 
 /// What there is to say of a recording.
 #[derive(Debug, Clone)]
@@ -269,12 +256,4 @@ fn counted(lines: &[Line]) -> Table {
         table.add_row([time, runs, each, rows, database.as_str().into(), statement.text.as_str().into()]);
     }
     table
-}
-
-pub(crate) fn seconds(value: f64) -> String {
-    Quantity::new(value, Unit::Seconds).to_string()
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }

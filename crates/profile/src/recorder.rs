@@ -14,9 +14,11 @@ use postgres::{Client, Row, Statement as Prepared};
 use crate::ProfileError;
 use crate::counted::{Counted, Counts};
 use crate::counters::Counters;
+use crate::error::explain;
 use crate::exact::Exact;
+use crate::interner::Interner;
 use crate::machine::ProcfsSampler;
-use crate::recording::{Interner, Observation, Recording, SessionName, Snapshot, State};
+use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
 use crate::statement::Statement;
 use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
@@ -233,10 +235,6 @@ fn weigh(looks: &mut [Snapshot], end: f64) {
         looks[place].seconds = next - begin;
         begin = next;
     }
-}
-
-pub(crate) fn explain(error: &postgres::Error) -> String {
-    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
 #[cfg(test)]

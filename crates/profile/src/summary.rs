@@ -5,8 +5,9 @@ use std::fmt;
 use report::Finding;
 
 use crate::attribution::Attribution;
+use crate::circumstances::{percent, seconds};
 use crate::counted::{Counted, Line};
-use crate::profile::{Profile, percent, seconds};
+use crate::profile::Profile;
 
 /// Lines of findings and of statements.
 const MOST: usize = 3;

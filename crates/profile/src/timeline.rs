@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use report::escape_html;
 
-use crate::profile::seconds;
+use crate::circumstances::seconds;
 use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 

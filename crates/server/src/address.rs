@@ -6,8 +6,8 @@ use std::process::Command;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
-use crate::{SUPERUSER, Server};
-
+/// The superuser of every cluster.
+pub const SUPERUSER: &str = "postgres";
 /// The port in the name of the server's own socket; it listens on no network.
 const PORT: u16 = 5432;
 /// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
@@ -32,12 +32,6 @@ pub struct Address {
 }
 
 impl Address {
-    /// `database` on `server`, as the superuser, with nothing in the way.
-    #[must_use]
-    pub fn of(server: &Server, database: &str) -> Self {
-        Self::at_socket(&server.run().socket_directory(), database)
-    }
-
     /// `database` of a server on the unix socket in `directory`, as the superuser.
     #[must_use]
     pub fn at_socket(directory: &Path, database: &str) -> Self {

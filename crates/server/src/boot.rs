@@ -11,17 +11,15 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
 use sys::Directory;
 
+use crate::address::{Address, SUPERUSER};
 use crate::error::StartError;
-use crate::{AdminConnection, Guard, Installation, SUPERUSER, Settings, log, orphans};
+use crate::guard::{PID_FILE, PID_FILE_SIZE};
+use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
 
 /// How long a boot may take; crash recovery of a large snapshot may need it.
 const BOOT: Duration = Duration::from_mins(2);
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The postmaster's file, in the data directory.
-pub(crate) const PID_FILE: &str = "postmaster.pid";
-/// More than it ever has, in bytes.
-pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 /// The folder of a data directory that a server does not look into before it is ready.
 const LATER: &str = "base/";
 
@@ -169,6 +167,12 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// How to reach `database`, as the superuser, with nothing in the way.
+    #[must_use]
+    pub fn address(&self, database: &str) -> Address {
+        Address::at_socket(&self.run().socket_directory(), database)
     }
 
     /// A session as the superuser.

@@ -15,9 +15,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use storage::{Attempt, FileError, RunDirectory};
 
-use crate::fetch::FetchError;
+use crate::error::FetchError;
 use crate::installation::output_within;
-use crate::package::{Package, Wheel};
+use crate::package::{Client, Package, Wheel};
 
 /// How long a client may take: tens of megabytes, over a line that may be slow.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -76,35 +76,7 @@ const LOADERS: [&str; 9] = [
     "BASH_ENV",
 ];
 
-/// A package tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Client {
-    /// Has packages with psql and all other programs.
-    Pip,
-    /// Has all majors, the server's programs alone.
-    Npm,
-}
-
 impl Client {
-    /// What it is called.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pip => "pip",
-            Self::Npm => "npm",
-        }
-    }
-
-    /// Where its packages come from.
-    #[must_use]
-    pub fn registry(self) -> &'static str {
-        match self {
-            Self::Pip => "the Python package index",
-            Self::Npm => "the npm registry",
-        }
-    }
-
     /// Whether it is installed.
     pub(crate) fn is_there(self) -> bool {
         let output = output_within(self.command().arg("--version"), CLIENT_TIMEOUT);

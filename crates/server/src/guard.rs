@@ -19,10 +19,13 @@ use storage::{Abandoned, Account, Attempt, FileError, Place, RunDirectory};
 use sys::Directory;
 
 use crate::Installation;
-use crate::boot::{PID_FILE, PID_FILE_SIZE};
 
 /// The hidden argument that makes a guard of a pgfresh.
 const ARGUMENT: &str = "guard-run-directory";
+/// The postmaster's file, in the data directory.
+pub(crate) const PID_FILE: &str = "postmaster.pid";
+/// More than it ever has, in bytes.
+pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 /// How long a server may take for an immediate shutdown before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.

@@ -5,12 +5,10 @@ use std::process::{Command, Stdio};
 
 use storage::{Account, Attempt};
 
+use crate::address::SUPERUSER;
 use crate::error::InitdbError;
 use crate::trim::{TRIMMED, trim};
 use crate::{Guard, Installation, log};
-
-/// The superuser of every cluster.
-pub const SUPERUSER: &str = "postgres";
 
 /// What initdb says when the user that runs it has no name. Source: `get_user_name` in `src/common/username.c`; the server
 /// and its clients do without.

@@ -1,7 +1,6 @@
 //! The binaries of one version of `PostgreSQL`, and what they say of themselves.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,28 +14,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
-use crate::settings;
+use crate::preset;
+use crate::version::{MAJORS, Version};
 
 /// How long a program may take to say who it is.
 const ANSWER: Duration = Duration::from_secs(10);
-
-/// The majors that pgfresh is tested with. A newer one is used as well.
-pub const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
-
-/// A version, as `17.10`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// Decides what is on disk and on the wire.
-    pub major: u32,
-    /// Fixes only.
-    pub minor: u32,
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// Binaries that were asked who they are.
 #[derive(Debug, Clone)]
@@ -166,13 +148,13 @@ pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) 
 
 /// What the answer of a newer server depends on besides its binary.
 fn presets_in_words() -> String {
-    settings::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
+    preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
 /// A server that is newer than this program may know a setting of ours and refuse its value. Such a setting is taken for
 /// unknown. Nobody is asked of each while all of them are fine.
 fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
-    let ours: Vec<_> = settings::presets().filter(|(name, _)| settings.contains(*name)).collect();
+    let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
     // A binary that cannot even be asked shows at its start what is wrong with it.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
         return Ok(());

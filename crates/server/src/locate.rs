@@ -3,43 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
 use crate::fetch::fetched;
-use crate::installation::{Installation, MAJORS, note, output_of};
-
-/// Where numbers begin that cannot be a major: a version without its dot (1810), a year.
-const NO_MAJOR: u32 = 100;
-
-/// What the user asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum VersionRequest {
-    /// The first one on PATH, else the newest.
-    #[default]
-    Any,
-    /// One of this major.
-    Major(u32),
-    /// The binaries in this directory.
-    Bin(PathBuf),
-}
-
-impl FromStr for VersionRequest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<u32>() {
-            Ok(major) if (*MAJORS.start()..NO_MAJOR).contains(&major) => Ok(Self::Major(major)),
-            _ if text.contains('/') => Ok(Self::Bin(text.into())),
-            _ => Err(format!(
-                "expected a major from {} on, or a path to a directory with postgres and initdb",
-                MAJORS.start()
-            )),
-        }
-    }
-}
+use crate::installation::{Installation, note, output_of};
+use crate::version::VersionRequest;
 
 /// An installation and what led to it.
 #[derive(Debug, Clone)]
@@ -113,7 +83,11 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     match (best, failure) {
         (Some(best), _) => Ok(best),
         (None, Some(error)) if matches!(wanted, VersionRequest::Any) => Err(error),
-        (None, _) => Err(InstallationError::NotFound { wanted: wanted.clone(), others: majors(cache) }),
+        (None, _) => Err(InstallationError::NotFound {
+            wanted: wanted.clone(),
+            looked_at: looked_at(),
+            others: majors(cache),
+        }),
     }
 }
 
@@ -136,7 +110,7 @@ fn majors(cache: &Cache) -> Vec<u32> {
 }
 
 /// Where [`candidates`] looks, in words.
-pub(crate) fn looked_at() -> String {
+fn looked_at() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL.join(", "))
 }
 

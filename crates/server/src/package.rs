@@ -11,10 +11,38 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha512};
 
-use crate::fetch::Client;
-
 /// Written by `scripts/pin-packages`.
 const TABLE: &str = include_str!("packages.json");
+
+/// A package tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Client {
+    /// Has packages with psql and all other programs.
+    Pip,
+    /// Has all majors, the server's programs alone.
+    Npm,
+}
+
+impl Client {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pip => "pip",
+            Self::Npm => "npm",
+        }
+    }
+
+    /// Where its packages come from.
+    #[must_use]
+    pub fn registry(self) -> &'static str {
+        match self {
+            Self::Pip => "the Python package index",
+            Self::Npm => "the npm registry",
+        }
+    }
+}
 
 /// A package of a registry, as one file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -120,7 +148,7 @@ impl io::Write for Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::installation::MAJORS;
+    use crate::version::MAJORS;
 
     #[test]
     fn every_package_is_pinned_to_one_file() {

@@ -12,8 +12,7 @@ use std::path::Path;
 use sys::{Directory, FileKind};
 
 use crate::attempt::Attempt;
-use crate::cache::CacheError;
-use crate::copy::CopyError;
+use crate::error::{CacheError, CopyError};
 use crate::manifest::Manifest;
 use crate::publish;
 use crate::tree::{self, Tree};

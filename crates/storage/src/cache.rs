@@ -2,19 +2,20 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use rustix::io::Errno;
-use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
+use crate::entry::Entry;
+use crate::error::CacheError;
 use crate::manifest::Manifest;
 use crate::private;
 use crate::publish::Building;
+use crate::removal::remove_tree;
 
 /// Marks a directory that backups may leave out. Source: bford.info/cachedir.
 const TAG: &str =
@@ -27,22 +28,6 @@ const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
-}
-
-/// Why there is no cache, or why an entry did not come into it.
-#[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    /// The operating system refused.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// What was to be published holds something that a copy could not give every server for itself.
-    #[error("cannot cache \"{}\": {what}", path.display())]
-    Unfit {
-        /// The file in question.
-        path: PathBuf,
-        /// What it is.
-        what: &'static str,
-    },
 }
 
 impl Cache {
@@ -261,87 +246,10 @@ impl Cache {
     }
 }
 
-/// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    directory: PathBuf,
-    manifest: Arc<Manifest>,
-    _in_use: Arc<sys::Lock>,
-}
-
-impl Entry {
-    pub(crate) fn new(directory: PathBuf, manifest: Manifest, in_use: sys::Lock) -> Self {
-        Self { directory, manifest: Arc::new(manifest), _in_use: Arc::new(in_use) }
-    }
-
-    /// Bytes of all files, counting holes: what a copy may come to occupy.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.manifest.bytes()
-    }
-
-    /// Number of files.
-    #[must_use]
-    pub fn files(&self) -> usize {
-        self.manifest.files.len()
-    }
-
-    /// The directory with the files. Read it, never write in it.
-    #[must_use]
-    pub fn data(&self) -> PathBuf {
-        self.directory.join("data")
-    }
-
-    /// What its maker wrote about it; empty if that was nothing.
-    #[must_use]
-    pub fn about(&self) -> String {
-        fs::read_to_string(self.directory.join("about")).unwrap_or_default()
-    }
-
-    /// When it was last looked up.
-    pub fn last_use(&self) -> Result<SystemTime, FileError> {
-        let path = self.directory.join("manifest");
-        path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
-    }
-
-    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file.
-    pub fn occupied(&self) -> Result<u64, FileError> {
-        let data = self.data();
-        self.manifest.files.iter().try_fold(0, |sum, file| {
-            let path = data.join(&file.path);
-            let meta = path.symlink_metadata().attempt("examine", &path)?;
-            Ok(sum + meta.blocks() * 512)
-        })
-    }
-
-    pub(crate) fn manifest(&self) -> Arc<Manifest> {
-        Arc::clone(&self.manifest)
-    }
-
-    /// Its name in the cache.
-    #[must_use]
-    pub fn fingerprint(&self) -> String {
-        self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-}
-
-/// Removes a directory tree; one that is not there, or goes away meanwhile, is no error.
-pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    // Its parent may be reached by a link; what is in it may not.
-    match Directory::open(&folder.join(".")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::time::SystemTime;
 
     use super::*;
     use crate::{Account, CopyError, Copying, Method};
@@ -434,7 +342,7 @@ mod tests {
     fn a_manifest_cut_short_is_no_entry_and_a_link_is_not_published() {
         let fixture = fixture();
         let entry = publish(&fixture);
-        let manifest = entry.directory.join("manifest");
+        let manifest = entry.directory().join("manifest");
         let text = fs::read_to_string(&manifest).unwrap();
         fs::write(&manifest, &text[..text.len() / 2]).unwrap();
         assert!(fixture.cache.look_up("abc").unwrap().is_none());
@@ -472,7 +380,7 @@ mod tests {
         let fixture = fixture();
         let entry = publish(&fixture);
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let manifest = File::options().write(true).open(entry.directory.join("manifest")).unwrap();
+        let manifest = File::options().write(true).open(entry.directory().join("manifest")).unwrap();
         manifest.set_modified(long_ago).unwrap();
         let examined = fixture.cache.examine("abc").unwrap().unwrap();
         assert_eq!(examined.last_use().unwrap(), long_ago);

@@ -8,8 +8,11 @@ use std::path::Path;
 
 use crate::arrival::Arrival;
 use crate::attempt::{Attempt, FileError};
-use crate::cache::{Cache, CacheError, Entry, remove_tree};
-use crate::copy::{CopyError, Copying};
+use crate::cache::Cache;
+use crate::copy::Copying;
+use crate::entry::Entry;
+use crate::error::{CacheError, CopyError};
+use crate::removal::remove_tree;
 use crate::{Account, private};
 
 /// What the extension of the name of a half-made export begins with; the rest is the number of its process.

@@ -15,11 +15,13 @@ use std::{fs, io};
 use rustix::fs::{SeekFrom, fchown, fstat, seek};
 use sys::Directory;
 
-use crate::attempt::{Attempt, FileError};
+use crate::Account;
+use crate::attempt::Attempt;
+use crate::entry::Entry;
+use crate::error::CopyError;
 use crate::manifest::{self, Manifest};
 use crate::tree::{self, Tree};
 use crate::verified::Verified;
-use crate::{Account, Entry};
 
 /// Bytes moved at once: between two looks at whether to stop, and at progress.
 const CHUNK: u64 = 32 << 20;
@@ -44,30 +46,6 @@ pub struct Copied {
     pub files: usize,
     /// Bytes physically written: none for a reflink or a hole.
     pub bytes: u64,
-}
-
-/// Why a copy ended half-way. What it has made so far stays until its run directory is removed.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// The operating system refused.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The entry is not what was published: forget it and build it anew.
-    #[error("cache entry is damaged: \"{}\" {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-}
-
-impl CopyError {
-    /// Whether building the entry anew would help.
-    #[must_use]
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
-    }
 }
 
 /// A copy under way. Dropping it stops the copy soon and waits for that.
@@ -290,7 +268,7 @@ fn check(
     if u64::try_from(stat.st_size) != Ok(file.size) {
         return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
     }
-    let compare = file.size > 0 && (modified(&stat) != file.modified || !verified.covers(&stat));
+    let compare = file.size > 0 && (manifest::modified(&stat) != file.modified || !verified.covers(&stat));
     if compare {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(from).attempt("read", &path)?;
@@ -300,11 +278,6 @@ fn check(
         seek(from, SeekFrom::Start(0)).attempt("rewind", &path)?;
     }
     Ok((u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512), compare))
-}
-
-/// Modification time in ns since 1970.
-pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
 impl Account {

@@ -103,6 +103,11 @@ pub(crate) fn safe(path: &str) -> Option<&str> {
     (inside && !path.contains('\n')).then_some(path)
 }
 
+/// Modification time in ns since 1970.
+pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use sys::{Directory, FileKind};
 
 use crate::attempt::{Attempt, FileError};
-use crate::cache::{CacheError, Entry, remove_tree};
-use crate::copy::modified;
+use crate::entry::Entry;
+use crate::error::CacheError;
 use crate::manifest::{self, Manifest};
+use crate::removal::remove_tree;
 
 /// The right to build one entry; nobody else has it as long as this lives.
 #[derive(Debug)]
@@ -182,7 +183,12 @@ pub(crate) fn take_in(
     }
     target.set_len(size).attempt("write", &to)?;
     let stat = rustix::fs::fstat(&target).attempt("examine", &to)?;
-    Ok(manifest::File { path: relative, size, modified: modified(&stat), digest: hasher.finalize() })
+    Ok(manifest::File {
+        path: relative,
+        size,
+        modified: manifest::modified(&stat),
+        digest: hasher.finalize(),
+    })
 }
 
 /// Reads until `buffer` is full or the file ends.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use sys::{Directory, FileKind};
 
+use crate::attempt::{Attempt, FileError};
+
 /// The removal, under way, of the files one level below a directory in another; whoever removes the tree afterwards finds less to
 /// do. Failures leave it more.
 ///
@@ -89,6 +91,16 @@ impl Job {
             // What is left, a directory for one, is for whoever removes the tree.
             let _ = self.folders[*folder].remove_file(name);
         }
+    }
+}
+
+/// Removes a directory tree; one that is not there, or goes away meanwhile, is no error.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    // Its parent may be reached by a link; what is in it may not.
+    match Directory::open(&folder.join(".")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use sys::{Directory, Lock};
 
 use crate::attempt::{Attempt, FileError};
-use crate::cache::remove_tree;
+use crate::removal::remove_tree;
 use crate::{Account, Place, place, private};
 
 /// `sun_path` less its final zero, less `/socket/.s.PGSQL.5432`. Source: unix(7).

@@ -8,7 +8,7 @@ use sys::Directory;
 
 use crate::Account;
 use crate::attempt::{Attempt, FileError};
-use crate::copy::CopyError;
+use crate::error::CopyError;
 use crate::manifest::Manifest;
 
 /// A directory tree with all its directories held open: no file costs a walk from the root, and no link is followed.

@@ -16,6 +16,7 @@ mod inputs;
 mod provisioner;
 mod setup;
 mod spec;
+mod start;
 
 pub use about::About;
 pub use build::TemplateStatus;
@@ -25,5 +26,6 @@ pub use error::{ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
-pub use provisioner::{Provisioner, ServerOptions, Started, Step, Swept, Template, remove_kept, sweep};
+pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep};
 pub use spec::{TemplateSpec, check_name};
+pub use start::Started;

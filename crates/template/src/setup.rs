@@ -70,7 +70,7 @@ impl Setup<'_> {
     }
 
     fn address(&self) -> Address {
-        Address::of(self.server, &self.spec.name)
+        self.server.address(&self.spec.name)
     }
 
     /// Where the output of its steps is.

@@ -8,7 +8,7 @@ use mongodb::options::IndexOptions;
 use mongodb::sync::{Client, Collection};
 
 use super::event::Event;
-use super::target::Store;
+use super::store::Store;
 use crate::BenchError;
 
 /// Of our own, so that nothing that is there is touched.

@@ -7,6 +7,7 @@ mod documents_server;
 mod event;
 mod report;
 mod sql;
+mod store;
 mod target;
 
 use std::cell::RefCell;
@@ -20,8 +21,9 @@ use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
 use crate::{BenchError, Measured, environment};
 use event::Event;
 
+use store::Store;
 pub use target::EventStore;
-use target::{EventsFixture, Store};
+use target::EventsFixture;
 
 /// Batches for nothing: connections, page cache and plans settle. They are told apart in the report.
 const WARM_UP: u32 = 1;

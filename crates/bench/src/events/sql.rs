@@ -7,7 +7,7 @@ use postgres::config::{Host, SslMode};
 use postgres::{Client, Config, NoTls, Statement};
 
 use super::event::Event;
-use super::target::Store;
+use super::store::Store;
 use crate::BenchError;
 
 /// How long it may take to connect.

@@ -9,7 +9,7 @@ use template::{Provisioner, ServerOptions};
 
 #[cfg(feature = "mongodb")]
 use super::documents;
-use super::event::Event;
+use super::store::Store;
 use super::{Events, sql};
 use crate::BenchError;
 
@@ -62,14 +62,6 @@ enum Way {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
     Documents(String),
-}
-
-/// Whatever takes events, each of them durably or as durably as it does by default.
-pub(crate) trait Store {
-    /// Which server it is, and its version.
-    fn version(&self) -> &str;
-
-    fn append(&mut self, event: &Event) -> Result<(), BenchError>;
 }
 
 /// A target that is ready.

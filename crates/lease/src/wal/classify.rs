@@ -3,9 +3,10 @@
 //! Each kind that is known not to change contents is listed; whatever is not listed counts as a change. The numbers are
 //! the same from 13 to 18 unless a comment tells otherwise.
 
-use super::changes::{RelationFile, SharedChange, UntakenChanges};
+use super::changes::{SharedChange, UntakenChanges};
 use super::error::WalError;
-use super::page::field;
+use super::field::field;
+use super::file::RelationFile;
 use super::record::{Block, Record, SPECIAL};
 
 /// Resource managers. Source: `access/rmgrlist.h`.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::page::Lsn;
+use super::lsn::Lsn;
 
 /// The log could not be read on, or is not what was expected.
 #[derive(Debug, thiserror::Error)]

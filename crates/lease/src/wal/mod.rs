@@ -38,6 +38,9 @@
 mod changes;
 mod classify;
 mod error;
+mod field;
+mod file;
+mod lsn;
 mod page;
 mod reader;
 mod record;
@@ -45,7 +48,8 @@ mod record;
 mod tests;
 mod transactions;
 
-pub use changes::{Changes, FileChanges, RelationFile, SharedChange};
+pub use changes::{Changes, FileChanges, SharedChange};
 pub use error::WalError;
-pub use page::{Lsn, LsnError};
+pub use file::RelationFile;
+pub use lsn::{Lsn, LsnError};
 pub use reader::WalReader;

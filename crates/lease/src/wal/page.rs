@@ -5,46 +5,16 @@
 //! with their old pages in them: a page counts only if its header has the address that was looked for.
 //! Source: `access/xlog_internal.h`.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use sys::{Directory, FileKind};
 
 use super::error::WalError;
-
-/// A position in the log, in bytes; `0/1A2B3C8` as text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Lsn(pub u64);
-
-impl fmt::Display for Lsn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:X}/{:X}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
-    }
-}
-
-/// The text is not a position in the log.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a position in the write-ahead log")]
-pub struct LsnError(String);
-
-impl FromStr for Lsn {
-    type Err = LsnError;
-
-    fn from_str(text: &str) -> Result<Self, LsnError> {
-        let half = |digits: &str| {
-            let valid = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
-        };
-        text.split_once('/')
-            .and_then(|(high, low)| Some((u64::from(half(high)?) << 32) | u64::from(half(low)?)))
-            .map(Self)
-            .ok_or_else(|| LsnError(text.to_owned()))
-    }
-}
+use super::field::field;
+use super::lsn::Lsn;
 
 /// Bytes of a page of the log. Source: `XLOG_BLCKSZ`, which every page's long header repeats.
 pub(super) const PAGE: u64 = 8192;
@@ -65,11 +35,6 @@ const FLAGS: u16 = 0x0F;
 const CHUNK: u64 = 256 * 1024;
 /// What the buffer of an unusually large record may keep for the next one.
 const SPARE: usize = 4 << 20;
-
-/// `N` bytes of `bytes` from `at` on.
-pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
 
 /// The majors by the magic number of their pages. Source: `XLOG_PAGE_MAGIC`.
 pub(super) fn major(magic: u16) -> Option<u32> {

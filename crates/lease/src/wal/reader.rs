@@ -5,7 +5,8 @@ use std::path::Path;
 use super::changes::{Changes, SharedChange, UntakenChanges};
 use super::classify::{self, classify};
 use super::error::WalError;
-use super::page::{Lsn, Pages};
+use super::lsn::Lsn;
+use super::page::Pages;
 use super::record::{Block, Record};
 
 /// Follows the log of one server.

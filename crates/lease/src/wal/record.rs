@@ -2,9 +2,10 @@
 //!
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
-use super::changes::RelationFile;
 use super::error::WalError;
-use super::page::{Lsn, field};
+use super::field::field;
+use super::file::RelationFile;
+use super::lsn::Lsn;
 
 /// Bytes of a record's header.
 pub(super) const HEADER: usize = 24;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::changes::RelationFile;
+use super::file::RelationFile;
 
 /// What a transaction, or several that end as one, have changed.
 #[derive(Debug, Default)]

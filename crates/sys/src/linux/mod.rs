@@ -2,6 +2,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod disk;
+mod dying;
 pub(crate) mod filesystem;
 pub(crate) mod limit;
 pub(crate) mod mask;

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::dying::wait_until;
 use super::segment::remove_segments;
 use crate::Lock;
 
@@ -66,9 +67,6 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// How long a killed process may take to be gone, on a machine that is very busy, and how often we look.
-const DYING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
-
 /// Ends every process of `account`'s, or of our own user's, that holds the lock on the file at `path`: by `SIGQUIT`, and
 /// by `SIGKILL` those that are still there after `grace`, and removes the System V segments that they leave. Returns
 /// whether the lock is free; we do not count as a holder.
@@ -97,21 +95,6 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
         remove_segments(creator, account)?;
     }
     Ok(free)
-}
-
-/// Looks for `condition` until it holds; false if a dying process would have been gone by now.
-pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    let (patience, pause) = DYING;
-    let end = Instant::now() + patience;
-    loop {
-        if condition()? {
-            return Ok(true);
-        }
-        if Instant::now() >= end {
-            return Ok(false);
-        }
-        std::thread::sleep(pause);
-    }
 }
 
 /// The processes of `account`'s or ours that hold `path` open, with handles: the handle, unlike the number, never comes

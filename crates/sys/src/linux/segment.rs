@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::process::Pid;
 
-use super::process::wait_until;
+use super::dying::wait_until;
 
 /// Removes the segments of `account`'s that process `creator` made, if it is gone and nobody is attached to them any
 /// more; returns how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.

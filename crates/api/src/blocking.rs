@@ -1,0 +1,16 @@
+//! Calls that block, beside the threads that serve.
+
+use lease::{LeaseError, Leases};
+use tokio::task::spawn_blocking;
+
+use crate::answer::Problem;
+
+/// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
+pub(crate) async fn blocking<T: Send + 'static>(
+    leases: &Leases,
+    call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
+) -> Result<T, Problem> {
+    let leases = leases.clone();
+    // A panic is all that can end it otherwise.
+    Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
+}

@@ -1,0 +1,39 @@
+//! The clients of open sessions, as far as a lease has to know them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a client is still there.
+pub trait ClientLink: fmt::Debug + Send + Sync {
+    /// Whether it has closed its end of the connection, whether or not anybody has noticed.
+    fn is_gone(&self) -> bool;
+}
+
+/// The client of an open session.
+#[derive(Debug)]
+pub(crate) struct Client {
+    link: Option<Arc<dyn ClientLink>>,
+    leaving: AtomicBool,
+}
+
+impl Client {
+    pub(crate) fn new(link: Option<Arc<dyn ClientLink>>) -> Self {
+        Self { link, leaving: AtomicBool::new(false) }
+    }
+
+    /// Takes note that it leaves; false if that was known.
+    pub(crate) fn leave(&self) -> bool {
+        !self.leaving.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it is known to leave.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has closed its connection, which was not known.
+    pub(crate) fn has_just_gone(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_gone()) && self.leave()
+    }
+}

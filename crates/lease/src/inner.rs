@@ -1,0 +1,155 @@
+//! What all of a server's leases share, and how something is asked of their table.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use pgwire::StartupParams;
+
+use crate::admin::{AdminPool, literal};
+use crate::core::{Core, lock};
+use crate::evidence::Evidence;
+use crate::leased_server::ServerAction;
+use crate::options::LeaseOptions;
+use crate::shared::SharedWatch;
+use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
+use crate::template::Template;
+use crate::{Isolation, LeaseError};
+
+/// Databases there may always be, however small the budget: a server that cannot have these is of no use.
+pub(crate) const LEAST_CAPACITY: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: LeaseOptions,
+    pub(crate) admin: AdminPool,
+    pub(crate) evidence: Evidence,
+    /// Whether the server may compile a query, for which it loads a library into the session's process.
+    pub(crate) jit: bool,
+    pub(crate) templates: Mutex<Vec<Template>>,
+    pub(crate) core: Mutex<Core>,
+    pub(crate) shared: Mutex<SharedWatch>,
+    /// For maintenance workers: there may be work.
+    pub(crate) work: Condvar,
+    /// Open sessions with databases from which others are dropped.
+    pub(crate) maintenance_sessions: AtomicUsize,
+    pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Inner {
+    /// Tells the table of an event, and others of what follows. Returns the tasks of the ticket that is `mine`.
+    pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
+        let tasks = self.lock().handle(event, mine);
+        self.work.notify_one();
+        tasks
+    }
+
+    /// Takes a source out of service.
+    pub(crate) fn remove_source(&self, source: &Source) {
+        let mut core = self.lock();
+        let actions = core.table.remove_source(source, Instant::now());
+        core.act_on(actions, None);
+        drop(core);
+        self.work.notify_all();
+    }
+
+    /// Asks something of a name, and waits for the answer, which the table bounds. What has to be done for it is done in
+    /// this thread.
+    pub(crate) fn ask(
+        &self,
+        name: &str,
+        want: Want,
+        params: Option<&StartupParams>,
+    ) -> Result<Answer, LeaseError> {
+        let (slot, ticket, mut tasks) = self.lock().request(name, want, params);
+        self.work.notify_one();
+        while let Some(task) = tasks.pop() {
+            tasks.extend(self.run(task, Some(ticket)));
+        }
+        slot.wait()
+    }
+
+    /// Runs a task, and tells the table what it came to. Returns what is to be run next for the ticket that is `mine`.
+    pub(crate) fn run(&self, task: Task, mine: Option<Ticket>) -> Vec<Task> {
+        let Task { database, kind } = task;
+        if kind == TaskKind::Close {
+            self.close_sessions(database);
+            return Vec::new();
+        }
+        let outcome = self.execute(database, &kind);
+        self.raise(Event::Finished { database, outcome }, mine)
+    }
+
+    pub(crate) fn stop_handing_out(&self, why: Closing) {
+        self.raise(Event::Close(why), None);
+        lock(&self.core).closed = true;
+        self.work.notify_all();
+    }
+
+    /// The template of that name, or the default one.
+    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
+        let templates = lock(&self.templates);
+        let found = match name {
+            None => templates.first(),
+            Some(name) => templates.iter().find(|template| template.name == name),
+        };
+        found.cloned().ok_or_else(|| LeaseError::UnknownTemplate {
+            name: name.unwrap_or("default").to_owned(),
+            known: templates.iter().map(|template| template.name.clone()).collect(),
+        })
+    }
+
+    /// Says how many databases the budget allows.
+    pub(crate) fn measure_capacity(&self) {
+        let largest =
+            lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
+        let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
+        lock(&self.core).table.set_capacity(capacity.max(LEAST_CAPACITY));
+    }
+
+    /// Makes sure that nobody has made a database of that name by SQL, where no lease has it.
+    pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
+        if lock(&self.core).table.holder(name).is_some() {
+            return Ok(());
+        }
+        let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
+        if self.admin.run("look for a database", &sql)?.is_empty() {
+            return Ok(());
+        }
+        Err(LeaseError::Leased(name.to_owned()))
+    }
+
+    pub(crate) fn made_up(&self, isolation: Isolation) -> String {
+        let serial = lock(&self.core).next_serial();
+        match isolation {
+            Isolation::Clone => format!("fresh_{serial}"),
+            Isolation::Rollback => format!("rollback_{serial}"),
+            Isolation::Server => format!("fresh_server_{serial}"),
+        }
+    }
+
+    pub(crate) fn is_maintained(&self) -> bool {
+        self.maintenance_sessions.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
+        let server = lock(&self.core).databases.get(&id).and_then(crate::core::Held::server);
+        let result = match (&self.options.provisioner, server) {
+            (Some(provisioner), Some(server)) => lock(&server).act(provisioner, action),
+            _ => Err(LeaseError::NoServers),
+        };
+        self.raise(Event::Finished { database: id, outcome: Outcome::Done }, None);
+        result
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    /// Waits until there may be work.
+    pub(crate) fn wait<'a>(&'a self, core: MutexGuard<'a, Core>, until: Instant) -> MutexGuard<'a, Core> {
+        let patience = until.saturating_duration_since(Instant::now());
+        self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0
+    }
+}

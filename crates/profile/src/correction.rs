@@ -1,0 +1,77 @@
+//! Sampled time, corrected by what was told of each statement.
+
+use std::collections::BTreeMap;
+
+use crate::attribution::{Attribution, Spent};
+use crate::exact::Exact;
+use crate::machine::as_f64;
+use crate::recording::Recording;
+use crate::statement::StatementKind;
+use crate::time::Time;
+
+/// A share of the time that nobody misses.
+const SLIGHT: f64 = 0.1;
+
+impl Attribution {
+    /// Hands out the time of `recording`.
+    #[must_use]
+    pub fn of(recording: &Recording) -> Self {
+        let sampled = Self::sampled(recording);
+        match &recording.exact {
+            Some(exact) => correct(exact, sampled, recording),
+            None => sampled,
+        }
+    }
+}
+
+/// Whether this is all that the looks of `sampled` have seen: no sessions to speak of beside those that were told of.
+fn covers(exact: &Exact, sampled: &Attribution) -> bool {
+    !exact.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
+}
+
+/// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
+/// statement has the parts that were seen of it. Unchanged if not all was told.
+fn correct(exact: &Exact, mut sampled: Attribution, recording: &Recording) -> Attribution {
+    if !covers(exact, &sampled) {
+        return sampled;
+    }
+    let (mut kinds, mut statements) = (BTreeMap::<StatementKind, Time>::new(), Vec::new());
+    let width = Attribution::usual(&exact.at_once, exact.database.wall);
+    for (place, (time, runs)) in &exact.statements {
+        kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
+        statements.push((*place, spent(*time, *runs)));
+    }
+    statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
+    for (kind, time) in &mut kinds {
+        *time = time.saving_like(sampled.kinds.get(kind).copied().unwrap_or_default(), width);
+    }
+    let database = exact.database.saving_like(sampled.database, width);
+    for ((kind, _), time) in &mut sampled.both {
+        *time = time.scaled(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
+    }
+    sampled.causes.clear();
+    for ((_, cause), time) in &sampled.both {
+        sampled.causes.entry(*cause).or_default().join(*time);
+    }
+    let databases = exact.databases.iter().map(|(name, time)| (name.to_string(), *time));
+    let mut databases: Vec<_> = databases.collect();
+    databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
+    Attribution {
+        exact: true,
+        syncing: sampled.syncing.scaled(sampled.database, database),
+        new_files: sampled.new_files.scaled(sampled.database, database),
+        database,
+        in_transaction: exact.in_transaction,
+        width,
+        most: exact.at_once.keys().next_back().copied().unwrap_or(0),
+        kinds,
+        statements,
+        databases,
+        clean_up: spent(exact.clean_up.0.saving_like(sampled.clean_up.time, width), exact.clean_up.1),
+        ..sampled
+    }
+}
+
+fn spent(time: Time, runs: u64) -> Spent {
+    Spent { time, seen: usize::try_from(runs).unwrap_or(usize::MAX), runs: as_f64(runs) }
+}

@@ -1,0 +1,73 @@
+//! The presets: what throw-away servers need.
+
+use std::str::FromStr;
+
+/// A set of settings by purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    /// Nothing is flushed: an operating-system crash would hurt, the end of any process cannot.
+    #[default]
+    Fast,
+    /// As durable as `PostgreSQL` is out of the box.
+    Durable,
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "durable" => Ok(Self::Durable),
+            _ => Err("expected fast or durable".to_owned()),
+        }
+    }
+}
+
+/// The locale of all that initdb and the server make, so that no machine's own can leak in or be missing.
+pub(crate) const LOCALE: [(&str, &str); 8] = [
+    ("lc_messages", "C"),
+    ("lc_monetary", "C"),
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+    ("timezone", "UTC"),
+    ("log_timezone", "UTC"),
+    ("datestyle", "ISO, MDY"),
+    ("default_text_search_config", "pg_catalog.english"),
+];
+
+/// Both presets: what makes the boot and the wake-ups fewer and costs a test nothing. Figures: docs/results.md.
+pub(crate) const LEAN: [(&str, &str); 13] = [
+    // Less to allocate at boot and to scan in each DROP and TRUNCATE; what is not here is in the page cache.
+    ("shared_buffers", "16MB"),
+    ("huge_pages", "off"),
+    // Parallel tests with pools of their own, and the backends that wait for them, fit in; the boot takes as long as with
+    // 100.
+    ("max_connections", "300"),
+    // Segments become files of the data directory: nothing to leak, and no need of a large /dev/shm.
+    ("dynamic_shared_memory_type", "mmap"),
+    ("io_method", "sync"),
+    ("jit", "off"),
+    ("update_process_title", "off"),
+    ("log_checkpoints", "off"),
+    ("log_autovacuum_min_duration", "-1"),
+    // Not within the life of a lease: what it analyses would no longer equal its template.
+    ("autovacuum_naptime", "1h"),
+    ("bgwriter_lru_maxpages", "0"),
+    ("bgwriter_delay", "10s"),
+    ("checkpoint_timeout", "1h"),
+];
+
+/// What only a server may do whose data nobody will miss.
+pub(crate) const FAST: [(&str, &str); 5] = [
+    ("fsync", "off"),
+    ("synchronous_commit", "off"),
+    ("full_page_writes", "off"),
+    ("wal_writer_delay", "10s"),
+    ("min_wal_size", "32MB"),
+];
+
+/// All that a preset may set.
+pub(crate) fn presets() -> impl Iterator<Item = (&'static str, &'static str)> {
+    LOCALE.iter().chain(&LEAN).chain(&FAST).copied()
+}

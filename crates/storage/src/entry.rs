@@ -1,0 +1,78 @@
+//! An entry of the cache: a complete, immutable directory.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::attempt::{Attempt, FileError};
+use crate::manifest::Manifest;
+
+/// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    directory: PathBuf,
+    manifest: Arc<Manifest>,
+    _in_use: Arc<sys::Lock>,
+}
+
+impl Entry {
+    pub(crate) fn new(directory: PathBuf, manifest: Manifest, in_use: sys::Lock) -> Self {
+        Self { directory, manifest: Arc::new(manifest), _in_use: Arc::new(in_use) }
+    }
+
+    /// Bytes of all files, counting holes: what a copy may come to occupy.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.manifest.bytes()
+    }
+
+    /// Number of files.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.manifest.files.len()
+    }
+
+    /// The directory with the files. Read it, never write in it.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// What its maker wrote about it; empty if that was nothing.
+    #[must_use]
+    pub fn about(&self) -> String {
+        fs::read_to_string(self.directory.join("about")).unwrap_or_default()
+    }
+
+    /// When it was last looked up.
+    pub fn last_use(&self) -> Result<SystemTime, FileError> {
+        let path = self.directory.join("manifest");
+        path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
+    }
+
+    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file.
+    pub fn occupied(&self) -> Result<u64, FileError> {
+        let data = self.data();
+        self.manifest.files.iter().try_fold(0, |sum, file| {
+            let path = data.join(&file.path);
+            let meta = path.symlink_metadata().attempt("examine", &path)?;
+            Ok(sum + meta.blocks() * 512)
+        })
+    }
+
+    pub(crate) fn manifest(&self) -> Arc<Manifest> {
+        Arc::clone(&self.manifest)
+    }
+
+    /// Its name in the cache.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}

@@ -1,0 +1,123 @@
+//! From what is asked for to a running server: its template is looked up or built, copied, and what cannot be kept is run.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use server::{Data, Guard, Server, StartError};
+use storage::{Attempt, Place};
+
+use crate::error::ProvisionError;
+use crate::provisioner::{Provisioner, Step, Template};
+use crate::{Fingerprint, TemplateSpec, base};
+
+/// A server and how it came about.
+#[derive(Debug)]
+pub struct Started {
+    /// The server.
+    pub server: Server,
+    /// Where its data live.
+    pub place: Place,
+    /// The database that was prepared in it; `postgres` without a template.
+    pub database: String,
+    /// How long the look-up took, of binaries, cache and place; it includes building what was missing.
+    pub look_up: Duration,
+}
+
+impl Provisioner {
+    /// The template that initdb alone makes.
+    pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
+        base::look_up_or_build(self, say)
+    }
+
+    /// The template that is wished, looked up or built; the base image if none is.
+    ///
+    /// # Errors
+    /// Its setup failed, or has no inputs, so that there is nothing to keep.
+    pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
+        self.template_of(self.server_options().template.as_ref(), say)
+    }
+
+    /// The name of what is wished, whether or not it is there; also of what no cache can keep.
+    pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
+        match &self.server_options().template {
+            Some(spec) => Ok(self.fingerprint_inputs(spec)?.fingerprint()),
+            None => Ok(base::fingerprint(&self.installation)),
+        }
+    }
+
+    fn template_of(
+        &self,
+        spec: Option<&TemplateSpec>,
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Template, ProvisionError> {
+        spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
+    }
+
+    /// Starts a server on a copy of the template that is wished, having made that if need be. Of a template whose
+    /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
+    pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
+        let begun = Instant::now();
+        let chain = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
+        let kept = chain.iter().position(|spec| spec.runs_each_time()).unwrap_or(chain.len());
+        let (kept, each_time) = chain.split_at(kept);
+        let mut started = self.on_template(kept.last().copied(), say, |template| {
+            let place = self.place(template.entry.bytes())?;
+            let settings = self.settings(place.budget())?;
+            let look_up = begun.elapsed();
+            let server = self.boot(template, &place, &settings, say)?;
+            Ok(Started { server, place, database: template.database.clone(), look_up })
+        })?;
+        for spec in each_time {
+            if spec.runs_each_time() {
+                say(Step::RunsEachTime { name: &spec.name });
+            }
+            let fingerprint = self.fingerprint_inputs(spec)?.fingerprint();
+            started.server = self.set_up(started.server, spec, &fingerprint, say)?;
+            started.database.clone_from(&spec.name);
+        }
+        Ok(started)
+    }
+
+    /// Starts a server on the data that another one left in the run directory `kept`, which is no more afterwards. The
+    /// place must be the same.
+    pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
+        let begun = Instant::now();
+        let place = self.place(0)?;
+        let settings = self.settings(place.budget())?;
+        let guard = Guard::over(&place, &self.account, &self.program)?;
+        let (from, to) = (kept.join("data"), guard.run().data());
+        fs::rename(&from, &to).attempt("rename", &from)?;
+        fs::remove_dir_all(kept).attempt("remove", kept)?;
+        let look_up = begun.elapsed();
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        Ok(Started { server, place, database: "postgres".to_owned(), look_up })
+    }
+
+    /// Starts a server that was shut down, or crashed, on its data in `place`.
+    ///
+    /// # Errors
+    /// Nothing is left of it then.
+    pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, ProvisionError> {
+        let settings = self.settings(place.budget())?;
+        Ok(Server::start(&self.order(place, &settings), Data::Made(guard))?)
+    }
+
+    /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
+    pub(crate) fn on_template<T>(
+        &self,
+        spec: Option<&TemplateSpec>,
+        say: &dyn Fn(Step<'_>),
+        use_it: impl Fn(&Template) -> Result<T, ProvisionError>,
+    ) -> Result<T, ProvisionError> {
+        let template = self.template_of(spec, say)?;
+        match use_it(&template) {
+            Err(ProvisionError::Start(StartError::Copy(error))) if error.is_damage() => {
+                say(Step::RebuildingDamaged);
+                self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
+                use_it(&self.template_of(spec, say)?)
+            }
+            other => other,
+        }
+    }
+}
