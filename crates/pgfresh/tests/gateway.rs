@@ -21,6 +21,7 @@ use client::{Client, Failure, failure, message, packet, query, startup};
 use common::serve::Serve;
 use common::{Scene, User, postgres, wait_until};
 use fidelity::{
+    a_session_sees_a_local_client_and_its_own_parameters,
     another_protocol_is_refused_in_the_servers_own_words, what_is_no_protocol_is_answered_as_the_server_does,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -100,6 +101,7 @@ on_every_major! {
     sessions_hear_of_the_end_of_server_and_gateway
     another_protocol_is_refused_in_the_servers_own_words
     what_is_no_protocol_is_answered_as_the_server_does
+    a_session_sees_a_local_client_and_its_own_parameters
 }
 
 fn sqlstate(result: Result<impl Sized, Failure>) -> String {

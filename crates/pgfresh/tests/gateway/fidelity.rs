@@ -112,6 +112,28 @@ pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
     assert!(words.starts_with(b"EFATAL:  unsupported frontend protocol 2.0: "), "{words:?}");
 }
 
+pub(crate) fn a_session_sees_a_local_client_and_its_own_parameters(major: u32) {
+    let serve = Serve::start(major);
+    let mut session = serve.session_with("a", &[("application_name", "me")]).unwrap();
+    for (sql, value) in [
+        (
+            "SELECT coalesce(inet_client_addr(), inet_server_addr()) IS NULL
+               AND coalesce(inet_client_port(), inet_server_port()) IS NULL",
+            "t",
+        ),
+        ("SHOW port", "5432"),
+        ("SHOW listen_addresses", ""),
+        (
+            "SELECT concat_ws(' ', client_addr IS NULL, client_port, application_name)
+               FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+            "t -1 me",
+        ),
+        ("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()", "f"),
+    ] {
+        assert_eq!(session.value(sql).unwrap(), value, "{sql}");
+    }
+}
+
 pub(crate) fn what_is_no_protocol_is_answered_as_the_server_does(major: u32) {
     let serve = Serve::start(major);
     let mut random = Random::new();
