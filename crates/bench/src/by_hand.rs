@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use server::{AdminConnection, Guard, GuardedCommand, SUPERUSER, Settings};
 use storage::{Attempt, Place, RunDirectory};
+use sys::Signal;
 use template::Provisioner;
 
 use crate::BenchError;
@@ -65,7 +65,7 @@ pub(crate) fn floor(
     watch.lap("boot");
     answer(run)?;
     watch.lap("first answer");
-    kill_process(Pid::from_child(&postmaster), Signal::QUIT).attempt("stop", Path::new("postgres"))?;
+    sys::signal(&postmaster, Signal::QUIT).attempt("stop", Path::new("postgres"))?;
     postmaster.wait().attempt("wait for", Path::new("postgres"))?;
     watch.lap("stop");
     fs::remove_dir_all(&data).attempt("remove", &data)?;

@@ -1,7 +1,5 @@
 //! The machine that a result belongs to, without anything that would name it.
 
-use std::fs;
-
 use report::Report;
 use template::Provisioner;
 
@@ -17,31 +15,17 @@ pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &s
 /// Adds cores, memory, kernel and load.
 pub(crate) fn machine(report: &mut Report, load: &str) {
     let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
-    report.add_environment("processor", format!("{cores} cores, {}", processor()));
-    report.add_environment("memory", memory());
-    report.add_environment("kernel", first_line("/proc/sys/kernel/osrelease"));
+    report.add_environment("processor", format!("{cores} cores, {}", or_unknown(sys::processor())));
+    report.add_environment("memory", or_unknown(sys::total_memory().map(storage::human_bytes)));
+    report.add_environment("kernel", or_unknown(sys::kernel()));
     report.add_environment("load before", load);
 }
 
 /// The mean numbers of running processes over the last 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
-    first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")
+    or_unknown(sys::load_average())
 }
 
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
-}
-
-fn memory() -> String {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map_or_else(|| "unknown".to_owned(), |kib| storage::human_bytes(kib * 1024))
-}
-
-fn first_line(path: &str) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().next().unwrap_or("unknown").to_owned()
+fn or_unknown(known: Option<String>) -> String {
+    known.unwrap_or_else(|| "unknown".to_owned())
 }

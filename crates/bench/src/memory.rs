@@ -1,6 +1,5 @@
 //! The memory that pgfresh itself takes while it serves: the server's own is not ours to save.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -35,27 +34,16 @@ fn look(child: &mut Child) -> Result<Peak, BenchError> {
     let mut output = BufReader::new(child.stdout.take().expect("it is a pipe"));
     output.read_line(&mut line).attempt("read from", Path::new("pgfresh serve"))?;
     let pid = child.id();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let is_guard = |pid: &&str| {
-        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"pgfresh\0"))
-    };
-    let guard = children.split_whitespace().find(is_guard).map(peak_of).transpose()?;
-    Ok(Peak { owner: peak_of(&pid.to_string())?, guard })
+    let is_guard = |pid: &u32| sys::command_line(*pid).starts_with(b"pgfresh\0");
+    let guard = sys::children_of(pid).into_iter().find(is_guard).map(peak_of).transpose()?;
+    Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Bytes of memory that this process takes now. Source: proc(5), `VmRSS`.
+/// Bytes of memory that this process takes now.
 pub(crate) fn resident() -> Result<u64, BenchError> {
-    field("self", "VmRSS:")
+    Ok(sys::resident_memory(std::process::id()).attempt("examine", Path::new("this process"))?)
 }
 
-fn peak_of(pid: &str) -> Result<u64, BenchError> {
-    field(pid, "VmHWM:")
-}
-
-/// Bytes by the name of their line in a process's status.
-fn field(pid: &str, name: &str) -> Result<u64, BenchError> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).attempt("read", Path::new(&path))?;
-    let kib = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
-    Ok(kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024)
+fn peak_of(pid: u32) -> Result<u64, BenchError> {
+    Ok(sys::peak_memory(pid).attempt("examine", Path::new("pgfresh"))?)
 }

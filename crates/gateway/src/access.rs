@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pgwire::Verifier;
-use rustix::rand::{GetRandomFlags, getrandom};
 use server::Address;
 
 /// Bytes of a random secret: 128 bits.
@@ -38,14 +37,14 @@ impl Access {
             return Ok(self);
         }
         let mut salt = [0; SECRET_BYTES];
-        random(&mut salt)?;
+        sys::fill_random(&mut salt)?;
         Ok(Self { verifier: Some(Verifier::new(&self.secret, salt)), ..self })
     }
 
     /// A new secret that nobody can guess, in letters and digits.
     pub fn random_secret() -> io::Result<String> {
         let mut bytes = [0; SECRET_BYTES];
-        random(&mut bytes)?;
+        sys::fill_random(&mut bytes)?;
         Ok(bytes.iter().fold(String::new(), |mut secret, byte| {
             let _ = write!(secret, "{byte:02x}");
             secret
@@ -107,19 +106,6 @@ impl fmt::Debug for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Access").field("address", &self.address).finish_non_exhaustive()
     }
-}
-
-/// Fills `bytes` with what nobody can guess.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::access::random;
 use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
 
@@ -57,7 +56,7 @@ impl CancelKeys {
             used: false,
             gate,
         };
-        random(&mut greeting[place.start + PROCESS..place.end])?;
+        sys::fill_random(&mut greeting[place.start + PROCESS..place.end])?;
         let ours: Box<[u8]> = greeting[place].into();
         self.lock().insert(ours.clone(), target);
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))

@@ -15,7 +15,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lease::ClientLink;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
@@ -47,7 +46,7 @@ impl Socket {
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         // There is room again when a quarter is left: that shall last until we have come round to write more.
-        rustix::net::sockopt::set_socket_send_buffer_size(&stream, UNIX_BUFFER)?;
+        sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
 
@@ -94,13 +93,10 @@ struct Link(Socket);
 
 impl ClientLink for Link {
     fn is_gone(&self) -> bool {
-        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut fds = [match &self.0 {
-            Socket::Tcp(stream) => PollFd::new(stream, PollFlags::RDHUP),
-            Socket::Unix(stream) => PollFd::new(stream, PollFlags::RDHUP),
-        }];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(gone)
+        match &self.0 {
+            Socket::Tcp(stream) => sys::is_closed_by_peer(stream),
+            Socket::Unix(stream) => sys::is_closed_by_peer(stream),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgwire::{Frame, StartupParams};
-use server::{AdminConnection, Rows, SOCKET, SessionError, is_silent};
+use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::LeaseError;
 use crate::admin::Prepared;
@@ -106,7 +106,7 @@ pub(crate) struct WaitingBackend {
 impl WaitingBackend {
     /// Whether nobody has ended it: tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
-        is_silent(&self.backend.stream)
+        sys::is_silent(&self.backend.stream)
     }
 
     pub(crate) fn is_superuser(&self) -> bool {

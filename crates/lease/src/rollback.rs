@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use pgwire::StartupParams;
-use server::{AdminConnection, Rows, SessionError, is_silent};
+use server::{AdminConnection, Rows, SessionError};
 
 use crate::Backend;
 use crate::backend::CatalogStamp;
@@ -122,7 +122,7 @@ impl TransactionSession {
 
     /// Whether its session still is, with nothing to say: nobody has ended it.
     pub(crate) fn is_alive(&self) -> bool {
-        self.stream.as_ref().is_some_and(is_silent)
+        self.stream.as_ref().is_some_and(sys::is_silent)
     }
 
     /// The session, for a client; the transaction is begun if the next statement should not have to.

@@ -30,8 +30,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
     ("api", &["sys", "server", "lease", "gateway"]),
     ("report", &[]),
-    ("bench", &["pgwire", "storage", "server", "template", "lease", "gateway", "report"]),
-    ("profile", &["server", "report"]),
+    ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report"]),
+    ("profile", &["sys", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",

@@ -1,7 +1,5 @@
 //! The server that is watched, and sessions of our own with it.
 
-use std::fs;
-use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -96,6 +94,5 @@ impl Target {
 
 /// Whether process `pid`, as the server knows it, is that backend to us as well, so that we can look at it.
 pub(crate) fn is_visible(pid: i32) -> bool {
-    fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
-        .is_ok_and(|line| line.starts_with(b"postgres: "))
+    u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
 }

@@ -117,7 +117,7 @@ impl AdminConnection {
     /// Whether the server has neither ended it nor said anything unasked.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
-        self.read == self.buffer.len() && is_silent(&self.stream)
+        self.read == self.buffer.len() && sys::is_silent(&self.stream)
     }
 
     /// Leaves the session to somebody else, as [`Self::adopt`] took it.
@@ -279,12 +279,4 @@ impl From<ErrorResponse> for SessionError {
 fn is_end(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
-}
-
-/// Whether a connection is open and there is nothing to read.
-#[must_use]
-pub fn is_silent(stream: &UnixStream) -> bool {
-    let mut byte = [0];
-    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-    matches!(rustix::net::recv(stream, &mut byte, flags), Err(rustix::io::Errno::AGAIN))
 }

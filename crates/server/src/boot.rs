@@ -6,10 +6,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
-use sys::Directory;
+use sys::{ChildHandle, Directory};
 
 use crate::address::{Address, SUPERUSER};
 use crate::error::StartError;
@@ -128,15 +126,11 @@ impl Server {
             if says_ready(&files) {
                 return Ok(());
             }
-            let left = Timespec::try_from(BOOT.saturating_sub(since.elapsed())).unwrap_or_default();
-            let mut waited = [PollFd::new(&watch, PollFlags::IN), PollFd::new(&self.alive, PollFlags::IN)];
-            match poll(&mut waited, Some(&left)) {
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other.attempt("wait for a change in", &data)?,
-            };
+            let left = BOOT.saturating_sub(since.elapsed());
+            let has_ended = watch.wait(&self.alive, left).attempt("wait for a change in", &data)?;
             let last_words =
                 || log::last_words(&self.guard.as_ref().expect("held until dropped").run().log());
-            if waited[1].revents().contains(PollFlags::HUP) {
+            if has_ended {
                 let last_words = last_words();
                 let status = self.postmaster.wait().attempt("wait for", Path::new("postgres"))?;
                 return Err(StartError::Exited { status, after: since.elapsed(), last_words });
@@ -230,8 +224,7 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     // initdb has made one: only its text is new.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
     let output = run.create_file("log", order.account)?;
-    let (alive, theirs) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).attempt("open", Path::new("pipe"))?;
+    let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
     let mut command = order.installation.command("postgres", order.account);
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c"]);
@@ -240,12 +233,11 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
     sys::new_session(&mut command);
-    sys::inherit(&mut command, vec![theirs, lock.descriptor().attempt("duplicate", run.path())?]);
+    sys::inherit(&mut command, vec![theirs.into(), lock.descriptor().attempt("duplicate", run.path())?]);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
     // Not reaped yet, so the number is still its own.
-    let handle = pidfd_open(Pid::from_child(&postmaster), PidfdFlags::empty());
-    let handle = handle.attempt("watch", Path::new("postmaster"))?;
-    Ok((postmaster, handle, alive))
+    let handle = ChildHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
+    Ok((postmaster, handle.into(), alive.into()))
 }
 
 /// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.

@@ -14,9 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Pid;
 use storage::{Abandoned, Account, Attempt, FileError, Place, RunDirectory};
-use sys::Directory;
+use sys::{Directory, Pid};
 
 use crate::Installation;
 
@@ -186,7 +185,7 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
 /// Whom the server of run directory `path` runs as: whoever owns what is the server's.
 pub(crate) fn account_of(path: &Path) -> u32 {
     let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
-    owner.unwrap_or_else(|_| rustix::process::geteuid().as_raw())
+    owner.unwrap_or_else(|_| sys::user())
 }
 
 /// The process that wrote the data directory's pid file, which a clean end would have removed. It may be any, if SQL has

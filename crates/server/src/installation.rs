@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use storage::{Account, Attempt, Cache};
+use sys::ChildHandle;
 
 use crate::error::InstallationError;
 use crate::preset;
@@ -204,11 +204,11 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
 /// The same, with another bound.
 pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let handle = ChildHandle::of(&child)?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
     let Ok(output) = receiver.recv_timeout(patience) else {
-        let _ = pidfd_send_signal(handle, Signal::KILL);
+        handle.kill();
         return Ok(None);
     };
     output.map(Some)

@@ -25,7 +25,7 @@ mod trim;
 mod version;
 
 pub use address::{Address, SOCKET, SUPERUSER};
-pub use admin::{AdminConnection, Rows, SessionError, is_silent};
+pub use admin::{AdminConnection, Rows, SessionError};
 pub use boot::{Data, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
 pub use error::{FetchError, InitdbError, InstallationError, SettingError, StartError, StopError};

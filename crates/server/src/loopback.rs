@@ -32,7 +32,7 @@ impl LoopbackListener {
     /// Opens one to `server`; `None` where the kernel does not tell who connects.
     pub fn open(server: &Server) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        rustix::net::listen(&listener, WAITING)?;
+        sys::bound_waiting(&listener, WAITING)?;
         let address = listener.local_addr()?;
         let _ourselves = TcpStream::connect(address)?;
         let (_met, remote) = listener.accept()?;
@@ -90,7 +90,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &
 /// Resets a stranger's connection, so that it leaves nothing in the kernel's table of sockets. Looking at it took `cost`:
 /// where that is long, because the kernel has to be asked for all sockets, we take a break of three times that.
 fn turn_away(client: TcpStream, cost: Duration) {
-    let _ = rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO));
+    let _ = sys::reset_at_end(&client);
     drop(client);
     if cost > Duration::from_millis(1) {
         thread::sleep((cost * 3).min(PAUSE * 10));

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use storage::{Attempt, FileError, Removing};
+use sys::Signal;
 
 use crate::error::StopError;
 use crate::guard::account_of;
@@ -74,7 +74,7 @@ impl Server {
 
     fn signal(&self, signal: Signal) {
         // Not reaped yet, so the number is still its own.
-        let _ = kill_process(Pid::from_child(&self.postmaster), signal);
+        let _ = sys::signal(&self.postmaster, signal);
     }
 
     /// The second half of [`Self::end`].

@@ -52,8 +52,7 @@ impl Account {
     /// The one that we run as.
     #[must_use]
     pub fn ours() -> Self {
-        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        Self { uid: uid.as_raw(), gid: gid.as_raw(), foreign: false }
+        Self { uid: sys::user(), gid: sys::group(), foreign: false }
     }
 
     /// Our own account, or as root the one named `postgres`, or else `nobody`. Root of a user namespace in which neither
@@ -61,7 +60,7 @@ impl Account {
     ///
     /// Reads `/etc/passwd` itself: a static binary cannot ask the name service, and both accounts are local ones.
     pub fn for_server() -> Result<Self, AccountError> {
-        if !rustix::process::geteuid().is_root() {
+        if !sys::is_root() {
             return Ok(Self::ours());
         }
         let passwd = passwd();
@@ -70,7 +69,7 @@ impl Account {
         if let Some(account) = known.into_iter().find(|account| sys::may_become(account.uid, account.gid)) {
             return Ok(account);
         }
-        let mut trial = Command::new("/proc/self/exe");
+        let mut trial = Command::new(sys::this_program());
         trial.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         sys::call_ourselves(&mut trial, first.uid, first.gid);
         trial.status().map_err(AccountError::Alone)?;

@@ -4,10 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
-use rustix::io::Errno;
+use std::time::{Duration, SystemTime};
 
 use crate::attempt::{Attempt, FileError};
 use crate::entry::Entry;
@@ -43,8 +40,7 @@ impl Cache {
         }
         let writable =
             |folder: &Path| Self::open(folder).and_then(|cache| cache.expect_writable().map(|()| cache));
-        let user = rustix::process::geteuid();
-        let usual = if user.is_root() {
+        let usual = if sys::is_root() {
             Some(PathBuf::from("/var/cache"))
         } else {
             let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -53,7 +49,7 @@ impl Cache {
         if let Some(cache) = usual.and_then(|folder| writable(&folder.join("pgfresh")).ok()) {
             return Ok(cache);
         }
-        let fallback = PathBuf::from(format!("/var/tmp/pgfresh-{}", user.as_raw()));
+        let fallback = PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()));
         private::ensure(&fallback, private::passable())?;
         Ok(Self::open(&fallback.join("cache"))?)
     }
@@ -77,7 +73,7 @@ impl Cache {
 
     fn expect_writable(&self) -> Result<(), FileError> {
         let images = self.images();
-        rustix::fs::access(&images, rustix::fs::Access::WRITE_OK).attempt("write in", &images)
+        sys::expect_writable(&images).attempt("write in", &images)
     }
 
     /// Where it is: canonical.
@@ -115,12 +111,13 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-            let times = Timestamps { last_access: unchanged, last_modification: now };
-            match futimens(&file, &times) {
+            match file.set_modified(SystemTime::now()) {
                 // A cache that we may only read evicts nothing.
-                Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+                    ) => {}
                 other => other.attempt("touch", &path)?,
             }
         }
@@ -249,7 +246,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::time::SystemTime;
 
     use super::*;
     use crate::{Account, CopyError, Copying, Method};

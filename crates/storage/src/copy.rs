@@ -4,6 +4,8 @@
 //! Nothing is ever hard-linked: a server writes in place.
 
 use std::cell::Cell;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +14,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use rustix::fs::{SeekFrom, fchown, fstat, seek};
 use sys::Directory;
 
 use crate::Account;
@@ -220,17 +221,13 @@ impl Job {
     fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut at = 0;
         while at < size {
-            let start = match seek(from, SeekFrom::Data(at)) {
-                Ok(start) => start,
-                Err(rustix::io::Errno::NXIO) => size,
-                Err(error) => return Err(error.into()),
-            };
+            let start = sys::next_data(from, at)?.unwrap_or(size);
             self.done.fetch_add(start - at, Ordering::Relaxed);
             at = start;
             if start < size {
-                at = seek(from, SeekFrom::Hole(start))?;
-                seek(from, SeekFrom::Start(start))?;
-                seek(to, SeekFrom::Start(start))?;
+                at = sys::next_hole(from, start)?;
+                (&mut &*from).seek(SeekFrom::Start(start))?;
+                (&mut &*to).seek(SeekFrom::Start(start))?;
                 self.transfer(from, to, at - start, beat)?;
             }
         }
@@ -264,28 +261,27 @@ fn check(
     path: PathBuf,
     verified: &Verified,
 ) -> Result<(u64, bool), CopyError> {
-    let stat = fstat(from).attempt("examine", &path)?;
-    if u64::try_from(stat.st_size) != Ok(file.size) {
+    let meta = from.metadata().attempt("examine", &path)?;
+    if meta.len() != file.size {
         return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
     }
-    let compare = file.size > 0 && (manifest::modified(&stat) != file.modified || !verified.covers(&stat));
+    let compare = file.size > 0 && (manifest::modified(&meta) != file.modified || !verified.covers(&meta));
     if compare {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(from).attempt("read", &path)?;
         if hasher.finalize() != file.digest {
             return Err(CopyError::Damaged { path, what: "has other bytes than when it was published" });
         }
-        seek(from, SeekFrom::Start(0)).attempt("rewind", &path)?;
+        (&mut &*from).rewind().attempt("rewind", &path)?;
     }
-    Ok((u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512), compare))
+    Ok((meta.blocks().saturating_mul(512), compare))
 }
 
 impl Account {
     /// Gives a file that we made to this account, where that is not ours anyway.
     pub(crate) fn give(&self, file: impl std::os::fd::AsFd) -> io::Result<()> {
         if self.foreign {
-            let (user, group) = (rustix::fs::Uid::from_raw(self.uid), rustix::fs::Gid::from_raw(self.gid));
-            fchown(file, Some(user), Some(group))?;
+            fchown(file, Some(self.uid), Some(self.gid))?;
         }
         Ok(())
     }

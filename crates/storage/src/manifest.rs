@@ -11,6 +11,8 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 
 /// The first line: a manifest of another version is no manifest.
 const HEADER: &str = "pgfresh manifest 1\n";
@@ -104,8 +106,8 @@ pub(crate) fn safe(path: &str) -> Option<&str> {
 }
 
 /// Modification time in ns since 1970.
-pub(crate) fn modified(stat: &rustix::fs::Stat) -> i64 {
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+pub(crate) fn modified(meta: &Metadata) -> i64 {
+    meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }
 
 #[cfg(test)]

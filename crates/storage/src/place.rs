@@ -226,12 +226,11 @@ fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), Strin
     // The server's settings and clients' URLs have to name it.
     root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
-    rustix::fs::access(root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-        .map_err(|error| error.to_string())?;
+    sys::expect_usable(root).map_err(|error| error.to_string())?;
     if !account.can_reach(root) {
         return Err(format!("the server's account (uid {}) may not enter it", account.uid));
     }
-    let ours = root.join(format!("pgfresh-{}", rustix::process::geteuid().as_raw()));
+    let ours = root.join(format!("pgfresh-{}", sys::user()));
     // Nothing is made here: who died right after would leave it behind.
     private::ensure_existing(&ours).map_err(|error| error.to_string())?;
     let budget = match filesystem.kind {
@@ -248,11 +247,7 @@ mod tests {
     use super::*;
 
     fn us() -> Account {
-        Account {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            foreign: false,
-        }
+        Account { uid: sys::user(), gid: sys::group(), foreign: false }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::Mode;
 use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
@@ -34,7 +33,7 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
 
 /// Gives a new directory its mode, whatever our mask took from it.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::fchmod(Directory::open(path)?, Mode::from_raw_mode(mode))?)
+    Directory::open(path)?.set_mode(mode)
 }
 
 fn above_is_there(path: &Path) -> bool {
@@ -42,7 +41,7 @@ fn above_is_there(path: &Path) -> bool {
 }
 
 fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
-    let ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    let ours = meta.is_dir() && meta.uid() == sys::user() && meta.mode() & 0o022 == 0;
     if ours {
         Ok(())
     } else {
@@ -53,7 +52,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
 
 /// The mode of a directory that holds run directories: the server account of root must be able to pass through.
 pub(crate) fn passable() -> u32 {
-    if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
+    if sys::is_root() { 0o711 } else { 0o700 }
 }
 
 /// Whether `path` is there at all; if it is, it must be as [`ensure`] leaves it.

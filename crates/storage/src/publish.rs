@@ -182,11 +182,11 @@ pub(crate) fn take_in(
         }
     }
     target.set_len(size).attempt("write", &to)?;
-    let stat = rustix::fs::fstat(&target).attempt("examine", &to)?;
+    let meta = target.metadata().attempt("examine", &to)?;
     Ok(manifest::File {
         path: relative,
         size,
-        modified: manifest::modified(&stat),
+        modified: manifest::modified(&meta),
         digest: hasher.finalize(),
     })
 }

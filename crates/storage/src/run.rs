@@ -18,8 +18,9 @@ use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::{Account, Place, place, private};
 
-/// `sun_path` less its final zero, less `/socket/.s.PGSQL.5432`. Source: unix(7).
-const LONGEST: usize = 107 - "/socket/.s.PGSQL.5432".len();
+/// Bytes of the longest path: what a socket's may have, less its final zero, and less what comes behind this one: `/`, the
+/// directory of the socket, and the 14 bytes of a name in it. Source: unix(7).
+const LONGEST: usize = 107 - "/socket".len() - 14;
 
 /// The directory of the server's files.
 const DATA: &str = "data";
@@ -212,7 +213,7 @@ impl RunDirectory {
 
 /// The directory in `place` that holds our user's run directories.
 fn run_root(place: &Path) -> PathBuf {
-    place.join(format!("pgfresh-{}", rustix::process::geteuid().as_raw()))
+    place.join(format!("pgfresh-{}", sys::user()))
 }
 
 /// All directories that may hold run directories of ours. `disk` as for [`Place::choose`]; `named` is the user's own.
@@ -227,8 +228,7 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
 
 fn random_name() -> Result<String, FileError> {
     let mut bytes = [0; 4];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .attempt("read", Path::new("/dev/urandom"))?;
+    sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
@@ -360,11 +360,7 @@ mod tests {
 
     fn setting() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();
-        let account = Account {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            foreign: false,
-        };
+        let account = Account { uid: sys::user(), gid: sys::group(), foreign: false };
         let place =
             Place::choose(&PlaceRequest::At(directory.path().into()), 0, Path::new("/nowhere"), &account)
                 .unwrap();

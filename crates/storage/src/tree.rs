@@ -66,14 +66,8 @@ impl Tree {
 pub(crate) fn reach<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {
-        Err(error) if is_missing(&error) => damaged("is missing"),
+        Err(error) if sys::is_absent(&error) => damaged("is missing"),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => damaged("is no regular file"),
         other => Ok(other.attempt("open", path)?),
     }
-}
-
-/// Whether there is nothing, or a link or a file where a directory should be.
-fn is_missing(error: &io::Error) -> bool {
-    let kind = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    matches!(kind, Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
 }

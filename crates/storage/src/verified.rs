@@ -6,11 +6,10 @@
 //! A file that changed later is read again, also if somebody has set its time of modification back: nobody can set the
 //! time of the last change of its inode. After a boot all are, because a disk may lose bits while nobody reads them.
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-
-use rustix::fs::Stat;
 
 /// How much earlier than when it began a comparison counts: the clock of a file system is coarse, and may be another one.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -30,8 +29,7 @@ impl Verified {
     /// Of the entry at `directory`.
     pub(crate) fn of(directory: &Path) -> Self {
         let note = directory.join("verified");
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let boot = boot.trim().to_owned();
+        let boot = sys::boot_id();
         let text = fs::read_to_string(&note).unwrap_or_default();
         let noted = text.trim_end().split_once(' ').filter(|(noted, _)| *noted == boot);
         let before = noted.and_then(|(_, time)| time.parse().ok()).unwrap_or(i64::MIN);
@@ -43,9 +41,8 @@ impl Verified {
     }
 
     /// Whether the file of that description was compared since it changed.
-    pub(crate) fn covers(&self, stat: &Stat) -> bool {
-        let seconds = stat.st_ctime.saturating_mul(1_000_000_000);
-        let changed = seconds.saturating_add(i64::try_from(stat.st_ctime_nsec).unwrap_or(0));
+    pub(crate) fn covers(&self, meta: &Metadata) -> bool {
+        let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before
     }
 

@@ -19,22 +19,32 @@ mod linux;
 
 #[cfg(target_os = "linux")]
 pub use linux::{
-    directory::{Directory, FileKind},
+    boot::boot_id,
+    child::{ChildHandle, signal},
+    directory::{Directory, FileKind, is_absent},
     disk::{Bottom, Disk, Stack},
     filesystem::{Filesystem, FilesystemKind},
+    holes::{next_data, next_hole},
+    identity::{group, is_root, this_program, user},
     limit::{leave_usual_files, raise_files},
+    machine::{clock_ticks, kernel, load_average, processor, total_memory},
     mask::{leave_usual_mask, leave_usual_mode, let_others_read, make_private},
     memory::available_memory,
     mount::{Mount, Roots},
     namespace::{call_ourselves, may_become},
     neighbour::is_our_neighbour,
     nvme::Heat,
+    others::{children_of, command_line, peak_memory, resident_memory},
     posix::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session, wait_readable},
+    random::fill_random,
     readings::{Readings, Sensors},
+    rights::{expect_usable, expect_writable},
     segment::remove_segments,
+    socket::{bound_waiting, is_closed_by_peer, is_silent, reset_at_end, set_send_buffer},
     transfer::{reflink, sync_filesystem, transfer},
     unbuffered::{Waiting, open_for_writes, page_aligned},
     watch::Watch,
 };
 pub use lock::Lock;
+pub use rustix::process::{Pid, Signal};

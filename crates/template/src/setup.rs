@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use server::{Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server};
 use storage::{Account, Attempt, FileError};
 
@@ -169,7 +168,7 @@ impl Setup<'_> {
 
     /// Waits for as long as it takes, and says how it goes.
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
-        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let ended = sys::ChildHandle::of(&child)?;
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, BEAT)? {
             if !self.server.is_alive() {

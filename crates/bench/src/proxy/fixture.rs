@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use gateway::Gateway;
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
-use rustix::process::{Pid, Signal, kill_process};
 use server::{GuardedCommand, SUPERUSER};
 use storage::{Attempt, Place};
+use sys::Signal;
 use template::Provisioner;
 
 use crate::BenchError;
@@ -218,7 +218,7 @@ fn version(program: &str) -> String {
 }
 
 fn end(child: &mut Child, signal: Signal) -> Result<(), BenchError> {
-    kill_process(Pid::from_child(child), signal).attempt("stop", Path::new("a server"))?;
+    sys::signal(child, signal).attempt("stop", Path::new("a server"))?;
     child.wait().attempt("wait for", Path::new("a server"))?;
     Ok(())
 }

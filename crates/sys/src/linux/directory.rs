@@ -56,6 +56,11 @@ impl Directory {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
     }
 
+    /// Gives it a mode, whatever our mask took from it.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
+    }
+
     /// The number of the user whom it belongs to.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.0)?.st_uid)
@@ -213,6 +218,13 @@ impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Whether an error means that there is nothing, or a thing of another kind: a link, or a file where a directory should be.
+#[must_use]
+pub fn is_absent(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
 /// What is not there need not be removed.

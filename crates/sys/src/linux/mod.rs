@@ -1,20 +1,29 @@
 //! Linux: what the interface of this crate means there.
 
+pub(crate) mod boot;
+pub(crate) mod child;
 pub(crate) mod directory;
 pub(crate) mod disk;
 mod dying;
 pub(crate) mod filesystem;
+pub(crate) mod holes;
+pub(crate) mod identity;
 pub(crate) mod limit;
+pub(crate) mod machine;
 pub(crate) mod mask;
 pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod namespace;
 pub(crate) mod neighbour;
 pub(crate) mod nvme;
+pub(crate) mod others;
 pub(crate) mod posix;
 pub(crate) mod process;
+pub(crate) mod random;
 pub(crate) mod readings;
+pub(crate) mod rights;
 pub(crate) mod segment;
+pub(crate) mod socket;
 pub(crate) mod socket_diag;
 pub(crate) mod transfer;
 pub(crate) mod unbuffered;

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 
 use super::directory::Directory;
@@ -21,6 +23,22 @@ impl Watch {
             inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO,
         )?;
         Ok(Self(queue))
+    }
+
+    /// Waits until there is something to look at, or `alive` is closed by all who have its other end, or for `patience`.
+    /// Returns whether that was closed.
+    pub fn wait(&self, alive: impl AsFd, patience: Duration) -> io::Result<bool> {
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+            let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
+            match poll(&mut waited, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => return Ok(waited[1].revents().contains(PollFlags::HUP)),
+            }
+        }
     }
 
     /// Forgets what happened so far. Look at the files after this, not before.

@@ -1,0 +1,41 @@
+//! What the machine is, and how busy. What it does not say is `None`. Source: proc(5).
+
+use std::fs;
+
+/// The kernel's release.
+#[must_use]
+pub fn kernel() -> Option<String> {
+    first_line("/proc/sys/kernel/osrelease")
+}
+
+/// The mean numbers of running processes over the last 1, 5 and 15 minutes.
+#[must_use]
+pub fn load_average() -> Option<String> {
+    Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
+}
+
+/// The model of its processors.
+#[must_use]
+pub fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    Some(model?.1.trim().to_owned())
+}
+
+/// Bytes of memory that it has.
+#[must_use]
+pub fn total_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?;
+    Some(kib.parse::<u64>().ok()? * 1024)
+}
+
+/// Ticks of a second in which processor time is counted.
+#[must_use]
+pub fn clock_ticks() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+fn first_line(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()?.lines().next().map(str::to_owned)
+}

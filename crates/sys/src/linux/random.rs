@@ -1,0 +1,18 @@
+//! Numbers that nobody can guess.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Fills `bytes` with what nobody can guess.
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

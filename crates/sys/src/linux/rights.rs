@@ -1,0 +1,16 @@
+//! What we may do with a path.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+/// Makes sure that we may write in a directory, as the file system and the mount say.
+pub fn expect_writable(path: &Path) -> io::Result<()> {
+    Ok(access(path, Access::WRITE_OK)?)
+}
+
+/// The same, and that we may enter it.
+pub fn expect_usable(path: &Path) -> io::Result<()> {
+    Ok(access(path, Access::WRITE_OK | Access::EXEC_OK)?)
+}

@@ -1,0 +1,40 @@
+//! What the standard library does not do with sockets.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, listen, recv, sockopt};
+
+/// Lets at most `waiting` connections wait to be accepted.
+pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
+    Ok(listen(listener, waiting)?)
+}
+
+/// Lets the end of a connection be a reset: nothing is left of it that waits.
+pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
+}
+
+/// Sets how many bytes may wait to be sent; the kernel doubles it.
+pub fn set_send_buffer(stream: &UnixStream, bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
+}
+
+/// Whether a connection is open and there is nothing to read.
+#[must_use]
+pub fn is_silent(stream: &UnixStream) -> bool {
+    matches!(recv(stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
+}
+
+/// Whether the other end of a connection was closed, at least in the direction to us.
+#[must_use]
+pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut fds = [PollFd::new(&stream, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(gone)
+}
