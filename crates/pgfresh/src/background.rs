@@ -21,6 +21,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use api::OnFailure;
+use gateway::KeptDatabase;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
@@ -28,13 +29,13 @@ use sys::Lock;
 use template::Provisioner;
 
 use crate::cli::Options;
-use crate::commands;
 use crate::config::{self, Config};
 use crate::control::Control;
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::service::{self, Service};
+use crate::startup;
 use crate::stops::Stops;
 
 /// How often a server looks whether it is still wanted.
@@ -186,7 +187,7 @@ impl BackgroundSlot {
         let mut open = fs::OpenOptions::new();
         let output =
             open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
-        let mut command = Command::new(commands::OURSELVES);
+        let mut command = Command::new(startup::OURSELVES);
         command.arg("--background").arg(&self.0);
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
@@ -228,15 +229,15 @@ fn spots(cache: &Cache) -> impl Iterator<Item = BackgroundSlot> {
 /// The server of this project and template, started if need be.
 pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     let config = config::read(options)?;
-    let stops = Stops::of(&commands::cache(options)?, &config.folder);
+    let stops = Stops::of(&startup::cache(options)?, &config.folder);
     let before = stops.count();
-    let provisioner = commands::provisioner(options, false)?;
+    let provisioner = startup::provisioner(options, false)?;
     let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, &config, options)?));
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
     // May take long; whoever stops servers does not wait for it.
-    commands::prepare(options, &provisioner)?;
+    startup::prepare(options, &provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
@@ -259,16 +260,33 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
 }
 
 /// Goes on in the background with what another server left in the run directory `kept`.
-pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
-    let cache = commands::cache(options)?;
+fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
+    let cache = startup::cache(options)?;
     let slot = BackgroundSlot(folder(&cache).join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
     slot.start(Some(kept), &starting)
 }
 
+/// Stops a service; the databases of failed tests live on in the background, and their URLs are said.
+pub(crate) fn stop_or_keep(options: &Options, service: Service) -> Result<(), Failure> {
+    let failed = service.failed();
+    if failed.is_empty() {
+        return startup::stop(options, service);
+    }
+    startup::warn(&service);
+    let kept = service.close().keep()?;
+    evidence::write(&kept, &failed)?;
+    let control = go_on(options, &kept)?.control;
+    for KeptDatabase { name, statements } in &failed {
+        evidence::tell(&control.address(name).url(), statements);
+    }
+    eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");
+    Ok(())
+}
+
 /// What tells one server from another: change any of it, and it is another one.
 fn key(provisioner: &Provisioner, config: &Config, options: &Options) -> Result<String, Failure> {
-    let binary = fs::metadata(commands::OURSELVES).attempt("examine", Path::new(commands::OURSELVES))?;
+    let binary = fs::metadata(startup::OURSELVES).attempt("examine", Path::new(startup::OURSELVES))?;
     let mut hasher = DefaultHasher::new();
     config.folder.hash(&mut hasher);
     provisioner.fingerprint()?.as_str().hash(&mut hasher);
@@ -279,7 +297,7 @@ fn key(provisioner: &Provisioner, config: &Config, options: &Options) -> Result<
 
 /// The servers of this project that run and may be joined.
 pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
-    let cache = commands::cache(options)?;
+    let cache = startup::cache(options)?;
     let project = config::read(options)?.folder;
     let found = spots(&cache).map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
     let ours = |found: &Found| found.about.folder == project && !found.about.kept;
@@ -289,7 +307,7 @@ pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
 /// Ends the servers of this project, or of all, and returns how many there were. None is there afterwards that was asked
 /// for before.
 pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
-    let cache = commands::cache(options)?;
+    let cache = startup::cache(options)?;
     let project = config::read(options)?.folder;
     Stops::of(&cache, &project).add(all)?;
     let waiting = || {
@@ -343,7 +361,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
     // Whoever was the server before is on its way out, or would have been joined.
     let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
     let config = config::read(options)?;
-    let provisioner = commands::provisioner(options, false)?;
+    let provisioner = startup::provisioner(options, false)?;
     let wish =
         service::ServeOptions { on_failure: OnFailure::KeepAndTell, ..service::ServeOptions::new(options)? };
     let (service, idle) = match kept {
@@ -353,7 +371,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
             service.remember(databases);
             (service, DAY)
         }
-        None => (commands::serve(options, &provisioner, wish)?, config.idle(options)),
+        None => (startup::serve(options, &provisioner, wish)?, config.idle(options)),
     };
     let mut events = Events::listen()?;
     let about = About {
@@ -375,7 +393,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
         alone = leave(&slot, &service, idle);
     }
     let _ = fs::remove_file(slot.about());
-    commands::stop(options, service)?;
+    startup::stop(options, service)?;
     // Whoever starts the next one already has the directory now.
     let alone = alone.or_else(|| slot.try_begin());
     if alone.is_some() {

@@ -5,18 +5,22 @@
 mod background;
 mod cli;
 mod commands;
+mod comparison;
 mod config;
 mod control;
-mod environment;
+mod disk;
 mod evidence;
 mod failure;
 mod foreground;
 mod onlooker;
 mod output;
+mod profiling;
 mod progress;
 mod report_file;
 mod service;
+mod startup;
 mod stops;
+mod user_command;
 
 use std::process::ExitCode;
 

@@ -13,9 +13,10 @@ use crate::control::{Control, path_of};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::startup;
 
 /// The server of this run, or else the background server, started if need be.
-pub(super) fn join(options: &Options) -> Result<Control, Failure> {
+fn join(options: &Options) -> Result<Control, Failure> {
     match Control::of_this_run()? {
         Some(control) => Ok(control),
         None => Ok(background::join(options)?.control),
@@ -88,7 +89,7 @@ pub(crate) fn snapshot(
 
 /// Writes a template of that server's into a file, and says what to do with it.
 fn save(options: &Options, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
-    let installation = super::bare_maker(options)?.installation;
+    let installation = startup::bare_maker(options)?.installation;
     // Nobody else is in it, and it is what the template is.
     let wish = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &wish)?;
@@ -143,6 +144,6 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-pub(super) fn text(value: &Value) -> &str {
+fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

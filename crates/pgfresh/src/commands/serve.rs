@@ -16,6 +16,7 @@ use crate::cli::{Options, Serve};
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::service::{ServeOptions, Service};
+use crate::startup;
 
 /// The one line that clients read.
 #[derive(Serialize)]
@@ -42,13 +43,13 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     if arguments.shared {
         return share(options, arguments.json);
     }
-    let provisioner = super::provisioner(options, false)?;
+    let provisioner = startup::provisioner(options, false)?;
     let wish = ServeOptions {
         port: arguments.port,
         listen: arguments.listen,
         ..ServeOptions::new(options)?.with(&arguments.lease)
     };
-    let service = super::serve(options, &provisioner, wish)?;
+    let service = startup::serve(options, &provisioner, wish)?;
     let mut events = Events::listen()?;
     let line = if arguments.json {
         describe(&provisioner, &service)?
@@ -64,10 +65,10 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
     let Some(words) = gone else {
-        super::stop_or_keep(options, service)?;
+        background::stop_or_keep(options, service)?;
         return Ok(ExitCode::SUCCESS);
     };
-    super::stop(options, service)?;
+    startup::stop(options, service)?;
     Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
 }
 

@@ -7,10 +7,11 @@ use crate::cli::{Options, Sweep};
 use crate::config;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::startup;
 
 pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let server_options = config::read(options)?.server_options;
-    let cache = super::cache(options)?;
+    let cache = startup::cache(options)?;
     let (mut removed, mut failures) = template::sweep(&cache, &server_options.place);
     removed.extend(background::sweep(&cache));
     if arguments.kept {

@@ -13,6 +13,7 @@ use crate::cli::{Options, Template};
 use crate::config;
 use crate::failure::Failure;
 use crate::progress;
+use crate::startup;
 
 /// Prints a line; whoever has read enough is no failure of ours.
 macro_rules! out {
@@ -53,7 +54,7 @@ fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failur
     let name = spec.name.clone();
     let server_options =
         ServerOptions { template: Some(spec), keep, ..config::read(options)?.server_options };
-    let provisioner = super::maker_for(options, server_options)?;
+    let provisioner = startup::maker_for(options, server_options)?;
     let template = provisioner.template(&progress::announce(options))?;
     if !options.quiet {
         let bytes = human_bytes(template.entry.bytes());
@@ -63,7 +64,7 @@ fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failur
 }
 
 fn list(options: &Options, json: bool) -> Result<(), Failure> {
-    let all = template::list(&super::cache(options)?)?;
+    let all = template::list(&startup::cache(options)?)?;
     if json {
         out!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
         return Ok(());
@@ -113,7 +114,7 @@ fn show(options: &Options, name: Option<&str>, json: bool) -> Result<(), Failure
         return show_shelved(options, word, &config.folder, json);
     }
     let spec = spec(options, name)?;
-    let provisioner = super::maker_for(options, config.server_options)?;
+    let provisioner = startup::maker_for(options, config.server_options)?;
     let status = provisioner.status(&spec)?;
     let state = state(&spec, &status);
     if json {
@@ -150,7 +151,7 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
 }
 
 fn show_shelved(options: &Options, word: &str, folder: &Path, json: bool) -> Result<(), Failure> {
-    let all = template::list(&super::cache(options)?)?;
+    let all = template::list(&startup::cache(options)?)?;
     let Some(shelved) = template::select(&all, word, folder).into_iter().next() else {
         return Err(unknown(word));
     };
@@ -179,7 +180,7 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
 }
 
 fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Failure> {
-    let cache = super::cache(options)?;
+    let cache = startup::cache(options)?;
     let all = template::list(&cache)?;
     let mut doomed: Vec<_> = if every_one { all.iter().collect() } else { Vec::new() };
     if !every_one {
@@ -208,7 +209,7 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
 }
 
 fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
-    let installation = super::bare_maker(options)?.installation;
+    let installation = startup::bare_maker(options)?.installation;
     let roles = template::import(&installation, url, file)?;
     if options.quiet {
         return Ok(());
@@ -225,7 +226,7 @@ fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
 fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
     let spec = spec(options, None)?;
     let server_options = ServerOptions { template: Some(spec), ..config::read(options)?.server_options };
-    let template = super::maker_for(options, server_options)?.template(&progress::announce(options))?;
+    let template = startup::maker_for(options, server_options)?.template(&progress::announce(options))?;
     template.entry.export(folder).map_err(server::StartError::from)?;
     if !options.quiet {
         out!("{} {}", template.database, template.fingerprint);
@@ -234,7 +235,7 @@ fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
 }
 
 fn pull(options: &Options, folder: &Path) -> Result<(), Failure> {
-    let cache = super::cache(options)?;
+    let cache = startup::cache(options)?;
     for path in storage::carried(folder)? {
         let new = cache.import(&path)?;
         if !options.quiet {
