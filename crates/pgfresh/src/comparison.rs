@@ -13,13 +13,13 @@ use server::Preset;
 use storage::PlaceRequest;
 use template::{Provisioner, ServerOptions};
 
-use crate::cli::{LeaseArguments, Options, Run, Suite};
-use crate::config;
+use crate::cli::{LeaseArguments, Run, Suite};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::onlooker::Onlooker;
 use crate::report_file;
 use crate::service::ServeOptions;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::user_command;
 
@@ -55,20 +55,20 @@ struct Job<'a> {
     lease: &'a LeaseArguments,
 }
 
-pub(crate) fn durable_and_ours(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
-    let server_options = config::server_options(options)?;
+pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
+    let server_options = settings.with_template()?;
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
-    let sides = Side::all(options, [("durable, on disk", durable), ("pgfresh", server_options)])?;
+    let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
     let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
-    let mut onlooker = Onlooker::listen(options)?.writing(arguments.report.clone())?;
-    let (timed, end) = take_turns(options, job, &sides, arguments.rounds, &mut onlooker);
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(arguments.report.clone())?;
+    let (timed, end) = take_turns(settings, job, &sides, arguments.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
     onlooker.finish();
     end?;
     report_file::tell(
-        options.quiet,
+        settings.verbosity.is_quiet(),
         &comparison.summary(),
         &report,
         &|| report.to_html(""),
@@ -78,8 +78,8 @@ pub(crate) fn durable_and_ours(options: &Options, arguments: &Run) -> Result<Exi
 }
 
 /// `pgfresh bench suite`: the command on a durable server on disk, on a fast one there, and on one in RAM.
-pub(crate) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failure> {
-    let server_options = config::server_options(options)?;
+pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCode, Failure> {
+    let server_options = settings.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
     let on = |place: &PlaceRequest, preset| ServerOptions {
         place: place.clone(),
@@ -87,7 +87,7 @@ pub(crate) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
         ..server_options.clone()
     };
     let sides = Side::all(
-        options,
+        settings,
         [
             ("durable, on disk", on(&disk, Preset::Durable)),
             ("nothing flushed, on disk", on(&disk, Preset::Fast)),
@@ -96,8 +96,8 @@ pub(crate) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
     )?;
     let lease = LeaseArguments::default();
     let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
-    let mut onlooker = Onlooker::listen(options)?.writing(suite.output.files())?;
-    let (timed, end) = take_turns(options, job, &sides, suite.rounds, &mut onlooker);
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(suite.output.files())?;
+    let (timed, end) = take_turns(settings, job, &sides, suite.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
     onlooker.conclude(&report)?;
@@ -109,14 +109,14 @@ pub(crate) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
 
 /// Each side runs the job in its turn. What is finished goes to the onlooker.
 fn take_turns(
-    options: &Options,
+    settings: &ResolvedSettings,
     job: Job<'_>,
     sides: &[Side],
     rounds: u32,
     onlooker: &mut Onlooker,
 ) -> (Vec<Timed>, Result<(), Failure>) {
     let mut contenders: Vec<_> =
-        sides.iter().map(|side| Contender::new(side.name, move || side.run(options, job))).collect();
+        sides.iter().map(|side| Contender::new(side.name, move || side.run(settings, job))).collect();
     let report = |timed: &[Timed]| Comparison { timed, sides, command: job.command }.report();
     run_and_report(&mut contenders, 0, rounds, onlooker, &report)
 }
@@ -130,22 +130,22 @@ fn worst(sides: &[Side]) -> ExitCode {
 impl Side {
     /// Sides by these names, with all that they start from in the cache.
     fn all<const N: usize>(
-        options: &Options,
+        settings: &ResolvedSettings,
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
         let side = |(name, server_options)| {
-            let provisioner = startup::maker_for(options, server_options)?;
-            startup::prepare(options, &provisioner)?;
+            let provisioner = startup::maker_for(settings, server_options)?;
+            startup::prepare(settings, &provisioner)?;
             Ok(Self { name, provisioner, ended: RefCell::default(), last_lines: RefCell::default() })
         };
         server_options.into_iter().map(side).collect()
     }
 
     /// Runs the command once on a new server.
-    fn run(&self, options: &Options, job: Job<'_>) -> Result<PhaseTimes, Failure> {
+    fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let wish = ServeOptions::new(options)?.with(job.lease);
-        let service = startup::serve(options, &self.provisioner, wish)?;
+        let wish = ServeOptions::new(settings).with(job.lease);
+        let service = startup::serve(settings, &self.provisioner, wish)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
@@ -158,7 +158,7 @@ impl Side {
         let text =
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
         let stopping = Instant::now();
-        startup::stop(options, service)?;
+        startup::stop(settings, service)?;
         let stopped = stopping.elapsed();
         if code >= SIGNALLED {
             let failure = Failure::new(format!("the command was ended by signal {}", code - SIGNALLED));

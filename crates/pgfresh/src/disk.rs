@@ -6,9 +6,8 @@ use storage::{Account, Place, PlaceRequest};
 use sys::{Bottom, Mount, Roots, Sensors, Stack};
 use template::ProvisionError;
 
-use crate::cli::Options;
-use crate::config;
 use crate::failure::Failure;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 
 /// Where the machine shows itself, unless these stand in for it.
@@ -18,15 +17,15 @@ pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
 }
 
 /// The directory that was named, or where a server's data would live on disk.
-pub(crate) fn path(options: &Options, named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
     }
-    let wish = match config::read(options)?.server_options.place {
-        PlaceRequest::At(path) => PlaceRequest::At(path),
+    let wish = match &settings.server_options.place {
+        PlaceRequest::At(path) => PlaceRequest::At(path.clone()),
         PlaceRequest::Auto | PlaceRequest::Ram | PlaceRequest::Disk => PlaceRequest::Disk,
     };
-    let cache = startup::cache(options)?;
+    let cache = startup::cache(settings.cache.as_deref())?;
     let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }

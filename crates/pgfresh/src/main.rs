@@ -1,12 +1,11 @@
 //! Fresh `PostgreSQL` for every test: the command line.
 //!
-//! `cli` (the words) → `config` (with file and environment) → one file per command → exit code.
+//! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
 mod background;
 mod cli;
 mod commands;
 mod comparison;
-mod config;
 mod control;
 mod disk;
 mod evidence;
@@ -18,6 +17,7 @@ mod profiling;
 mod progress;
 mod report_file;
 mod service;
+mod settings;
 mod startup;
 mod stops;
 mod user_command;

@@ -7,45 +7,53 @@ use server::{FetchError, Installation, InstallationError, MAJORS, Package, Versi
 use storage::{Cache, Method, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions, Started};
 
-use crate::cli::Options;
-use crate::config;
 use crate::failure::Failure;
+use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
+use crate::settings::ResolvedSettings;
 
 /// This binary, even when its file was replaced while it runs.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
 /// How much is said on standard error.
-fn say(options: &Options, line: impl FnOnce() -> String) {
-    if options.verbose {
+fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
+    if verbosity.is_verbose() {
         eprintln!("pgfresh: {}", line());
     }
 }
 
-pub(crate) fn cache(options: &Options) -> Result<Cache, Failure> {
-    Ok(Cache::locate(options.cache.as_deref())?)
+/// The cache at `path`, or else at its usual place.
+pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
+    Ok(Cache::locate(path)?)
 }
 
 /// Finds what servers are made with. `keep`: a server whose setup fails stays.
-pub(crate) fn provisioner(options: &Options, keep: bool) -> Result<Provisioner, Failure> {
-    let server_options = ServerOptions { keep, ..config::server_options(options)? };
-    maker_for(options, server_options)
+pub(crate) fn provisioner(settings: &ResolvedSettings, keep: bool) -> Result<Provisioner, Failure> {
+    let server_options = ServerOptions { keep, ..settings.with_template()? };
+    maker_for(settings, server_options)
 }
 
 /// The same, whatever templates there are.
-pub(crate) fn bare_maker(options: &Options) -> Result<Provisioner, Failure> {
-    maker_for(options, config::read(options)?.server_options)
+pub(crate) fn bare_maker(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    maker_for(settings, settings.server_options.clone())
 }
 
 /// The same, and nothing is downloaded.
-pub(crate) fn installed(options: &Options) -> Result<Provisioner, Failure> {
-    Ok(Provisioner::find(config::read(options)?.server_options, cache(options)?, PathBuf::from(OURSELVES))?)
+pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    Ok(Provisioner::find(
+        settings.server_options.clone(),
+        cache(settings.cache.as_deref())?,
+        PathBuf::from(OURSELVES),
+    )?)
 }
 
 /// The same for these wishes. Where no installation will do, one is brought, if somebody can and may.
-pub(crate) fn maker_for(options: &Options, server_options: ServerOptions) -> Result<Provisioner, Failure> {
-    let cache = cache(options)?;
+pub(crate) fn maker_for(
+    settings: &ResolvedSettings,
+    server_options: ServerOptions,
+) -> Result<Provisioner, Failure> {
+    let cache = cache(settings.cache.as_deref())?;
     let find = |server_options: ServerOptions| {
         Provisioner::find(server_options, cache.clone(), PathBuf::from(OURSELVES))
     };
@@ -56,7 +64,7 @@ pub(crate) fn maker_for(options: &Options, server_options: ServerOptions) -> Res
             } else {
                 *MAJORS.end()
             };
-            match bring(options, &cache, major) {
+            match bring((settings.download, settings.verbosity), &cache, major) {
                 Err(FetchError::NoClient(_)) => return Err(ProvisionError::from(error).into()),
                 Err(why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_))) => {
                     return Err(Failure::from(ProvisionError::from(error)).hint(why.hint()));
@@ -67,14 +75,18 @@ pub(crate) fn maker_for(options: &Options, server_options: ServerOptions) -> Res
         }
         found => found?,
     };
-    note_unknown_major(options, provisioner.installation.version());
+    note_unknown_major(settings.verbosity, provisioner.installation.version());
     Ok(provisioner)
 }
 
 /// Brings one, and says beforehand what comes from where.
-pub(crate) fn bring(options: &Options, cache: &Cache, major: u32) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, OURSELVES.as_ref(), options.download(), &|package, folder| {
-        if !options.quiet {
+pub(crate) fn bring(
+    (download, verbosity): (server::Download, Verbosity),
+    cache: &Cache,
+    major: u32,
+) -> Result<Installation, FetchError> {
+    server::fetch(major, cache, OURSELVES.as_ref(), download, &|package, folder| {
+        if !verbosity.is_quiet() {
             eprintln!("{}", announcement(package, major, folder));
         }
     })
@@ -95,9 +107,9 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
 }
 
 /// Says, once, that a server is newer than what pgfresh was tested with.
-fn note_unknown_major(options: &Options, version: server::Version) {
+fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
-    if version.major > *MAJORS.end() && !options.quiet {
+    if version.major > *MAJORS.end() && !verbosity.is_quiet() {
         NOTED.call_once(|| {
             let (oldest, newest) = (MAJORS.start(), MAJORS.end());
             eprintln!(
@@ -119,18 +131,20 @@ pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
 }
 
 /// Removes what dead owners left, then starts a server.
-fn start(options: &Options, provisioner: &Provisioner) -> Result<Started, Failure> {
+fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
     let (removed, failures) = provisioner.sweep();
     for path in removed {
-        say(options, || format!("removed \"{}\", whose owner is gone", path.display()));
+        say(settings.verbosity, || format!("removed \"{}\", whose owner is gone", path.display()));
     }
     for failure in failures {
-        say(options, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
+        say(settings.verbosity, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
     }
     let installation = &provisioner.installation;
-    say(options, || format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
-    let started = provisioner.start(&progress::announce(options))?;
-    say(options, || describe(&started));
+    say(settings.verbosity, || {
+        format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display())
+    });
+    let started = provisioner.start(&progress::announce(settings.verbosity))?;
+    say(settings.verbosity, || describe(&started));
     Ok(started)
 }
 
@@ -154,21 +168,21 @@ fn describe(started: &Started) -> String {
 }
 
 /// Builds what a server would start from, unless the cache has it, so that it starts at once.
-pub(crate) fn prepare(options: &Options, provisioner: &Provisioner) -> Result<(), Failure> {
+pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
     if provisioner.can_be_kept() {
-        provisioner.template(&progress::announce(options))?;
+        provisioner.template(&progress::announce(settings.verbosity))?;
     }
     Ok(())
 }
 
 /// Starts a server, and opens its front door.
 pub(crate) fn serve(
-    options: &Options,
+    settings: &ResolvedSettings,
     provisioner: &Provisioner,
     wish: ServeOptions,
 ) -> Result<Service, Failure> {
-    let service = Service::open(provisioner, start(options, provisioner)?, wish)?;
-    if !service.can_reset() && !options.quiet {
+    let service = Service::open(provisioner, start(settings, provisioner)?, wish)?;
+    if !service.can_reset() && !settings.verbosity.is_quiet() {
         eprintln!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
             provisioner.installation.version().major
@@ -178,10 +192,10 @@ pub(crate) fn serve(
 }
 
 /// Stops a service and removes all of it.
-pub(crate) fn stop(options: &Options, service: Service) -> Result<(), Failure> {
+pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
     warn(&service);
     let (stopped, removed) = service.close().stop()?;
-    say(options, || {
+    say(settings.verbosity, || {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
     });

@@ -11,23 +11,27 @@ use storage::PlaceRequest;
 
 use crate::cli::{Bench, Options, Output};
 use crate::comparison;
-use crate::config;
 use crate::disk;
 use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::report_file;
+use crate::settings::ResolvedSettings;
 use crate::startup::{self, OURSELVES};
 
-pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(
+    options: &Options,
+    settings: &ResolvedSettings,
+    command: &Bench,
+) -> Result<ExitCode, Failure> {
     if let Bench::Fsync { path, rounds, output } = command {
-        return fsync(options, path.as_deref(), *rounds, output);
+        return fsync(settings, path.as_deref(), *rounds, output);
     }
     if let Bench::Suite(suite) = command {
-        return comparison::suite(options, suite);
+        return comparison::suite(settings, suite);
     }
     let output = command.output();
-    let mut onlooker = Onlooker::listen(options)?.writing(output.files())?;
-    let (report, failure) = measure(options, command, &mut onlooker)?;
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
+    let (report, failure) = measure(options, settings, command, &mut onlooker)?;
     onlooker.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
@@ -37,9 +41,14 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
     }
 }
 
-fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Result<Measured, Failure> {
+fn measure(
+    options: &Options,
+    settings: &ResolvedSettings,
+    command: &Bench,
+    onlooker: &mut Onlooker,
+) -> Result<Measured, Failure> {
     let (server_options, cache, program) =
-        (config::server_options(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
+        (settings.with_template()?, options.cache.clone(), PathBuf::from(OURSELVES));
     Ok(match *command {
         Bench::Start { rounds, .. } => {
             let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
@@ -65,7 +74,7 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
             Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
-            let disk = disk::path(options, path.as_deref())?;
+            let disk = disk::path(settings, path.as_deref())?;
             let panel = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
             let thermometer = || panel.as_ref().and_then(|panel| panel.look().temperature);
             let mut targets = target.clone();
@@ -81,15 +90,20 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
 }
 
 /// `pgfresh bench fsync`: our syncs beside those of `pg_test_fsync`.
-fn fsync(options: &Options, named: Option<&Path>, rounds: u32, output: &Output) -> Result<ExitCode, Failure> {
-    let original = startup::bare_maker(options)?.installation.client("pg_test_fsync");
+fn fsync(
+    settings: &ResolvedSettings,
+    named: Option<&Path>,
+    rounds: u32,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let original = startup::bare_maker(settings)?.installation.client("pg_test_fsync");
     let original = original.ok_or_else(|| {
         let failure = Failure::new("could not find pg_test_fsync");
         failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
     })?;
     let program = PathBuf::from(OURSELVES);
-    let comparison = SyncComparison { path: disk::path(options, named)?, original, program, rounds };
-    let onlooker = Onlooker::listen(options)?.writing(output.files())?;
+    let comparison = SyncComparison { path: disk::path(settings, named)?, original, program, rounds };
+    let onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
     let report = comparison.measure(&onlooker)?;
     onlooker.conclude(&report)?;
     report_file::print(&report, &output.printed());

@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use template::{ProvisionError, Provisioner};
 
 use crate::cli::{Doctor, Options};
-use crate::config;
 use crate::disk;
 use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 
 /// How long is measured, and with `--quick`.
@@ -26,20 +26,23 @@ const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
     let roots = disk::roots(arguments.sysfs.clone(), arguments.procfs.clone());
-    let onlooker = Onlooker::listen(options)?;
+    let onlooker = Onlooker::listen(options.verbosity())?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
         // No server is needed here: without an installation, whatever psql PATH has.
         let target = server::ConnectionString::parse(url)?;
-        let psql = startup::installed(options).and_then(|provisioner| startup::find_psql(&provisioner));
+        let psql = ResolvedSettings::resolve(options)
+            .and_then(|settings| startup::installed(&settings))
+            .and_then(|provisioner| startup::find_psql(&provisioner));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = Remote { target, psql, length }.diagnose(&onlooker)?;
         onlooker.finish();
         show(&diagnosis, arguments.json);
         return Ok(ExitCode::SUCCESS);
     }
+    let settings = &ResolvedSettings::resolve(options)?;
     let examination = Examination {
-        path: disk::path(options, arguments.path.as_deref())?,
+        path: disk::path(settings, arguments.path.as_deref())?,
         roots,
         length,
         soak: arguments.soak,
@@ -47,7 +50,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         tries: arguments.r#try,
         all: options.verbose || arguments.json,
         program: PathBuf::from(startup::OURSELVES),
-        provisioner: provisioner(options)?,
+        provisioner: provisioner(settings)?,
     };
     let diagnosis = examination.diagnose(&onlooker)?;
     onlooker.finish();
@@ -70,10 +73,13 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
 }
 
 /// What servers are made with. That there is no installation is no reason to say nothing of the disk.
-fn provisioner(options: &Options) -> Result<Result<Provisioner, ProvisionError>, Failure> {
-    let server_options = config::server_options(options)?;
-    let provisioner =
-        Provisioner::find(server_options, startup::cache(options)?, PathBuf::from(startup::OURSELVES));
+fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, ProvisionError>, Failure> {
+    let server_options = settings.with_template()?;
+    let provisioner = Provisioner::find(
+        server_options,
+        startup::cache(settings.cache.as_deref())?,
+        PathBuf::from(startup::OURSELVES),
+    );
     if let Ok(provisioner) = &provisioner {
         // As every start does.
         let _ = provisioner.sweep();

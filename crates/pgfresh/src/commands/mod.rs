@@ -18,17 +18,20 @@ use std::process::ExitCode;
 use crate::background;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
+use crate::settings::ResolvedSettings;
 
 /// Does what the command line says.
 pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     let options = &cli.options;
+    // Those that can do without are not stopped by a mistake in the file.
+    let settings = || ResolvedSettings::resolve(options);
     if let Some(directory) = cli.background {
-        return background::serve(options, directory, cli.kept.as_deref());
+        return background::serve(&settings()?, directory, cli.kept.as_deref());
     }
     match cli.command {
-        Command::Run(arguments) => run::execute(options, &arguments),
-        Command::Serve(arguments) => serve::execute(options, &arguments),
-        Command::Psql(arguments) => psql::execute(options, &arguments),
+        Command::Run(arguments) => run::execute(&settings()?, &arguments),
+        Command::Serve(arguments) => serve::execute(&settings()?, &arguments),
+        Command::Psql(arguments) => psql::execute(&settings()?, &arguments),
         Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
         Command::Reset { name, close } => control::reset(options, &name, close),
         Command::Release { name, failed } => control::release(options, &name, failed),
@@ -36,15 +39,15 @@ pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
             control::snapshot(options, &name, &template, save.as_deref())
         }
         Command::Status { json } => control::status(options, json),
-        Command::Stop { all } => control::stop(options, all),
+        Command::Stop { all } => control::stop(&settings()?, all),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
-        Command::Ci { system } => ci::execute(options, system),
+        Command::Ci { system } => Ok(ci::execute(&settings()?, system)),
         Command::Completions { shell } => Ok(manual::completions(shell)),
         Command::Man { folder } => manual::pages(&folder),
-        Command::Sweep(arguments) => sweep::execute(options, &arguments),
+        Command::Sweep(arguments) => sweep::execute(&settings()?, &arguments),
         Command::Doctor(arguments) => doctor::execute(options, &arguments),
         Command::Profile(arguments) => profile::execute(options, &arguments),
-        Command::Bench(command) => bench::execute(options, &command),
+        Command::Bench(command) => bench::execute(options, &settings()?, &command),
     }
 }

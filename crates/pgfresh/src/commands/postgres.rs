@@ -10,14 +10,18 @@ use crate::cli::{Options, Postgres};
 use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 
 pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
         Postgres::Install { major } => return install(options, *major),
-        Postgres::Path => say!("{}", startup::bare_maker(options)?.installation.bin().display()),
+        Postgres::Path => say!(
+            "{}",
+            startup::bare_maker(&ResolvedSettings::resolve(options)?)?.installation.bin().display()
+        ),
         Postgres::List { json } => {
-            let found = server::list(&startup::cache(options)?);
+            let found = server::list(&startup::cache(options.cache.as_deref())?);
             if *json {
                 let all: Vec<_> = found
                     .iter()
@@ -39,7 +43,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
             }
             if found.is_empty() {
                 // The error of a search says where it looked and what to do.
-                startup::installed(options)?;
+                startup::installed(&ResolvedSettings::resolve(options)?)?;
             }
         }
     }
@@ -48,15 +52,15 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
 
 /// Brings an installation, unless it is there, and proves that it works by starting a server.
 fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
-    let cache = startup::cache(options)?;
-    let installation = startup::bring(options, &cache, major)?;
+    let cache = startup::cache(options.cache.as_deref())?;
+    let installation = startup::bring((options.download(), options.verbosity()), &cache, major)?;
     let server_options = ServerOptions {
         installation: VersionRequest::Bin(installation.bin().to_owned()),
         ..ServerOptions::default()
     };
     let proof = || -> Result<(), Failure> {
         let provisioner = Provisioner::find(server_options, cache.clone(), startup::OURSELVES.into())?;
-        provisioner.start(&progress::announce(options))?.server.stop()?;
+        provisioner.start(&progress::announce(options.verbosity()))?.server.stop()?;
         Ok(())
     };
     if let Err(failure) = proof() {

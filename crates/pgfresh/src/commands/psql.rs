@@ -6,18 +6,19 @@ use serde_json::Value;
 use ureq::http::Method;
 
 use crate::background;
-use crate::cli::{Options, Psql};
+use crate::cli::Psql;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::foreground;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 
-pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(startup::find_psql(&startup::provisioner(options, false)?)?);
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(startup::find_psql(&startup::provisioner(settings, false)?)?);
     command.args(&arguments.arguments);
     let control = match Control::of_this_run()? {
         Some(control) => control,
-        None => background::join(options)?.control,
+        None => background::join(settings)?.control,
     };
     // A name that somebody gives comes to be with psql's session, and outlives it as any other does.
     let leased = match &arguments.name {

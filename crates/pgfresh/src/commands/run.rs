@@ -3,23 +3,24 @@
 use std::process::ExitCode;
 
 use crate::background;
-use crate::cli::{Options, Run};
+use crate::cli::Run;
 use crate::comparison;
 use crate::failure::Failure;
 use crate::foreground;
 use crate::profiling::Watch;
 use crate::report_file;
 use crate::service::ServeOptions;
+use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::user_command;
 
-pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
     if arguments.compare {
-        return comparison::durable_and_ours(options, arguments);
+        return comparison::durable_and_ours(settings, arguments);
     }
-    let provisioner = startup::provisioner(options, arguments.keep)?;
-    let wish = ServeOptions::new(options)?.with(&arguments.lease);
-    let service = startup::serve(options, &provisioner, wish)?;
+    let provisioner = startup::provisioner(settings, arguments.keep)?;
+    let wish = ServeOptions::new(settings).with(&arguments.lease);
+    let service = startup::serve(settings, &provisioner, wish)?;
     let command = user_command::command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
@@ -31,10 +32,16 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
             kept.display()
         );
     } else {
-        background::stop_or_keep(options, service)?;
+        background::stop_or_keep(settings, service)?;
     }
     if let Some(seen) = seen {
-        report_file::tell(options.quiet, &seen, &seen.report(), &|| seen.to_html(), &arguments.report)?;
+        report_file::tell(
+            settings.verbosity.is_quiet(),
+            &seen,
+            &seen.report(),
+            &|| seen.to_html(),
+            &arguments.report,
+        )?;
     }
     Ok(ExitCode::from(code))
 }
