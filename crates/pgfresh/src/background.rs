@@ -21,20 +21,20 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use api::OnFailure;
+use gateway::KeptDatabase;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
 use sys::Lock;
 use template::Provisioner;
 
-use crate::cli::Options;
-use crate::commands;
-use crate::config::{self, Config};
 use crate::control::Control;
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
-use crate::service::{self, Service};
+use crate::service::{ServeOptions, Service};
+use crate::settings::ResolvedSettings;
+use crate::startup;
 use crate::stops::Stops;
 
 /// How often a server looks whether it is still wanted.
@@ -186,7 +186,7 @@ impl BackgroundSlot {
         let mut open = fs::OpenOptions::new();
         let output =
             open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
-        let mut command = Command::new(commands::OURSELVES);
+        let mut command = Command::new(startup::OURSELVES);
         command.arg("--background").arg(&self.0);
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
@@ -226,17 +226,16 @@ fn spots(cache: &Cache) -> impl Iterator<Item = BackgroundSlot> {
 }
 
 /// The server of this project and template, started if need be.
-pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
-    let config = config::read(options)?;
-    let stops = Stops::of(&commands::cache(options)?, &config.folder);
+pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
+    let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder);
     let before = stops.count();
-    let provisioner = commands::provisioner(options, false)?;
-    let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, &config, options)?));
+    let provisioner = startup::provisioner(settings, false)?;
+    let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, settings)?));
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
     // May take long; whoever stops servers does not wait for it.
-    commands::prepare(options, &provisioner)?;
+    startup::prepare(settings, &provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
@@ -251,7 +250,7 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
     drop(starting);
     for other in spots(&provisioner.cache).filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
-        if theirs.is_some_and(|theirs| theirs.folder == config.folder && !theirs.kept) {
+        if theirs.is_some_and(|theirs| theirs.folder == settings.folder && !theirs.kept) {
             let _ = fs::rename(other.about(), other.retired());
         }
     }
@@ -259,41 +258,57 @@ pub(crate) fn join(options: &Options) -> Result<Found, Failure> {
 }
 
 /// Goes on in the background with what another server left in the run directory `kept`.
-pub(crate) fn go_on(options: &Options, kept: &Path) -> Result<Found, Failure> {
-    let cache = commands::cache(options)?;
+fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
+    let cache = startup::cache(settings.cache.as_deref())?;
     let slot = BackgroundSlot(folder(&cache).join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
     slot.start(Some(kept), &starting)
 }
 
+/// Stops a service; the databases of failed tests live on in the background, and their URLs are said.
+pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
+    let failed = service.failed();
+    if failed.is_empty() {
+        return startup::stop(settings, service);
+    }
+    startup::warn(&service);
+    let kept = service.close().keep()?;
+    evidence::write(&kept, &failed)?;
+    let control = go_on(settings, &kept)?.control;
+    for KeptDatabase { name, statements } in &failed {
+        evidence::tell(&control.address(name).url(), statements);
+    }
+    eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");
+    Ok(())
+}
+
 /// What tells one server from another: change any of it, and it is another one.
-fn key(provisioner: &Provisioner, config: &Config, options: &Options) -> Result<String, Failure> {
-    let binary = fs::metadata(commands::OURSELVES).attempt("examine", Path::new(commands::OURSELVES))?;
+fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
+    let binary = fs::metadata(startup::OURSELVES).attempt("examine", Path::new(startup::OURSELVES))?;
     let mut hasher = DefaultHasher::new();
-    config.folder.hash(&mut hasher);
+    settings.folder.hash(&mut hasher);
     provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}{:?}", provisioner.server_options(), config.leases(options)).hash(&mut hasher);
+    format!("{:?}{:?}", provisioner.server_options(), (settings.isolation, settings.linger))
+        .hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// The servers of this project that run and may be joined.
-pub(crate) fn running(options: &Options) -> Result<Vec<Found>, Failure> {
-    let cache = commands::cache(options)?;
-    let project = config::read(options)?.folder;
+pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
+    let cache = startup::cache(settings.cache.as_deref())?;
     let found = spots(&cache).map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
-    let ours = |found: &Found| found.about.folder == project && !found.about.kept;
+    let ours = |found: &Found| found.about.folder == settings.folder && !found.about.kept;
     Ok(found.into_iter().flatten().filter(ours).collect())
 }
 
 /// Ends the servers of this project, or of all, and returns how many there were. None is there afterwards that was asked
 /// for before.
-pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
-    let cache = commands::cache(options)?;
-    let project = config::read(options)?.folder;
-    Stops::of(&cache, &project).add(all)?;
+pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Failure> {
+    let cache = startup::cache(settings.cache.as_deref())?;
+    Stops::of(&cache, &settings.folder).add(all)?;
     let waiting = || {
-        if !options.quiet {
+        if !settings.verbosity.is_quiet() {
             eprintln!("pgfresh: waiting for a background server that is just starting");
         }
     };
@@ -305,7 +320,7 @@ pub(crate) fn stop(options: &Options, all: bool) -> Result<usize, Failure> {
             continue;
         }
         let about = slot.describe();
-        if !all && about.as_ref().is_none_or(|about| about.folder != project) {
+        if !all && about.as_ref().is_none_or(|about| about.folder != settings.folder) {
             continue;
         }
         count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
@@ -337,15 +352,17 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 }
 
 /// Is the background server at `directory`, until nobody wants it.
-pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(
+    settings: &ResolvedSettings,
+    directory: PathBuf,
+    kept: Option<&Path>,
+) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
     // Whoever was the server before is on its way out, or would have been joined.
     let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
-    let config = config::read(options)?;
-    let provisioner = commands::provisioner(options, false)?;
-    let wish =
-        service::ServeOptions { on_failure: OnFailure::KeepAndTell, ..service::ServeOptions::new(options)? };
+    let provisioner = startup::provisioner(settings, false)?;
+    let wish = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings) };
     let (service, idle) = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);
@@ -353,12 +370,12 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
             service.remember(databases);
             (service, DAY)
         }
-        None => (commands::serve(options, &provisioner, wish)?, config.idle(options)),
+        None => (startup::serve(settings, &provisioner, wish)?, settings.idle),
     };
     let mut events = Events::listen()?;
     let about = About {
         control: service.control(),
-        folder: config.folder,
+        folder: settings.folder.clone(),
         kept: kept.is_some(),
         pid: std::process::id(),
         version: provisioner.installation.version().to_string(),
@@ -375,7 +392,7 @@ pub(crate) fn serve(options: &Options, directory: PathBuf, kept: Option<&Path>) 
         alone = leave(&slot, &service, idle);
     }
     let _ = fs::remove_file(slot.about());
-    commands::stop(options, service)?;
+    startup::stop(settings, service)?;
     // Whoever starts the next one already has the directory now.
     let alone = alone.or_else(|| slot.try_begin());
     if alone.is_some() {

@@ -14,6 +14,7 @@ use lease::Isolation;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 
+use crate::output::Verbosity;
 use crate::report_file::ReportFile;
 
 mod bench;
@@ -127,6 +128,15 @@ pub(crate) enum Download {
 }
 
 impl Options {
+    /// How much is said on standard error.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, true) => Verbosity::Verbose,
+            (false, false) => Verbosity::Normal,
+        }
+    }
+
     /// Whether anything may be downloaded.
     pub(crate) fn download(&self) -> server::Download {
         if self.no_download || self.download == Some(Download::Never) {

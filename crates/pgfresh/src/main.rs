@@ -1,22 +1,26 @@
 //! Fresh `PostgreSQL` for every test: the command line.
 //!
-//! `cli` (the words) → `config` (with file and environment) → one file per command → exit code.
+//! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
 mod background;
 mod cli;
 mod commands;
-mod config;
+mod comparison;
 mod control;
-mod environment;
+mod disk;
 mod evidence;
 mod failure;
 mod foreground;
 mod onlooker;
 mod output;
+mod profiling;
 mod progress;
 mod report_file;
 mod service;
+mod settings;
+mod startup;
 mod stops;
+mod user_command;
 
 use std::process::ExitCode;
 

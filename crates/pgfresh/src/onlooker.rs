@@ -10,8 +10,8 @@ use bench::runner::Observer;
 use report::Report;
 use signal_hook::consts::SIGINT;
 
-use crate::cli::Options;
 use crate::failure::Failure;
+use crate::output::Verbosity;
 use crate::report_file::{ReportFile, could_not_write};
 
 /// Between two times that files are written, so many times as long as that takes.
@@ -31,13 +31,13 @@ pub(crate) struct Onlooker {
 }
 
 impl Onlooker {
-    pub(crate) fn listen(options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn listen(verbosity: Verbosity) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds the flag down and puts it up, the second finds it up.
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let shows = !options.quiet && io::stderr().is_terminal();
+        let shows = !verbosity.is_quiet() && io::stderr().is_terminal();
         let now = Instant::now();
         Ok(Self { stop, shows, files: Vec::new(), since: now, next: now })
     }

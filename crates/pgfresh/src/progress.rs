@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use storage::human_bytes;
 use template::Step;
 
-use crate::cli::Options;
+use crate::output::Verbosity;
 
 /// What is shorter than this is not worth a line that moves.
 const QUIET_TIME: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ struct Moving {
 }
 
 /// What is rare or takes long is said on standard error, unless nothing shall be.
-pub(crate) fn announce(options: &Options) -> impl Fn(Step<'_>) {
-    let (quiet, verbose, terminal) = (options.quiet, options.verbose, stderr().is_terminal());
+pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
+    let terminal = stderr().is_terminal();
     let moving = RefCell::new(Moving { shown: false, copying: None });
     move |step| {
-        if quiet {
+        if verbosity.is_quiet() {
             return;
         }
         let mut moving = moving.borrow_mut();
@@ -37,7 +37,7 @@ pub(crate) fn announce(options: &Options) -> impl Fn(Step<'_>) {
             }
             Step::Copying { done, total } if terminal => moving.show_copy(done, total),
             Step::Running { .. } | Step::Copying { .. } => {}
-            Step::Evicted(_) | Step::Publishing { .. } if !verbose => {}
+            Step::Evicted(_) | Step::Publishing { .. } if !verbosity.is_verbose() => {}
             other => {
                 moving.clear();
                 if let Some(line) = describe(other) {

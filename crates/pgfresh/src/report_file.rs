@@ -1,11 +1,18 @@
-//! A file for a report.
+//! Where reports go: files, standard output, the summary on standard error.
 
-use std::fs;
+use std::env;
+use std::fmt::Display;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use report::Report;
 
 use crate::failure::Failure;
+use crate::output;
+
+/// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 /// A file for a report, and what its name says of its format.
 #[derive(Debug, Clone)]
@@ -66,6 +73,36 @@ impl ReportFile {
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
+}
+
+/// Prints the report in these formats.
+pub(crate) fn print(report: &Report, formats: &[Format]) {
+    for format in formats {
+        output::print(format.render(report, &|| report.to_html("")));
+    }
+}
+
+/// Says the most important on standard error, and all of it where it is wanted. `page` is the report in HTML.
+pub(crate) fn tell(
+    quiet: bool,
+    summary: &dyn Display,
+    report: &Report,
+    page: &dyn Fn() -> String,
+    files: &[ReportFile],
+) -> Result<(), Failure> {
+    if !quiet {
+        eprint!("\n{summary}");
+    }
+    for file in files {
+        file.write(report, page)?;
+    }
+    if let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) {
+        let path = Path::new(&path);
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(report.to_markdown().as_bytes()));
+        written.map_err(|error| could_not_write(path, &error))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {

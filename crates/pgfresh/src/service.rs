@@ -11,9 +11,9 @@ use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
 
-use crate::cli::{LeaseArguments, Options};
-use crate::config;
+use crate::cli::LeaseArguments;
 use crate::failure::Failure;
+use crate::settings::ResolvedSettings;
 
 /// Where a password is taken from that others shall know beforehand.
 const PASSWORD: &str = "PGFRESH_PASSWORD";
@@ -38,10 +38,16 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// With what the configuration says of leases.
-    pub(crate) fn new(options: &Options) -> Result<Self, Failure> {
-        let (isolation, linger) = config::read(options)?.leases(options);
-        Ok(Self { port: 0, listen: None, paranoid: false, on_failure: OnFailure::Release, isolation, linger })
+    /// With what the settings say of leases.
+    pub(crate) fn new(settings: &ResolvedSettings) -> Self {
+        Self {
+            port: 0,
+            listen: None,
+            paranoid: false,
+            on_failure: OnFailure::Release,
+            isolation: settings.isolation,
+            linger: settings.linger,
+        }
     }
 
     /// The same, as careful as the command line says.

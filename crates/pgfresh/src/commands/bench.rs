@@ -5,30 +5,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use bench::{EventStore, Events, Fresh, Measured, ProxyBench, Start, Transactions, Truncate};
-use report::Report;
+use doctor::SyncComparison;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
-use sys::{Bottom, Mount, Roots, Sensors, Stack};
 
-use super::OURSELVES;
 use crate::cli::{Bench, Options, Output};
-use crate::config;
+use crate::comparison;
+use crate::disk;
 use crate::failure::Failure;
 use crate::onlooker::Onlooker;
-use crate::output;
+use crate::report_file;
+use crate::settings::ResolvedSettings;
+use crate::startup::{self, OURSELVES};
 
-pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(
+    options: &Options,
+    settings: &ResolvedSettings,
+    command: &Bench,
+) -> Result<ExitCode, Failure> {
     if let Bench::Fsync { path, rounds, output } = command {
-        return super::doctor::compare(options, path.as_deref(), *rounds, output);
+        return fsync(settings, path.as_deref(), *rounds, output);
     }
     if let Bench::Suite(suite) = command {
-        return super::compare::suite(options, suite);
+        return comparison::suite(settings, suite);
     }
     let output = command.output();
-    let mut onlooker = Onlooker::listen(options)?.writing(output.files())?;
-    let (report, failure) = measure(options, command, &mut onlooker)?;
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
+    let (report, failure) = measure(options, settings, command, &mut onlooker)?;
     onlooker.conclude(&report)?;
-    show(&report, output);
+    report_file::print(&report, &output.printed());
     match failure {
         Some(error) => Err(error.into()),
         None if onlooker.has_seen_enough() => Ok(ExitCode::from(130)),
@@ -36,9 +41,14 @@ pub(crate) fn execute(options: &Options, command: &Bench) -> Result<ExitCode, Fa
     }
 }
 
-fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Result<Measured, Failure> {
+fn measure(
+    options: &Options,
+    settings: &ResolvedSettings,
+    command: &Bench,
+    onlooker: &mut Onlooker,
+) -> Result<Measured, Failure> {
     let (server_options, cache, program) =
-        (config::server_options(options)?, options.cache.clone(), PathBuf::from(OURSELVES));
+        (settings.with_template()?, options.cache.clone(), PathBuf::from(OURSELVES));
     Ok(match *command {
         Bench::Start { rounds, .. } => {
             let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
@@ -64,8 +74,8 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
             Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
-            let disk = super::doctor::path(options, path.as_deref())?;
-            let panel = panel(&disk, &super::doctor::roots(sysfs.clone(), procfs.clone()));
+            let disk = disk::path(settings, path.as_deref())?;
+            let panel = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
             let thermometer = || panel.as_ref().and_then(|panel| panel.look().temperature);
             let mut targets = target.clone();
             if targets.is_empty() {
@@ -79,18 +89,26 @@ fn measure(options: &Options, command: &Bench, onlooker: &mut Onlooker) -> Resul
     })
 }
 
-/// The gauges of the disk that a directory lies on; `None` if that cannot be told.
-fn panel(disk: &Path, roots: &Roots) -> Option<Sensors> {
-    let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
-    let Bottom::Disks(disks) = stack.bottom else { return None };
-    Some(Sensors::of(roots, disks.first()))
-}
-
-/// Prints the report in the formats that were asked for.
-pub(super) fn show(report: &Report, output: &Output) {
-    for format in output.printed() {
-        output::print(format.render(report, &|| report.to_html("")));
-    }
+/// `pgfresh bench fsync`: our syncs beside those of `pg_test_fsync`.
+fn fsync(
+    settings: &ResolvedSettings,
+    named: Option<&Path>,
+    rounds: u32,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let original = startup::bare_maker(settings)?.installation.client("pg_test_fsync");
+    let original = original.ok_or_else(|| {
+        let failure = Failure::new("could not find pg_test_fsync");
+        failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
+    })?;
+    let program = PathBuf::from(OURSELVES);
+    let comparison = SyncComparison { path: disk::path(settings, named)?, original, program, rounds };
+    let onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
+    let report = comparison.measure(&onlooker)?;
+    onlooker.conclude(&report)?;
+    report_file::print(&report, &output.printed());
+    let stopped = onlooker.has_seen_enough();
+    Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
 /// This program with the same wishes and other words.

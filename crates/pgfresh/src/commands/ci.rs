@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use server::VersionRequest;
 
-use crate::cli::{Options, System};
-use crate::config;
-use crate::failure::Failure;
+use crate::cli::System;
 use crate::output;
+use crate::settings::ResolvedSettings;
 
 /// A kind of project: a file that tells it, how its tests are run, in which image, and what installs pgfresh there.
 struct Kind {
@@ -38,17 +37,16 @@ const KINDS: [Kind; 10] = [
 /// What fits every project.
 const ANY: Kind = Kind { marker: "", command: "make test", image: "debian:12", install: CARGO };
 
-pub(crate) fn execute(options: &Options, system: System) -> Result<ExitCode, Failure> {
-    let config = config::read(options)?;
-    let kind = KINDS.iter().find(|kind| config.folder.join(kind.marker).exists()).unwrap_or(&ANY);
-    let major = match &config.server_options.installation {
+pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
+    let kind = KINDS.iter().find(|kind| settings.folder.join(kind.marker).exists()).unwrap_or(&ANY);
+    let major = match &settings.server_options.installation {
         VersionRequest::Major(major) => *major,
         VersionRequest::Any | VersionRequest::Bin(_) => *server::MAJORS.end(),
     };
-    let inputs = config.specs.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
-    let inputs: Vec<_> = inputs.map(|input| as_glob(&config.folder, input)).collect();
+    let inputs = settings.templates.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
+    let inputs: Vec<_> = inputs.map(|input| as_glob(&settings.folder, input)).collect();
     output::print(fill_in(template(system), kind, major, &inputs));
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn fill_in(template: &str, kind: &Kind, major: u32, inputs: &[String]) -> String {

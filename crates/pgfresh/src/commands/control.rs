@@ -13,21 +13,27 @@ use crate::control::{Control, path_of};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
 /// The server of this run, or else the background server, started if need be.
-pub(super) fn join(options: &Options) -> Result<Control, Failure> {
+fn join(options: &Options) -> Result<Control, Failure> {
     match Control::of_this_run()? {
         Some(control) => Ok(control),
-        None => Ok(background::join(options)?.control),
+        None => Ok(background::join(&ResolvedSettings::resolve(options)?)?.control),
     }
 }
 
 /// The same, if it is there.
 fn find(options: &Options) -> Result<Control, Failure> {
-    if let Some(control) = Control::of_this_run()? {
-        return Ok(control);
+    match Control::of_this_run()? {
+        Some(control) => Ok(control),
+        None => find_in_background(&ResolvedSettings::resolve(options)?),
     }
-    let found = background::running(options)?.into_iter().next();
+}
+
+fn find_in_background(settings: &ResolvedSettings) -> Result<Control, Failure> {
+    let found = background::running(settings)?.into_iter().next();
     found.map(|found| found.control).ok_or_else(|| {
         Failure::new("no server of this project runs")
             .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
@@ -77,34 +83,42 @@ pub(crate) fn snapshot(
     template: &str,
     file: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    let control = find(options)?;
-    let body = json!({ "template": template });
-    control.call(&Method::POST, &path_of(name, "/snapshot"), &body)?;
-    if let Some(file) = file {
-        save(options, &control, template, file)?;
-    }
+    let snapshot = |control: &Control| {
+        control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }))
+    };
+    let Some(file) = file else {
+        snapshot(&find(options)?)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let settings = ResolvedSettings::resolve(options)?;
+    let control = match Control::of_this_run()? {
+        Some(control) => control,
+        None => find_in_background(&settings)?,
+    };
+    snapshot(&control)?;
+    save(&settings, &control, template, file)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes a template of that server's into a file, and says what to do with it.
-fn save(options: &Options, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
-    let installation = super::bare_maker(options)?.installation;
+fn save(settings: &ResolvedSettings, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
+    let installation = startup::bare_maker(settings)?.installation;
     // Nobody else is in it, and it is what the template is.
     let wish = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &wish)?;
     let saved = template::save(&installation, text(&copy["url"]), file);
     control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
     saved?;
-    if !options.quiet {
+    if !settings.verbosity.is_quiet() {
         say!("# Wrote {}. In pgfresh.toml:", file.display());
         say!("[template.{template}]\ndump = {}", json!(file));
     }
     Ok(())
 }
 
-pub(crate) fn stop(options: &Options, all: bool) -> Result<ExitCode, Failure> {
-    let count = background::stop(options, all)?;
-    if !options.quiet {
+pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, Failure> {
+    let count = background::stop(settings, all)?;
+    if !settings.verbosity.is_quiet() {
         match count {
             0 => say!("nothing to stop"),
             1 => say!("stopped the background server"),
@@ -143,6 +157,6 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-pub(super) fn text(value: &Value) -> &str {
+fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

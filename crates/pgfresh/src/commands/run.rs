@@ -1,24 +1,27 @@
 //! `pgfresh run`: a server for one command.
 
-use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use super::profile::Watch;
-use super::{compare, profile};
-use crate::cli::{Options, Run};
-use crate::environment;
+use crate::background;
+use crate::cli::Run;
+use crate::comparison;
 use crate::failure::Failure;
 use crate::foreground;
-use crate::service::{ServeOptions, Service};
+use crate::profiling::Watch;
+use crate::report_file;
+use crate::service::ServeOptions;
+use crate::settings::ResolvedSettings;
+use crate::startup;
+use crate::user_command;
 
-pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
     if arguments.compare {
-        return compare::execute(options, arguments);
+        return comparison::durable_and_ours(settings, arguments);
     }
-    let provisioner = super::provisioner(options, arguments.keep)?;
-    let wish = ServeOptions::new(options)?.with(&arguments.lease);
-    let service = super::serve(options, &provisioner, wish)?;
-    let command = command(&arguments.command, &arguments.env, &service)?;
+    let provisioner = startup::provisioner(settings, arguments.keep)?;
+    let wish = ServeOptions::new(settings).with(&arguments.lease);
+    let service = startup::serve(settings, &provisioner, wish)?;
+    let command = user_command::command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
@@ -29,25 +32,16 @@ pub(crate) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Fa
             kept.display()
         );
     } else {
-        super::stop_or_keep(options, service)?;
+        background::stop_or_keep(settings, service)?;
     }
     if let Some(seen) = seen {
-        profile::tell(options.quiet, &seen, &seen.report(), &|| seen.to_html(), &arguments.report)?;
+        report_file::tell(
+            settings.verbosity.is_quiet(),
+            &seen,
+            &seen.report(),
+            &|| seen.to_html(),
+            &arguments.report,
+        )?;
     }
     Ok(ExitCode::from(code))
-}
-
-/// What the user wants to be run, told where the server is.
-pub(super) fn command(words: &[OsString], env: &[String], service: &Service) -> Result<Command, Failure> {
-    let address = service.address(&service.database);
-    let (program, rest) = words.split_first().expect("clap demands one");
-    let mut command = Command::new(program);
-    command.args(rest);
-    address.describe_to(&mut command);
-    service.describe_to(&mut command);
-    for assignment in env {
-        let (name, value) = environment::fill_in(&address, assignment)?;
-        command.env(name, value);
-    }
-    Ok(command)
 }

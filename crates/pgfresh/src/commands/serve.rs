@@ -12,10 +12,12 @@ use template::Provisioner;
 use ureq::http::Method;
 
 use crate::background::{self, Found};
-use crate::cli::{Options, Serve};
+use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::service::{ServeOptions, Service};
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
 /// The one line that clients read.
 #[derive(Serialize)]
@@ -38,17 +40,17 @@ struct Ready<'a> {
     holder: Option<String>,
 }
 
-pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<ExitCode, Failure> {
     if arguments.shared {
-        return share(options, arguments.json);
+        return share(settings, arguments.json);
     }
-    let provisioner = super::provisioner(options, false)?;
+    let provisioner = startup::provisioner(settings, false)?;
     let wish = ServeOptions {
         port: arguments.port,
         listen: arguments.listen,
-        ..ServeOptions::new(options)?.with(&arguments.lease)
+        ..ServeOptions::new(settings).with(&arguments.lease)
     };
-    let service = super::serve(options, &provisioner, wish)?;
+    let service = startup::serve(settings, &provisioner, wish)?;
     let mut events = Events::listen()?;
     let line = if arguments.json {
         describe(&provisioner, &service)?
@@ -64,10 +66,10 @@ pub(crate) fn execute(options: &Options, arguments: &Serve) -> Result<ExitCode, 
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
     let Some(words) = gone else {
-        super::stop_or_keep(options, service)?;
+        background::stop_or_keep(settings, service)?;
         return Ok(ExitCode::SUCCESS);
     };
-    super::stop(options, service)?;
+    startup::stop(settings, service)?;
     Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
 }
 
@@ -78,9 +80,9 @@ fn say(line: &str) -> Result<(), Failure> {
 }
 
 /// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
-fn share(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
+fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
     let mut events = Events::listen()?;
-    let Found { about, control } = background::join(options)?;
+    let Found { about, control } = background::join(settings)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
     let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();

@@ -3,22 +3,23 @@
 use std::process::ExitCode;
 
 use crate::background;
-use crate::cli::{Options, Sweep};
-use crate::config;
+use crate::cli::Sweep;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
-pub(crate) fn execute(options: &Options, arguments: &Sweep) -> Result<ExitCode, Failure> {
-    let server_options = config::read(options)?.server_options;
-    let cache = super::cache(options)?;
-    let (mut removed, mut failures) = template::sweep(&cache, &server_options.place);
+pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<ExitCode, Failure> {
+    let place = &settings.server_options.place;
+    let cache = startup::cache(settings.cache.as_deref())?;
+    let (mut removed, mut failures) = template::sweep(&cache, place);
     removed.extend(background::sweep(&cache));
     if arguments.kept {
-        let (kept, more) = template::remove_kept(&cache, &server_options.place);
+        let (kept, more) = template::remove_kept(&cache, place);
         removed.extend(kept);
         failures.extend(more);
     }
-    if !options.quiet {
+    if !settings.verbosity.is_quiet() {
         for path in &removed {
             say!("removed \"{}\"", path.display());
         }

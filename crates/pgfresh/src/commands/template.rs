@@ -10,9 +10,10 @@ use storage::human_bytes;
 use template::{CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
 
 use crate::cli::{Options, Template};
-use crate::config;
 use crate::failure::Failure;
 use crate::progress;
+use crate::settings::ResolvedSettings;
+use crate::startup;
 
 /// Prints a line; whoever has read enough is no failure of ours.
 macro_rules! out {
@@ -23,24 +24,25 @@ macro_rules! out {
 const DIGITS: usize = 8;
 
 pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
+    let settings = || ResolvedSettings::resolve(options);
     match command {
-        Template::Build { name, keep } => build(options, name.as_deref(), *keep)?,
+        Template::Build { name, keep } => build(&settings()?, name.as_deref(), *keep)?,
         Template::List { json } => list(options, *json)?,
-        Template::Show { name, json } => show(options, name.as_deref(), *json)?,
+        Template::Show { name, json } => show(&settings()?, name.as_deref(), *json)?,
         Template::Rm { names, all } => remove(options, names, *all)?,
-        Template::Import { url, file } => import(options, url, file)?,
-        Template::Push { folder } => push(options, folder)?,
+        Template::Import { url, file } => import(&settings()?, url, file)?,
+        Template::Push { folder } => push(&settings()?, folder)?,
         Template::Pull { folder } => pull(options, folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The recipe that is meant: `name` says it, or the options do.
-fn spec(options: &Options, name: Option<&str>) -> Result<TemplateSpec, Failure> {
+fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
-        return config::find(&config::read(options)?, name);
+        return settings.find_template(name);
     }
-    config::server_options(options)?.template.ok_or_else(|| {
+    settings.with_template()?.template.ok_or_else(|| {
         Failure::new("there is no template").hint(
             "Describe one in pgfresh.toml, [template] setup = \"COMMAND\" and inputs = [\"GLOB\"], or with --setup and --inputs."
                 .to_owned(),
@@ -48,14 +50,13 @@ fn spec(options: &Options, name: Option<&str>) -> Result<TemplateSpec, Failure> 
     })
 }
 
-fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failure> {
-    let spec = spec(options, name)?;
+fn build(settings: &ResolvedSettings, name: Option<&str>, keep: bool) -> Result<(), Failure> {
+    let spec = spec(settings, name)?;
     let name = spec.name.clone();
-    let server_options =
-        ServerOptions { template: Some(spec), keep, ..config::read(options)?.server_options };
-    let provisioner = super::maker_for(options, server_options)?;
-    let template = provisioner.template(&progress::announce(options))?;
-    if !options.quiet {
+    let server_options = ServerOptions { template: Some(spec), keep, ..settings.server_options.clone() };
+    let provisioner = startup::maker_for(settings, server_options)?;
+    let template = provisioner.template(&progress::announce(settings.verbosity))?;
+    if !settings.verbosity.is_quiet() {
         let bytes = human_bytes(template.entry.bytes());
         out!("{name} {} {bytes}", template.fingerprint);
     }
@@ -63,7 +64,7 @@ fn build(options: &Options, name: Option<&str>, keep: bool) -> Result<(), Failur
 }
 
 fn list(options: &Options, json: bool) -> Result<(), Failure> {
-    let all = template::list(&super::cache(options)?)?;
+    let all = template::list(&startup::cache(options.cache.as_deref())?)?;
     if json {
         out!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
         return Ok(());
@@ -106,14 +107,13 @@ fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
     })
 }
 
-fn show(options: &Options, name: Option<&str>, json: bool) -> Result<(), Failure> {
-    let config = config::read(options)?;
-    let known = name.is_none_or(|name| config.specs.iter().any(|spec| spec.name == name));
+fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(), Failure> {
+    let known = name.is_none_or(|name| settings.templates.iter().any(|spec| spec.name == name));
     if let (Some(word), false) = (name, known) {
-        return show_shelved(options, word, &config.folder, json);
+        return show_shelved(settings, word, json);
     }
-    let spec = spec(options, name)?;
-    let provisioner = super::maker_for(options, config.server_options)?;
+    let spec = spec(settings, name)?;
+    let provisioner = startup::maker_for(settings, settings.server_options.clone())?;
     let status = provisioner.status(&spec)?;
     let state = state(&spec, &status);
     if json {
@@ -149,9 +149,9 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
     }
 }
 
-fn show_shelved(options: &Options, word: &str, folder: &Path, json: bool) -> Result<(), Failure> {
-    let all = template::list(&super::cache(options)?)?;
-    let Some(shelved) = template::select(&all, word, folder).into_iter().next() else {
+fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(), Failure> {
+    let all = template::list(&startup::cache(settings.cache.as_deref())?)?;
+    let Some(shelved) = template::select(&all, word, &settings.folder).into_iter().next() else {
         return Err(unknown(word));
     };
     let about = shelved.about.as_ref();
@@ -179,11 +179,11 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
 }
 
 fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Failure> {
-    let cache = super::cache(options)?;
+    let cache = startup::cache(options.cache.as_deref())?;
     let all = template::list(&cache)?;
     let mut doomed: Vec<_> = if every_one { all.iter().collect() } else { Vec::new() };
     if !every_one {
-        let folder = config::read(options)?.folder;
+        let folder = ResolvedSettings::resolve(options)?.folder;
         for name in names {
             let found = template::select(&all, name, &folder);
             if found.is_empty() {
@@ -207,10 +207,10 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
     Err(Failure::new(format!("could not remove {}: in use", in_use.join(", "))))
 }
 
-fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
-    let installation = super::bare_maker(options)?.installation;
+fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Failure> {
+    let installation = startup::bare_maker(settings)?.installation;
     let roles = template::import(&installation, url, file)?;
-    if options.quiet {
+    if settings.verbosity.is_quiet() {
         return Ok(());
     }
     if let Roles::LeftOut(why) = roles {
@@ -222,19 +222,20 @@ fn import(options: &Options, url: &str, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn push(options: &Options, folder: &Path) -> Result<(), Failure> {
-    let spec = spec(options, None)?;
-    let server_options = ServerOptions { template: Some(spec), ..config::read(options)?.server_options };
-    let template = super::maker_for(options, server_options)?.template(&progress::announce(options))?;
+fn push(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
+    let spec = spec(settings, None)?;
+    let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
+    let template =
+        startup::maker_for(settings, server_options)?.template(&progress::announce(settings.verbosity))?;
     template.entry.export(folder).map_err(server::StartError::from)?;
-    if !options.quiet {
+    if !settings.verbosity.is_quiet() {
         out!("{} {}", template.database, template.fingerprint);
     }
     Ok(())
 }
 
 fn pull(options: &Options, folder: &Path) -> Result<(), Failure> {
-    let cache = super::cache(options)?;
+    let cache = startup::cache(options.cache.as_deref())?;
     for path in storage::carried(folder)? {
         let new = cache.import(&path)?;
         if !options.quiet {

@@ -1,11 +1,44 @@
-//! What a command learns of its server beside the usual variables: whatever `--env` asks for.
+//! The command that the user wants to be run: what it is told of its server, and how it reads on one line.
+
+use std::ffi::OsString;
+use std::process::Command;
 
 use server::Address;
 
 use crate::failure::Failure;
+use crate::service::Service;
+
+/// What the user wants to be run, told where the server is.
+pub(crate) fn command(words: &[OsString], env: &[String], service: &Service) -> Result<Command, Failure> {
+    let address = service.address(&service.database);
+    let (program, rest) = words.split_first().expect("clap demands one");
+    let mut command = Command::new(program);
+    command.args(rest);
+    address.describe_to(&mut command);
+    service.describe_to(&mut command);
+    for assignment in env {
+        let (name, value) = fill_in(&address, assignment)?;
+        command.env(name, value);
+    }
+    Ok(command)
+}
+
+/// The command on one line, for people who paste it elsewhere: without the passwords of URLs.
+pub(crate) fn words(command: &[OsString]) -> String {
+    command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn without_password(word: &str) -> String {
+    let known = word.split_once("://").and_then(|(scheme, rest)| {
+        let (user, host) = rest.split_once('@')?;
+        let (name, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{name}:…@{host}"))
+    });
+    known.unwrap_or_else(|| word.to_owned())
+}
 
 /// Fills in what `NAME=TEMPLATE` asks for.
-pub(crate) fn fill_in(address: &Address, assignment: &str) -> Result<(String, String), Failure> {
+fn fill_in(address: &Address, assignment: &str) -> Result<(String, String), Failure> {
     let wrong = |why: &str| {
         let failure = Failure::new(format!("cannot read --env \"{assignment}\": {why}"));
         failure.hint(

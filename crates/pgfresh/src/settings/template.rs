@@ -1,17 +1,16 @@
 //! `[template]` and `[template.NAME]`, the flags for the same, and which of them is meant.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use template::{TemplateSpec, check_name};
 use toml_edit::{Item, TableLike};
 
-use super::file::File;
-use super::{Config, here};
+use super::toml_file::File;
 use crate::cli::Options;
 use crate::failure::Failure;
 
 /// What an unnamed template is called, and its database.
-pub(crate) const UNNAMED: &str = "app";
+pub(super) const UNNAMED: &str = "app";
 /// The word for no template.
 const NONE: &str = "none";
 /// What a template may say.
@@ -117,65 +116,100 @@ fn resolve<'r>(
     Ok(recipe_made)
 }
 
-/// The template that a server shall have: the one on the command line, the one that is named there, the unnamed one,
-/// or the only one.
-pub(super) fn choose(config: &Config, options: &Options) -> Result<Option<TemplateSpec>, Failure> {
-    let named = options.template.as_deref().filter(|name| !name.is_empty());
-    if named == Some(NONE) {
-        return Ok(None);
+/// Which template the flags and variables ask for.
+#[derive(Debug)]
+pub(super) enum TemplateRequest {
+    /// None: a bare server.
+    Bare,
+    /// The one that flags describe, without what it goes on from, and the name of that.
+    Described(TemplateSpec, Option<String>),
+    /// Flags that belong to a described one, without what describes it.
+    Incomplete,
+    /// The one of that name in the file.
+    Named(String),
+    /// The unnamed one of the file, or the only one.
+    Usual,
+}
+
+impl TemplateRequest {
+    pub(super) fn of(options: &Options) -> Self {
+        let named = options.template.as_deref().filter(|name| !name.is_empty());
+        if named == Some(NONE) {
+            return Self::Bare;
+        }
+        if options.setup.is_some() || !options.sql.is_empty() || options.dump.is_some() {
+            let spec = TemplateSpec {
+                name: named.unwrap_or(UNNAMED).to_owned(),
+                sql: options.sql.clone(),
+                dump: options.dump.clone(),
+                setup: options.setup.clone(),
+                inputs: options.inputs.clone(),
+                env: options.setup_env.clone(),
+                ..TemplateSpec::default()
+            };
+            return Self::Described(spec, options.from.clone());
+        }
+        if !options.inputs.is_empty() || !options.setup_env.is_empty() || options.from.is_some() {
+            return Self::Incomplete;
+        }
+        named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
-    let described = options.setup.is_some() || !options.sql.is_empty() || options.dump.is_some();
-    if described {
-        return describe(config, options, named.unwrap_or(UNNAMED)).map(Some);
-    }
-    if !options.inputs.is_empty() || !options.setup_env.is_empty() || options.from.is_some() {
-        let failure = Failure::new("cannot use --inputs, --setup-env or --from alone");
-        return Err(failure
-            .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
-            .hint("For a template of pgfresh.toml, write them there.".to_owned()));
-    }
-    match (named, &config.specs[..]) {
-        (Some(name), _) => find(config, name).map(Some),
-        (None, []) => Ok(None),
-        (None, [first, ..]) if first.name == UNNAMED || config.specs.len() == 1 => Ok(Some(first.clone())),
-        (None, _) => {
-            let failure = Failure::new("cannot choose a template: there are several, and none is unnamed");
-            Err(failure.detail(format!("They are: {}.", names(config))).hint(
-                "Name one with --template NAME or PGFRESH_TEMPLATE (\"none\" for a bare server), or call one [template]."
-                    .to_owned(),
-            ))
+
+    /// The template itself; `templates` are those of the file.
+    pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
+        match (self, templates) {
+            (Self::Bare, _) | (Self::Usual, []) => Ok(None),
+            (Self::Described(spec, from), _) => describe(spec, from.as_deref(), templates).map(Some),
+            (Self::Incomplete, _) => {
+                let failure = Failure::new("cannot use --inputs, --setup-env or --from alone");
+                Err(failure
+                    .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
+                    .hint("For a template of pgfresh.toml, write them there.".to_owned()))
+            }
+            (Self::Named(name), _) => find(templates, name).map(Some),
+            (Self::Usual, [first, ..]) if first.name == UNNAMED || templates.len() == 1 => {
+                Ok(Some(first.clone()))
+            }
+            (Self::Usual, _) => {
+                let failure =
+                    Failure::new("cannot choose a template: there are several, and none is unnamed");
+                Err(failure.detail(format!("They are: {}.", names(templates))).hint(
+                    "Name one with --template NAME or PGFRESH_TEMPLATE (\"none\" for a bare server), or call one [template]."
+                        .to_owned(),
+                ))
+            }
         }
     }
 }
 
 /// The template of that name in the file.
-pub(crate) fn find(config: &Config, name: &str) -> Result<TemplateSpec, Failure> {
-    config.specs.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| {
-        let known = if config.specs.is_empty() {
+pub(super) fn find(templates: &[TemplateSpec], name: &str) -> Result<TemplateSpec, Failure> {
+    templates.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| {
+        let known = if templates.is_empty() {
             "No pgfresh.toml here or above describes any.".to_owned()
         } else {
-            format!("Known are: {}.", names(config))
+            format!("Known are: {}.", names(templates))
         };
         Failure::new(format!("there is no template \"{name}\"")).detail(known)
     })
 }
 
-fn names(config: &Config) -> String {
-    config.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
+fn names(templates: &[TemplateSpec]) -> String {
+    templates.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The template that flags and variables describe, all of it, from where we are.
-fn describe(config: &Config, options: &Options, name: &str) -> Result<TemplateSpec, Failure> {
-    check_name(name).map_err(Failure::new)?;
-    let from = options.from.as_deref().map(|from| find(config, from)).transpose()?.map(Box::new);
-    Ok(TemplateSpec {
-        name: name.to_owned(),
-        folder: here()?,
-        from,
-        sql: options.sql.clone(),
-        dump: options.dump.clone(),
-        setup: options.setup.clone(),
-        inputs: options.inputs.clone(),
-        env: options.setup_env.clone(),
-    })
+/// The template that flags and variables describe, all of it, from the working directory.
+fn describe(
+    spec: &TemplateSpec,
+    from: Option<&str>,
+    templates: &[TemplateSpec],
+) -> Result<TemplateSpec, Failure> {
+    check_name(&spec.name).map_err(Failure::new)?;
+    let from = from.map(|from| find(templates, from)).transpose()?.map(Box::new);
+    Ok(TemplateSpec { folder: working_directory()?, from, ..spec.clone() })
+}
+
+pub(super) fn working_directory() -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    here.map_err(|error| Failure::new(format!("could not find the working directory: {error}")))
 }

@@ -7,19 +7,21 @@ use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use ::template::{Provisioner, ServerOptions};
 use bench::runner::{Contender, PhaseTimes, Timed, run_and_report};
 use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Unit, Warning};
 use server::Preset;
 use storage::PlaceRequest;
+use template::{Provisioner, ServerOptions};
 
-use super::profile;
-use crate::cli::{LeaseArguments, Options, Run, Suite};
-use crate::config;
+use crate::cli::{LeaseArguments, Run, Suite};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::onlooker::Onlooker;
+use crate::report_file;
 use crate::service::ServeOptions;
+use crate::settings::ResolvedSettings;
+use crate::startup;
+use crate::user_command;
 
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
@@ -47,31 +49,37 @@ struct Side {
 
 /// What is run, and how its databases are treated.
 #[derive(Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) command: &'a [OsString],
-    pub(super) env: &'a [String],
-    pub(super) lease: &'a LeaseArguments,
+struct Job<'a> {
+    command: &'a [OsString],
+    env: &'a [String],
+    lease: &'a LeaseArguments,
 }
 
-pub(super) fn execute(options: &Options, arguments: &Run) -> Result<ExitCode, Failure> {
-    let server_options = config::server_options(options)?;
+pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
+    let server_options = settings.with_template()?;
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
-    let sides = Side::all(options, [("durable, on disk", durable), ("pgfresh", server_options)])?;
+    let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
     let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
-    let mut onlooker = Onlooker::listen(options)?.writing(arguments.report.clone())?;
-    let (timed, end) = take_turns(options, job, &sides, arguments.rounds, &mut onlooker);
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(arguments.report.clone())?;
+    let (timed, end) = take_turns(settings, job, &sides, arguments.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
     onlooker.finish();
     end?;
-    profile::tell(options.quiet, &comparison.summary(), &report, &|| report.to_html(""), &arguments.report)?;
+    report_file::tell(
+        settings.verbosity.is_quiet(),
+        &comparison.summary(),
+        &report,
+        &|| report.to_html(""),
+        &arguments.report,
+    )?;
     Ok(worst(&sides))
 }
 
 /// `pgfresh bench suite`: the command on a durable server on disk, on a fast one there, and on one in RAM.
-pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failure> {
-    let server_options = config::server_options(options)?;
+pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCode, Failure> {
+    let server_options = settings.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
     let on = |place: &PlaceRequest, preset| ServerOptions {
         place: place.clone(),
@@ -79,7 +87,7 @@ pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
         ..server_options.clone()
     };
     let sides = Side::all(
-        options,
+        settings,
         [
             ("durable, on disk", on(&disk, Preset::Durable)),
             ("nothing flushed, on disk", on(&disk, Preset::Fast)),
@@ -88,12 +96,12 @@ pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
     )?;
     let lease = LeaseArguments::default();
     let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
-    let mut onlooker = Onlooker::listen(options)?.writing(suite.output.files())?;
-    let (timed, end) = take_turns(options, job, &sides, suite.rounds, &mut onlooker);
+    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(suite.output.files())?;
+    let (timed, end) = take_turns(settings, job, &sides, suite.rounds, &mut onlooker);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
     onlooker.conclude(&report)?;
-    super::bench::show(&report, &suite.output);
+    report_file::print(&report, &suite.output.printed());
     eprint!("{}", comparison.failures());
     end?;
     Ok(if onlooker.has_seen_enough() { ExitCode::from(130) } else { worst(&sides) })
@@ -101,14 +109,14 @@ pub(super) fn suite(options: &Options, suite: &Suite) -> Result<ExitCode, Failur
 
 /// Each side runs the job in its turn. What is finished goes to the onlooker.
 fn take_turns(
-    options: &Options,
+    settings: &ResolvedSettings,
     job: Job<'_>,
     sides: &[Side],
     rounds: u32,
     onlooker: &mut Onlooker,
 ) -> (Vec<Timed>, Result<(), Failure>) {
     let mut contenders: Vec<_> =
-        sides.iter().map(|side| Contender::new(side.name, move || side.run(options, job))).collect();
+        sides.iter().map(|side| Contender::new(side.name, move || side.run(settings, job))).collect();
     let report = |timed: &[Timed]| Comparison { timed, sides, command: job.command }.report();
     run_and_report(&mut contenders, 0, rounds, onlooker, &report)
 }
@@ -122,26 +130,26 @@ fn worst(sides: &[Side]) -> ExitCode {
 impl Side {
     /// Sides by these names, with all that they start from in the cache.
     fn all<const N: usize>(
-        options: &Options,
+        settings: &ResolvedSettings,
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
         let side = |(name, server_options)| {
-            let provisioner = super::maker_for(options, server_options)?;
-            super::prepare(options, &provisioner)?;
+            let provisioner = startup::maker_for(settings, server_options)?;
+            startup::prepare(settings, &provisioner)?;
             Ok(Self { name, provisioner, ended: RefCell::default(), last_lines: RefCell::default() })
         };
         server_options.into_iter().map(side).collect()
     }
 
     /// Runs the command once on a new server.
-    fn run(&self, options: &Options, job: Job<'_>) -> Result<PhaseTimes, Failure> {
+    fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let wish = ServeOptions::new(options)?.with(job.lease);
-        let service = super::serve(options, &self.provisioner, wish)?;
+        let wish = ServeOptions::new(settings).with(job.lease);
+        let service = startup::serve(settings, &self.provisioner, wish)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
-        let mut command = super::run::command(job.command, job.env, &service)?;
+        let mut command = user_command::command(job.command, job.env, &service)?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
         let running = Instant::now();
@@ -150,7 +158,7 @@ impl Side {
         let text =
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
         let stopping = Instant::now();
-        super::stop(options, service)?;
+        startup::stop(settings, service)?;
         let stopped = stopping.elapsed();
         if code >= SIGNALLED {
             let failure = Failure::new(format!("the command was ended by signal {}", code - SIGNALLED));
@@ -259,7 +267,7 @@ impl Comparison<'_> {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new(format!("Comparison of {}", profile::words(self.command)));
+        let mut report = Report::new(format!("Comparison of {}", user_command::words(self.command)));
         let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
         let numbers = ["start", "suite", "stop", "all of it"].map(Column::right);

@@ -1,0 +1,38 @@
+//! The disk in question: which directory on it is examined, and where the machine says what it is.
+
+use std::path::{Path, PathBuf};
+
+use storage::{Account, Place, PlaceRequest};
+use sys::{Bottom, Mount, Roots, Sensors, Stack};
+use template::ProvisionError;
+
+use crate::failure::Failure;
+use crate::settings::ResolvedSettings;
+use crate::startup;
+
+/// Where the machine shows itself, unless these stand in for it.
+pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
+    let defaults = Roots::default();
+    Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
+}
+
+/// The directory that was named, or where a server's data would live on disk.
+pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
+    }
+    let wish = match &settings.server_options.place {
+        PlaceRequest::At(path) => PlaceRequest::At(path.clone()),
+        PlaceRequest::Auto | PlaceRequest::Ram | PlaceRequest::Disk => PlaceRequest::Disk,
+    };
+    let cache = startup::cache(settings.cache.as_deref())?;
+    let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
+    Ok(place.map_err(ProvisionError::from)?.root().to_owned())
+}
+
+/// The gauges of the disk that a directory lies on; `None` if that cannot be told.
+pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
+    let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
+    let Bottom::Disks(disks) = stack.bottom else { return None };
+    Some(Sensors::of(roots, disks.first()))
+}

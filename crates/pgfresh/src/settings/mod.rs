@@ -1,0 +1,102 @@
+//! Settings: what flags, `PGFRESH_*` variables and `pgfresh.toml` say, in this order, resolved once into one value. What
+//! a command calls gets that value, and reads none of them again.
+
+mod config_file;
+mod template;
+mod toml_file;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::template::{ServerOptions, TemplateSpec};
+use lease::Isolation;
+
+use self::template::TemplateRequest;
+use crate::cli::Options;
+use crate::failure::Failure;
+use crate::output::Verbosity;
+
+/// How long the background server outlives its last client.
+const IDLE: Duration = Duration::from_mins(5);
+/// How long a database outlives its last session.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// All options of a command that concern the server, its templates and its databases.
+#[derive(Debug)]
+pub(crate) struct ResolvedSettings {
+    /// Of the server, without a template.
+    pub(crate) server_options: ServerOptions,
+    /// The templates that the file describes, in its order.
+    pub(crate) templates: Vec<TemplateSpec>,
+    template_request: TemplateRequest,
+    /// The project: where the file is, or else the working directory.
+    pub(crate) folder: PathBuf,
+    /// Where the cache is, if not at its usual place.
+    pub(crate) cache: Option<PathBuf>,
+    pub(crate) download: server::Download,
+    /// How long the background server outlives its last client.
+    pub(crate) idle: Duration,
+    /// How leases are isolated that do not say.
+    pub(crate) isolation: Isolation,
+    /// How long a database outlives its last session.
+    pub(crate) linger: Duration,
+    pub(crate) verbosity: Verbosity,
+}
+
+impl ResolvedSettings {
+    /// Reads the file, and resolves what it says with the command line and the environment.
+    pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
+        let file = config_file::read(options.config.as_deref())?;
+        let folder =
+            if file.folder.as_os_str().is_empty() { template::working_directory()? } else { file.folder };
+        let mut server_options = file.server_options;
+        if let Some(wanted) = &options.postgres {
+            server_options.installation = wanted.clone();
+        }
+        if let Some(place) = &options.place {
+            server_options.place = place.clone();
+        }
+        if let Some(preset) = options.preset {
+            server_options.preset = preset;
+        }
+        server_options.cache_size = options.cache_size.or(server_options.cache_size);
+        server_options.settings.extend(server_settings(&options.set)?);
+        Ok(Self {
+            server_options,
+            templates: file.templates,
+            template_request: TemplateRequest::of(options),
+            folder,
+            cache: options.cache.clone(),
+            download: options.download(),
+            idle: options.idle.or(file.idle).unwrap_or(IDLE),
+            isolation: options.isolation.or(file.isolation).unwrap_or_default(),
+            linger: options.linger.or(file.linger).unwrap_or(LINGER),
+            verbosity: options.verbosity(),
+        })
+    }
+
+    /// Of the server, with the template that it starts from.
+    pub(crate) fn with_template(&self) -> Result<ServerOptions, Failure> {
+        let template = self.template_request.choose(&self.templates)?;
+        Ok(ServerOptions { template, ..self.server_options.clone() })
+    }
+
+    /// The template of that name in the file.
+    pub(crate) fn find_template(&self, name: &str) -> Result<TemplateSpec, Failure> {
+        template::find(&self.templates, name)
+    }
+}
+
+/// Settings of the server by name: those of `PGFRESH_SET`, then `flags`, each `NAME=VALUE`.
+fn server_settings(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let environment = std::env::var("PGFRESH_SET").unwrap_or_default();
+    let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());
+    let split = |pair: &str| {
+        let Some((name, value)) = pair.split_once('=') else {
+            let failure = Failure::new(format!("cannot read setting \"{pair}\": it is not NAME=VALUE"));
+            return Err(failure.hint("Write --set work_mem=64MB.".to_owned()));
+        };
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    pairs.chain(flags.iter().map(String::as_str)).map(split).collect()
+}

