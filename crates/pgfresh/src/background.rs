@@ -22,10 +22,9 @@ use std::time::{Duration, Instant};
 
 use api::OnFailure;
 use gateway::KeptDatabase;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
-use sys::Lock;
+use sys::{Lock, ProcessHandle, Signal};
 use template::Provisioner;
 
 use crate::control::Control;
@@ -163,11 +162,10 @@ impl BackgroundSlot {
 
     /// Tells its server, which `about` is about, to end; false if it has ended.
     fn end(&self, about: &About) -> bool {
-        let number = i32::try_from(about.pid).ok().and_then(Pid::from_raw);
-        let handle = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let handle = ProcessHandle::of_number(about.pid);
         // The number is still that of the holder of the lock.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
-        handle.is_some_and(|handle| is_owner && pidfd_send_signal(&handle, Signal::TERM).is_ok())
+        handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
     /// Waits for the end of its server; false if that was not within [`STOP_TIMEOUT`].
@@ -186,7 +184,7 @@ impl BackgroundSlot {
         let mut open = fs::OpenOptions::new();
         let output =
             open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
-        let mut command = Command::new(startup::OURSELVES);
+        let mut command = Command::new(sys::this_program());
         command.arg("--background").arg(&self.0);
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
@@ -284,7 +282,7 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
 
 /// What tells one server from another: change any of it, and it is another one.
 fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
-    let binary = fs::metadata(startup::OURSELVES).attempt("examine", Path::new(startup::OURSELVES))?;
+    let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let mut hasher = DefaultHasher::new();
     settings.folder.hash(&mut hasher);
     provisioner.fingerprint()?.as_str().hash(&mut hasher);
@@ -406,7 +404,7 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
     // What we start must not have it.
-    rustix::stdio::dup2_stdin(File::open(null).attempt("open", null)?).attempt("open", null)?;
+    sys::replace_stdin(File::open(null).attempt("open", null)?).attempt("open", null)?;
     Ok(starting)
 }
 

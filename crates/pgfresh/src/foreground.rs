@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use server::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
+use sys::{ProcessHandle, Signal};
 
 use crate::failure::Failure;
 
@@ -110,9 +110,9 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::leave_usual_files(&mut command);
     sys::leave_usual_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
-    let pid = Pid::from_child(&child);
+    let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.
-    events.hear().iter().for_each(|origin| send(origin, pid));
+    events.hear().iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child);
     if let Some(server) = server {
         events.watch_server(server)?;
@@ -126,7 +126,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             said = true;
         }
         match event {
-            Event::Signal(origin) => pass_on(&origin, pid),
+            Event::Signal(origin) => pass_on(&origin, &handle),
             Event::Ended(status) => {
                 let status = status
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
@@ -139,20 +139,20 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
 
 /// A terminal sends its signals to the whole process group, the command included: those are not passed on twice. But
 /// when it is closed, only the first process of its session hears of that, and passes it on to the others.
-fn pass_on(origin: &Origin, pid: Pid) {
-    let first = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
-    if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && first()) {
-        send(origin, pid);
+fn pass_on(origin: &Origin, handle: &ProcessHandle) {
+    if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
+        send(origin, handle);
     }
 }
 
-fn send(origin: &Origin, pid: Pid) {
+fn send(origin: &Origin, handle: &ProcessHandle) {
     let signal = match origin.signal {
         SIGINT => Signal::INT,
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    let _ = kill_process(pid, signal);
+    // One that has ended needs none.
+    let _ = handle.signal(signal);
 }
 
 fn exit_code(status: ExitStatus) -> u8 {

@@ -50,7 +50,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
 
 impl Moving {
     fn show(&mut self, line: &str) {
-        let width = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
+        let width = sys::terminal_width().unwrap_or(0);
         let width = if width == 0 { 80 } else { width };
         let plain: String = line.chars().filter(|letter| !letter.is_control()).collect();
         let fitting: String = format!("pgfresh: {plain}").chars().take(width.saturating_sub(1)).collect();

@@ -13,9 +13,6 @@ use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 
-/// This binary, even when its file was replaced while it runs.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
-
 /// How much is said on standard error.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
     if verbosity.is_verbose() {
@@ -44,7 +41,7 @@ pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Fail
     Ok(Provisioner::find(
         settings.server_options.clone(),
         cache(settings.cache.as_deref())?,
-        PathBuf::from(OURSELVES),
+        sys::this_program().to_owned(),
     )?)
 }
 
@@ -55,7 +52,7 @@ pub(crate) fn maker_for(
 ) -> Result<Provisioner, Failure> {
     let cache = cache(settings.cache.as_deref())?;
     let find = |server_options: ServerOptions| {
-        Provisioner::find(server_options, cache.clone(), PathBuf::from(OURSELVES))
+        Provisioner::find(server_options, cache.clone(), sys::this_program().to_owned())
     };
     let provisioner = match find(server_options.clone()) {
         Err(ProvisionError::Installation(error @ InstallationError::NotFound { .. })) => {
@@ -85,7 +82,7 @@ pub(crate) fn bring(
     cache: &Cache,
     major: u32,
 ) -> Result<Installation, FetchError> {
-    server::fetch(major, cache, OURSELVES.as_ref(), download, &|package, folder| {
+    server::fetch(major, cache, sys::this_program(), download, &|package, folder| {
         if !verbosity.is_quiet() {
             eprintln!("{}", announcement(package, major, folder));
         }

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
-use sys::{ChildHandle, Directory};
+use sys::{Directory, ProcessHandle};
 
 use crate::address::{Address, SUPERUSER};
 use crate::error::StartError;
@@ -236,7 +236,7 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     sys::inherit(&mut command, vec![theirs.into(), lock.descriptor().attempt("duplicate", run.path())?]);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
     // Not reaped yet, so the number is still its own.
-    let handle = ChildHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
+    let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
     Ok((postmaster, handle.into(), alive.into()))
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use storage::{Account, Attempt, Cache};
-use sys::ChildHandle;
+use sys::ProcessHandle;
 
 use crate::error::InstallationError;
 use crate::preset;
@@ -204,7 +204,7 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
 /// The same, with another bound.
 pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let handle = ChildHandle::of(&child)?;
+    let handle = ProcessHandle::of(&child)?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
     let Ok(output) = receiver.recv_timeout(patience) else {

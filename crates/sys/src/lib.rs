@@ -20,10 +20,10 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     boot::boot_id,
-    child::{ChildHandle, signal},
     directory::{Directory, FileKind, is_absent},
     disk::{Bottom, Disk, Stack},
     filesystem::{Filesystem, FilesystemKind},
+    handle::{ProcessHandle, signal},
     holes::{next_data, next_hole},
     identity::{group, is_root, this_program, user},
     limit::{leave_usual_files, raise_files},
@@ -42,6 +42,7 @@ pub use linux::{
     rights::{expect_usable, expect_writable},
     segment::remove_segments,
     socket::{bound_waiting, is_closed_by_peer, is_silent, reset_at_end, set_send_buffer},
+    terminal::{leads_its_session, replace_stdin, terminal_width},
     transfer::{reflink, sync_filesystem, transfer},
     unbuffered::{Waiting, open_for_writes, page_aligned},
     watch::Watch,

@@ -168,7 +168,7 @@ impl Setup<'_> {
 
     /// Waits for as long as it takes, and says how it goes.
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
-        let ended = sys::ChildHandle::of(&child)?;
+        let ended = sys::ProcessHandle::of(&child)?;
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, BEAT)? {
             if !self.server.is_alive() {

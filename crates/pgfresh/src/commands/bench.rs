@@ -1,7 +1,7 @@
 //! `pgfresh bench`: measures on this machine.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use bench::{EventStore, Events, Fresh, Measured, ProxyBench, Start, Transactions, Truncate};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::onlooker::Onlooker;
 use crate::report_file;
 use crate::settings::ResolvedSettings;
-use crate::startup::{self, OURSELVES};
+use crate::startup;
 
 pub(crate) fn execute(
     options: &Options,
@@ -48,7 +48,7 @@ fn measure(
     onlooker: &mut Onlooker,
 ) -> Result<Measured, Failure> {
     let (server_options, cache, program) =
-        (settings.with_template()?, options.cache.clone(), PathBuf::from(OURSELVES));
+        (settings.with_template()?, options.cache.clone(), sys::this_program().to_owned());
     Ok(match *command {
         Bench::Start { rounds, .. } => {
             let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
@@ -101,7 +101,7 @@ fn fsync(
         let failure = Failure::new("could not find pg_test_fsync");
         failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
     })?;
-    let program = PathBuf::from(OURSELVES);
+    let program = sys::this_program().to_owned();
     let comparison = SyncComparison { path: disk::path(settings, named)?, original, program, rounds };
     let onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
     let report = comparison.measure(&onlooker)?;
@@ -113,7 +113,7 @@ fn fsync(
 
 /// This program with the same wishes and other words.
 fn ourselves(options: &Options, words: &[&str]) -> Command {
-    let mut command = Command::new(OURSELVES);
+    let mut command = Command::new(sys::this_program());
     let mut add = |name: &str, value: OsString| {
         let mut word = OsString::from(format!("--{name}="));
         word.push(value);

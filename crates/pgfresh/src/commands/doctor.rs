@@ -49,7 +49,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         suite: suite(arguments)?,
         tries: arguments.r#try,
         all: options.verbose || arguments.json,
-        program: PathBuf::from(startup::OURSELVES),
+        program: PathBuf::from(sys::this_program()),
         provisioner: provisioner(settings)?,
     };
     let diagnosis = examination.diagnose(&onlooker)?;
@@ -78,7 +78,7 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
     let provisioner = Provisioner::find(
         server_options,
         startup::cache(settings.cache.as_deref())?,
-        PathBuf::from(startup::OURSELVES),
+        PathBuf::from(sys::this_program()),
     );
     if let Ok(provisioner) = &provisioner {
         // As every start does.

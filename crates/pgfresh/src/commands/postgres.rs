@@ -59,7 +59,7 @@ fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
         ..ServerOptions::default()
     };
     let proof = || -> Result<(), Failure> {
-        let provisioner = Provisioner::find(server_options, cache.clone(), startup::OURSELVES.into())?;
+        let provisioner = Provisioner::find(server_options, cache.clone(), sys::this_program().to_owned())?;
         provisioner.start(&progress::announce(options.verbosity()))?.server.stop()?;
         Ok(())
     };

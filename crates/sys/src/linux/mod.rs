@@ -1,11 +1,11 @@
 //! Linux: what the interface of this crate means there.
 
 pub(crate) mod boot;
-pub(crate) mod child;
 pub(crate) mod directory;
 pub(crate) mod disk;
 mod dying;
 pub(crate) mod filesystem;
+pub(crate) mod handle;
 pub(crate) mod holes;
 pub(crate) mod identity;
 pub(crate) mod limit;
@@ -25,6 +25,7 @@ pub(crate) mod rights;
 pub(crate) mod segment;
 pub(crate) mod socket;
 pub(crate) mod socket_diag;
+pub(crate) mod terminal;
 pub(crate) mod transfer;
 pub(crate) mod unbuffered;
 pub(crate) mod watch;

@@ -1,0 +1,99 @@
+//! What only some crates may name: the operating system in `sys`, the files of PostgreSQL from `server` on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Words of the operating system.
+const SYSTEM: &[&str] = &["rustix", "libc::", "std::os::linux", "\"/proc", "\"/sys/"];
+
+/// Files that name it all the same.
+const EXEMPT: &[(&str, &str)] = &[
+    ("bench/src/floor.rs", "the floor beside pgfresh's own copy shares no code with it"),
+    ("profile/src/recorder.rs", "says where the procfs is that `machine` reads; tests make others"),
+];
+
+/// Names of files and directories that PostgreSQL gives.
+const FILES: &[&str] =
+    &["PGSQL", "postmaster.pid", "postgresql.conf", "pg_hba.conf", "pg_wal\"", "PG_VERSION", "pg_control"];
+
+/// Crates that know nothing of a server.
+const BELOW_SERVER: &[&str] = &["sys", "storage", "pgwire", "report"];
+
+#[test]
+fn only_sys_names_the_operating_system() {
+    let found = occurrences(&crates(), SYSTEM, |path| {
+        !path.starts_with("sys/") && EXEMPT.iter().all(|(exempt, _)| *exempt != path)
+    });
+    assert!(found.is_empty(), "the operating system outside crates/sys:\n{}", found.join("\n"));
+    for (path, _) in EXEMPT {
+        assert!(
+            !occurrences(&crates(), SYSTEM, |other| other == *path).is_empty(),
+            "{path} is exempt for nothing"
+        );
+    }
+}
+
+#[test]
+fn files_of_postgres_are_named_from_server_on() {
+    let found = occurrences(&crates(), FILES, |path| {
+        BELOW_SERVER.iter().any(|name| path.starts_with(&format!("{name}/")))
+    });
+    assert!(found.is_empty(), "files of PostgreSQL below crates/server:\n{}", found.join("\n"));
+}
+
+/// A check that finds nothing proves nothing until it has found something.
+#[test]
+fn what_is_planted_is_found() {
+    let planted = tempfile::tempdir().unwrap();
+    let folder = planted.path().join("storage/src");
+    fs::create_dir_all(&folder).unwrap();
+    let text = "//! Of rustix.\nuse rustix::fs; // rustix\nconst F: &str = \"pg_wal\"; /* pg_wal */\n\
+                #[cfg(test)]\nmod tests {\n    use rustix::io;\n}\n";
+    fs::write(folder.join("lib.rs"), text).unwrap();
+    assert_eq!(occurrences(planted.path(), SYSTEM, |_| true), ["crates/storage/src/lib.rs:2: rustix"]);
+    assert_eq!(occurrences(planted.path(), FILES, |_| true), ["crates/storage/src/lib.rs:3: pg_wal\""]);
+}
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Each line of code that names one of `words`, in the source files below `crates` that `is_checked`: not comments, and
+/// not tests, which stand at the end of a file.
+fn occurrences(crates: &Path, words: &[&str], is_checked: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources(crates) {
+        let name = path.strip_prefix(crates).unwrap().to_str().unwrap();
+        if !is_checked(name) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for (line, number) in code.lines().zip(1..) {
+            let line = line.split("//").next().unwrap_or_default();
+            if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                found.push(format!("crates/{name}:{number}: {word}"));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources(crates: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("tests.rs")
+            {
+                found.push(path);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,52 @@
+//! Processes by handle: their ends, and signals to them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+/// A process by a handle: readable once it has ended, and never another process, as its number may be.
+#[derive(Debug)]
+pub struct ProcessHandle(OwnedFd);
+
+impl ProcessHandle {
+    /// Of a child that nobody has waited for yet.
+    pub fn of(child: &Child) -> io::Result<Self> {
+        Ok(Self(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?))
+    }
+
+    /// Of whichever process has that number now; `None` if there is none.
+    #[must_use]
+    pub fn of_number(number: u32) -> Option<Self> {
+        let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
+        pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, signal)?)
+    }
+
+    /// Ends it at once; one that has ended already is no error.
+    pub fn kill(&self) {
+        let _ = self.signal(Signal::KILL);
+    }
+}
+
+impl AsFd for ProcessHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<ProcessHandle> for OwnedFd {
+    fn from(handle: ProcessHandle) -> Self {
+        handle.0
+    }
+}
+
+/// Sends a signal to a child that nobody has waited for yet: its number is still its own.
+pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
+    Ok(kill_process(Pid::from_child(child), signal)?)
+}
