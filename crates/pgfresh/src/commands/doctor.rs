@@ -48,7 +48,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         soak: arguments.soak,
         suite: suite(arguments)?,
         tries: arguments.r#try,
-        all: options.verbose || arguments.json,
+        all: options.verbosity().is_verbose() || arguments.json,
         program: PathBuf::from(startup::OURSELVES),
         provisioner: provisioner(settings)?,
     };
