@@ -1,218 +1,44 @@
 //! The background server: one for each project and template, shared by all clients that ask for it, until it
 //! has been idle for a while.
 //!
-//! ```text
-//! CACHE/servers/KEY/start.lock   held by the client that found none, and by the process it starts, until it may be joined
-//! CACHE/servers/KEY/owner.lock   held by the server's process: the proof that it is there
-//! CACHE/servers/KEY/about        where it is, as long as it may be joined
-//! CACHE/servers/KEY/log          what its process says
-//! ```
-//! The key stands for all that shapes it: project, template, options and this binary. Whoever starts one takes `about`
-//! away from the others of the project: they are not joined any more, and go as soon as nobody is there.
+//! The key of its directory stands for all that shapes it: project, template, options and this binary. Whoever starts one
+//! takes `about` away from the others of the project: they are not joined any more, and go as soon as nobody is there.
+
+mod slot;
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::channel;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use api::OnFailure;
 use gateway::KeptDatabase;
-use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache};
-use sys::{Lock, ProcessHandle, Signal};
+use sys::Lock;
 use template::Provisioner;
 
-use crate::control::Control;
+use self::slot::{About, BackgroundSlot, STOP_TIMEOUT, note};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::logging::LogFilter;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::stops::Stops;
 
+pub(crate) use self::slot::Found;
+
 /// How often a server looks whether it is still wanted.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a server with nothing but databases of failed tests outlives its last client.
 const DAY: Duration = Duration::from_hours(24);
-/// How long a server that is to stop may take.
-const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// For those who have read `about` and are on their way.
 const LAST_CALL: Duration = Duration::from_millis(100);
-
-/// A background server's place in the cache.
-#[derive(Debug)]
-struct BackgroundSlot(PathBuf);
-
-/// Where a server is, as it says itself.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct About {
-    /// Its address and secret; see [`Control`].
-    pub(crate) control: String,
-    /// The project.
-    pub(crate) folder: PathBuf,
-    /// Whether it only has what a run left behind.
-    pub(crate) kept: bool,
-    /// Of the process that owns it.
-    pub(crate) pid: u32,
-    /// Of PostgreSQL.
-    pub(crate) version: String,
-    /// What PostgreSQL writes.
-    pub(crate) log: PathBuf,
-}
-
-/// A background server that runs.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) about: About,
-    pub(crate) control: Control,
-}
-
-impl BackgroundSlot {
-    fn about(&self) -> PathBuf {
-        self.0.join("about")
-    }
-
-    /// What `about` is called once it may not be joined any more, and goes when its last client has.
-    fn retired(&self) -> PathBuf {
-        self.0.join("about.retired")
-    }
-
-    fn owner(&self) -> PathBuf {
-        self.0.join("owner.lock")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.0.join("log")
-    }
-
-    /// The server that one of its files is about, if it is there.
-    fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
-        if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
-            return Ok(None);
-        }
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let Ok(about) = serde_json::from_str::<About>(&text) else { return Ok(None) };
-        let Ok(control) = Control::at(&about.control)?.visit() else { return Ok(None) };
-        Ok(Some(Found { about, control }))
-    }
-
-    /// The server, if it is there and may be joined.
-    fn look(&self) -> Result<Option<Found>, Failure> {
-        let found = self.reach(&self.about())?;
-        // It was there when we were connected already: then it sees us before it goes.
-        Ok(found.filter(|_| self.about().exists()))
-    }
-
-    /// The right to start it, for which others have to wait.
-    fn begin(&self) -> Result<Lock, Failure> {
-        let path = self.0.join("start.lock");
-        loop {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-            made.attempt("create", &self.0)?;
-            match Lock::take(&path) {
-                // A server took the directory with it as it went.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                lock => return Ok(lock.attempt("lock", &path)?),
-            }
-        }
-    }
-
-    /// The same, if nobody else has it.
-    fn try_begin(&self) -> Option<Lock> {
-        Lock::try_take(&self.0.join("start.lock")).ok().flatten()
-    }
-
-    /// The same, if there is a spot at all; `waiting` is called if somebody else has it.
-    fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
-        if let Some(lock) = self.try_begin() {
-            return Ok(Some(lock));
-        }
-        let path = self.0.join("start.lock");
-        if path.exists() {
-            waiting();
-        }
-        match Lock::take(&path) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            lock => Ok(Some(lock.attempt("lock", &path)?)),
-        }
-    }
-
-    /// Removes it if there is no server, for who has the right to start one. Returns whether there is none.
-    fn remove_if_dead(&self, _starting: &Lock) -> bool {
-        let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
-        if is_dead {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-        is_dead
-    }
-
-    /// What its files say of the server that is there, joined or not.
-    fn describe(&self) -> Option<About> {
-        let files = [self.about(), self.retired()];
-        files.iter().find_map(|path| serde_json::from_str(&fs::read_to_string(path).ok()?).ok())
-    }
-
-    /// Tells its server, which `about` is about, to end; false if it has ended.
-    fn end(&self, about: &About) -> bool {
-        let handle = ProcessHandle::of_number(about.pid);
-        // The number is still that of the holder of the lock.
-        let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
-        handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
-    }
-
-    /// Waits for the end of its server; false if that was not within [`STOP_TIMEOUT`].
-    fn wait_for_end(&self) -> bool {
-        let (sender, receiver) = channel();
-        let owner = self.owner();
-        // The kernel wakes us when the lock is free, or the file is gone.
-        std::thread::spawn(move || sender.send(Lock::take(&owner).is_ok()));
-        receiver.recv_timeout(STOP_TIMEOUT).is_ok()
-    }
-
-    /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
-    /// input, and so the right to start until it may be joined, whatever becomes of us.
-    fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
-        let log = self.log();
-        let mut open = fs::OpenOptions::new();
-        let output =
-            open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
-        let mut command = Command::new(sys::this_program());
-        command.arg("--background").arg(&self.0);
-        if let Some(kept) = kept {
-            command.arg("--kept").arg(kept);
-        }
-        command.args(std::env::args_os().skip(1));
-        let starting = starting.descriptor().attempt("duplicate", &self.0)?;
-        command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
-        sys::new_session(&mut command);
-        // What it runs for the user has them as from us.
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
-        let failed =
-            |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
-        let mut child = command.spawn().map_err(failed)?;
-        let mut line = String::new();
-        let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
-        if said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
-            // It outlives us; whoever ends first, nobody waits for the other.
-            if let Some(found) = self.look()? {
-                return Ok(found);
-            }
-        }
-        let _ = child.wait();
-        eprint!("{}", fs::read_to_string(&log).unwrap_or_default());
-        let _ = fs::remove_dir_all(&self.0);
-        Err(Failure::new("the background server did not start"))
-    }
-}
 
 fn folder(cache: &Cache) -> PathBuf {
     cache.root().join("servers")
@@ -230,6 +56,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let provisioner = startup::provisioner(settings, false)?;
     let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, settings)?));
     if let Some(found) = slot.look()? {
+        tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
     // May take long; whoever stops servers does not wait for it.
@@ -245,11 +72,12 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         return Err(failure.hint("Run the command again.".to_owned()));
     }
     let found = slot.start(None, &starting)?;
+    tracing::debug!(pid = found.about.pid, "has started a background server");
     drop(starting);
     for other in spots(&provisioner.cache).filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
         if theirs.is_some_and(|theirs| theirs.folder == settings.folder && !theirs.kept) {
-            let _ = fs::rename(other.about(), other.retired());
+            note("rename", &other.about(), fs::rename(other.about(), other.retired()));
         }
     }
     Ok(found)
@@ -331,7 +159,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
         }
         // It leaves its directory to who has the right to start it.
-        let _ = fs::remove_dir_all(&slot.0);
+        slot.remove();
     }
     Ok(count)
 }
@@ -342,7 +170,7 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
     for slot in spots(cache) {
         let start = slot.try_begin();
         let free = Lock::is_held(&slot.owner()).is_ok_and(|held| !held);
-        if free && start.is_some() && fs::remove_dir_all(&slot.0).is_ok() {
+        if free && start.is_some() && slot.remove() {
             removed.push(slot.0);
         }
     }
@@ -352,6 +180,7 @@ pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
 /// Is the background server at `directory`, until nobody wants it.
 pub(crate) fn serve(
     settings: &ResolvedSettings,
+    filter: LogFilter,
     directory: PathBuf,
     kept: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
@@ -359,6 +188,21 @@ pub(crate) fn serve(
     let starting = inherit_start()?;
     // Whoever was the server before is on its way out, or would have been joined.
     let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
+    filter.write_to_file(&slot.log_file())?;
+    let served = serve_at(&slot, settings, kept, starting);
+    if let Err(failure) = &served {
+        tracing::error!("{}", failure.to_string().trim_end().replace('\n', " "));
+    }
+    served
+}
+
+/// The same, for who holds the owner's lock; `starting` is given up once the server may be joined.
+fn serve_at(
+    slot: &BackgroundSlot,
+    settings: &ResolvedSettings,
+    kept: Option<&Path>,
+    starting: OwnedFd,
+) -> Result<ExitCode, Failure> {
     let provisioner = startup::provisioner(settings, false)?;
     let wish = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings) };
     let (service, idle) = match kept {
@@ -379,22 +223,30 @@ pub(crate) fn serve(
         version: provisioner.installation.version().to_string(),
         log: service.server.run().log().clone(),
     };
-    announce(&slot, &about)?;
+    announce(slot, &about)?;
     drop(starting);
+    let (version, project) = (&about.version, about.folder.display());
+    tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
     let early = events.hear();
     // No directory of the user's is kept busy.
-    let _ = std::env::set_current_dir("/");
+    note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut alone = None;
-    while alone.is_none() && early.is_empty() && events.next_within(TICK).is_none_or(|event| !ends(&event)) {
-        alone = leave(&slot, &service, idle);
+    let mut event = early.into_iter().next().map(Event::Signal);
+    while alone.is_none() && !event.as_ref().is_some_and(ends) {
+        event = events.next_within(TICK);
+        if !event.as_ref().is_some_and(ends) {
+            alone = leave(slot, &service, idle);
+        }
     }
-    let _ = fs::remove_file(slot.about());
+    tracing::info!(?event, ?idle, "the server stops");
+    note("remove", &slot.about(), fs::remove_file(slot.about()));
     startup::stop(settings, service)?;
+    tracing::info!("the server has stopped");
     // Whoever starts the next one already has the directory now.
     let alone = alone.or_else(|| slot.try_begin());
     if alone.is_some() {
-        let _ = fs::remove_dir_all(&slot.0);
+        slot.remove();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -423,7 +275,9 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     fs::rename(&staging, &path).attempt("write", &path)?;
     let mut out = io::stdout().lock();
     // If it is gone, somebody else will come.
-    let _ = writeln!(out, "ready").and_then(|()| out.flush());
+    if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
+        tracing::info!(%error, "who started the server is gone");
+    }
     Ok(())
 }
 
@@ -445,7 +299,7 @@ fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Loc
     }
     let go = unused();
     if hidden && !go {
-        let _ = fs::rename(&away, slot.about());
+        note("rename", &away, fs::rename(&away, slot.about()));
     }
     go.then_some(alone)
 }

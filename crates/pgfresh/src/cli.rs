@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lease::Isolation;
 use server::{Preset, VersionRequest};
@@ -112,9 +112,9 @@ pub(crate) struct Options {
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Say what is done, where, why, and how long it takes
-    #[arg(short, long, global = true, help_heading = "Output")]
-    pub(crate) verbose: bool,
+    /// Say what is done, where, why, and how long it takes; twice (-vv): what happens in the background, too
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
+    pub(crate) verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Output")]
     pub(crate) quiet: bool,
@@ -132,8 +132,9 @@ impl Options {
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
-            (false, true) => Verbosity::Verbose,
-            (false, false) => Verbosity::Normal,
+            (false, 0) => Verbosity::Normal,
+            (false, 1) => Verbosity::Verbose,
+            (false, _) => Verbosity::Background,
         }
     }
 

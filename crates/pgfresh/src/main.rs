@@ -11,6 +11,8 @@ mod disk;
 mod evidence;
 mod failure;
 mod foreground;
+mod log_file;
+mod logging;
 mod onlooker;
 mod output;
 mod profiling;
@@ -26,6 +28,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::logging::LogFilter;
+
 fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
@@ -33,25 +37,13 @@ fn main() -> ExitCode {
     // Before anything is made, opened or started.
     sys::make_private();
     sys::raise_files();
-    log();
     let cli = cli::Cli::parse();
     let on_failure = cli.command.exit_code_on_failure();
-    match commands::execute(cli) {
+    match LogFilter::new(cli.options.verbosity()).and_then(|filter| commands::execute(cli, filter)) {
         Ok(code) => code,
         Err(failure) => {
             eprint!("{failure}");
             ExitCode::from(failure.code().unwrap_or(on_failure))
         }
     }
-}
-
-/// Which messages of the background are printed: `error`, `warn`, `info`, `debug` or `trace`.
-const LOG: &str = "PGFRESH_LOG";
-
-/// Prints what happens in the background to standard error, if `PGFRESH_LOG` says so.
-fn log() {
-    let Some(level) = std::env::var(LOG).ok().and_then(|level| level.parse::<tracing::Level>().ok()) else {
-        return;
-    };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
 }

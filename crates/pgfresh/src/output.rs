@@ -15,6 +15,8 @@ pub(crate) enum Verbosity {
     Normal,
     /// What is done, where, why, and how long it takes.
     Verbose,
+    /// What happens in the background, too.
+    Background,
 }
 
 impl Verbosity {

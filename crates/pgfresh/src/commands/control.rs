@@ -7,7 +7,7 @@ use gateway::ExecutedStatement;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::background;
+use crate::background::{self, Found};
 use crate::cli::Options;
 use crate::control::{Control, path_of};
 use crate::evidence;
@@ -28,13 +28,13 @@ fn join(options: &Options) -> Result<Control, Failure> {
 fn find(options: &Options) -> Result<Control, Failure> {
     match Control::of_this_run()? {
         Some(control) => Ok(control),
-        None => find_in_background(&ResolvedSettings::resolve(options)?),
+        None => Ok(find_in_background(&ResolvedSettings::resolve(options)?)?.control),
     }
 }
 
-fn find_in_background(settings: &ResolvedSettings) -> Result<Control, Failure> {
+fn find_in_background(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let found = background::running(settings)?.into_iter().next();
-    found.map(|found| found.control).ok_or_else(|| {
+    found.ok_or_else(|| {
         Failure::new("no server of this project runs")
             .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
     })
@@ -93,7 +93,7 @@ pub(crate) fn snapshot(
     let settings = ResolvedSettings::resolve(options)?;
     let control = match Control::of_this_run()? {
         Some(control) => control,
-        None => find_in_background(&settings)?,
+        None => find_in_background(&settings)?.control,
     };
     snapshot(&control)?;
     save(&settings, &control, template, file)?;
@@ -129,9 +129,17 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
 }
 
 pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
-    let control = find(options)?;
-    let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
+    let (control, log_file) = if let Some(control) = Control::of_this_run()? {
+        (control, None)
+    } else {
+        let found = find_in_background(&ResolvedSettings::resolve(options)?)?;
+        (found.control, found.log_file)
+    };
+    let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     if as_json {
+        if let Some(path) = log_file {
+            status["log"] = path.display().to_string().into();
+        }
         say!("{status}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -150,6 +158,9 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
     }
     let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
     say!("{} copied, {} recycled", count("created"), count("recycled"));
+    if let Some(path) = log_file {
+        say!("log {}", path.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

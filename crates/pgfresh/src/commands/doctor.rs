@@ -48,8 +48,8 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         soak: arguments.soak,
         suite: suite(arguments)?,
         tries: arguments.r#try,
-        all: options.verbose || arguments.json,
-        program: PathBuf::from(sys::this_program()),
+        all: options.verbosity().is_verbose() || arguments.json,
+        program: sys::this_program().to_owned(),
         provisioner: provisioner(settings)?,
     };
     let diagnosis = examination.diagnose(&onlooker)?;

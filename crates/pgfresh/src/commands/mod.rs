@@ -18,16 +18,18 @@ use std::process::ExitCode;
 use crate::background;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
+use crate::logging::LogFilter;
 use crate::settings::ResolvedSettings;
 
-/// Does what the command line says.
-pub(crate) fn execute(cli: Cli) -> Result<ExitCode, Failure> {
+/// Does what the command line says. The log is what `filter` lets through.
+pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> {
     let options = &cli.options;
     // Those that can do without are not stopped by a mistake in the file.
     let settings = || ResolvedSettings::resolve(options);
     if let Some(directory) = cli.background {
-        return background::serve(&settings()?, directory, cli.kept.as_deref());
+        return background::serve(&settings()?, filter, directory, cli.kept.as_deref());
     }
+    filter.write_to_terminal();
     match cli.command {
         Command::Run(arguments) => run::execute(&settings()?, &arguments),
         Command::Serve(arguments) => serve::execute(&settings()?, &arguments),

@@ -82,7 +82,7 @@ fn say(line: &str) -> Result<(), Failure> {
 /// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
 fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
     let mut events = Events::listen()?;
-    let Found { about, control } = background::join(settings)?;
+    let Found { about, control, .. } = background::join(settings)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
     let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();

@@ -1,0 +1,243 @@
+//! A background server's directory in the cache: who may start it, whether it is there, and where it is.
+//!
+//! ```text
+//! CACHE/servers/KEY/start.lock     held by the client that found none, and by the process it starts, until it may be joined
+//! CACHE/servers/KEY/owner.lock     held by the server's process: the proof that it is there
+//! CACHE/servers/KEY/about          where it is, as long as it may be joined
+//! CACHE/servers/KEY/log            what its process says: why it did not start
+//! CACHE/servers/KEY/background.log what happens in it; see [`crate::log_file`]
+//! ```
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use storage::Attempt;
+use sys::{Lock, ProcessHandle, Signal};
+
+use crate::control::Control;
+use crate::failure::Failure;
+
+/// How long a server that is to stop may take.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A background server's place in the cache.
+#[derive(Debug)]
+pub(super) struct BackgroundSlot(pub(super) PathBuf);
+
+/// Where a server is, as it says itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Its address and secret; see [`Control`].
+    pub(crate) control: String,
+    /// The project.
+    pub(crate) folder: PathBuf,
+    /// Whether it only has what a run left behind.
+    pub(crate) kept: bool,
+    /// Of the process that owns it.
+    pub(crate) pid: u32,
+    /// Of PostgreSQL.
+    pub(crate) version: String,
+    /// What PostgreSQL writes.
+    pub(crate) log: PathBuf,
+}
+
+/// A background server that runs.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) about: About,
+    pub(crate) control: Control,
+    /// What happens in it, if it keeps a log.
+    pub(crate) log_file: Option<PathBuf>,
+}
+
+impl BackgroundSlot {
+    pub(super) fn about(&self) -> PathBuf {
+        self.0.join("about")
+    }
+
+    /// What `about` is called once it may not be joined any more, and goes when its last client has.
+    pub(super) fn retired(&self) -> PathBuf {
+        self.0.join("about.retired")
+    }
+
+    pub(super) fn owner(&self) -> PathBuf {
+        self.0.join("owner.lock")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    /// What happens in its server; see [`crate::log_file`].
+    pub(super) fn log_file(&self) -> PathBuf {
+        self.0.join("background.log")
+    }
+
+    /// The server that one of its files is about, if it is there.
+    pub(super) fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
+        if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
+            return Ok(None);
+        }
+        let Some(about) = read_about(path) else { return Ok(None) };
+        let control = match Control::at(&about.control)?.visit() {
+            Ok(control) => control,
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "a background server cannot be reached");
+                return Ok(None);
+            }
+        };
+        let log_file = Some(self.log_file()).filter(|path| path.is_file());
+        Ok(Some(Found { about, control, log_file }))
+    }
+
+    /// The server, if it is there and may be joined.
+    pub(super) fn look(&self) -> Result<Option<Found>, Failure> {
+        let found = self.reach(&self.about())?;
+        // It was there when we were connected already: then it sees us before it goes.
+        Ok(found.filter(|_| self.about().exists()))
+    }
+
+    /// The right to start it, for which others have to wait.
+    pub(super) fn begin(&self) -> Result<Lock, Failure> {
+        let path = self.0.join("start.lock");
+        loop {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+            made.attempt("create", &self.0)?;
+            match Lock::take(&path) {
+                // A server took the directory with it as it went.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                lock => return Ok(lock.attempt("lock", &path)?),
+            }
+        }
+    }
+
+    /// The same, if nobody else has it.
+    pub(super) fn try_begin(&self) -> Option<Lock> {
+        let path = self.0.join("start.lock");
+        Lock::try_take(&path).unwrap_or_else(|error| {
+            note("lock", &path, Err(error));
+            None
+        })
+    }
+
+    /// The same, if there is a spot at all; `waiting` is called if somebody else has it.
+    pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
+        if let Some(lock) = self.try_begin() {
+            return Ok(Some(lock));
+        }
+        let path = self.0.join("start.lock");
+        if path.exists() {
+            waiting();
+        }
+        match Lock::take(&path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            lock => Ok(Some(lock.attempt("lock", &path)?)),
+        }
+    }
+
+    /// Removes it if there is no server, for who has the right to start one. Returns whether there is none.
+    pub(super) fn remove_if_dead(&self, _starting: &Lock) -> bool {
+        let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
+        if is_dead {
+            self.remove();
+        }
+        is_dead
+    }
+
+    /// Removes it; what cannot be removed now, the next sweep takes.
+    pub(super) fn remove(&self) -> bool {
+        note("remove", &self.0, fs::remove_dir_all(&self.0))
+    }
+
+    /// What its files say of the server that is there, joined or not.
+    pub(super) fn describe(&self) -> Option<About> {
+        let files = [self.about(), self.retired()];
+        files.iter().find_map(|path| read_about(path))
+    }
+
+    /// Tells its server, which `about` is about, to end; false if it has ended.
+    pub(super) fn end(&self, about: &About) -> bool {
+        let handle = ProcessHandle::of_number(about.pid);
+        // The number is still that of the holder of the lock.
+        let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
+        handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
+    }
+
+    /// Waits for the end of its server; false if that was not within [`STOP_TIMEOUT`].
+    pub(super) fn wait_for_end(&self) -> bool {
+        let (sender, receiver) = channel();
+        let owner = self.owner();
+        // The kernel wakes us when the lock is free, or the file is gone.
+        std::thread::spawn(move || sender.send(Lock::take(&owner).is_ok()));
+        receiver.recv_timeout(STOP_TIMEOUT).is_ok()
+    }
+
+    /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
+    /// input, and so the right to start until it may be joined, whatever becomes of us.
+    pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
+        let log = self.log();
+        let mut open = fs::OpenOptions::new();
+        let output =
+            open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
+        let mut command = Command::new(sys::this_program());
+        command.arg("--background").arg(&self.0);
+        if let Some(kept) = kept {
+            command.arg("--kept").arg(kept);
+        }
+        command.args(std::env::args_os().skip(1));
+        let starting = starting.descriptor().attempt("duplicate", &self.0)?;
+        command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
+        sys::new_session(&mut command);
+        // What it runs for the user has them as from us.
+        sys::leave_usual_files(&mut command);
+        sys::leave_usual_mask(&mut command);
+        let failed =
+            |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
+        let mut child = command.spawn().map_err(failed)?;
+        let mut line = String::new();
+        let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
+        if said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
+            // It outlives us; whoever ends first, nobody waits for the other.
+            if let Some(found) = self.look()? {
+                return Ok(found);
+            }
+        }
+        note("wait for the server at", &self.0, child.wait().map(drop));
+        match fs::read_to_string(&log) {
+            Ok(text) => eprint!("{text}"),
+            Err(error) => drop(note("read", &log, Err(error))),
+        }
+        self.remove();
+        Err(Failure::new("the background server did not start"))
+    }
+}
+
+/// Takes note of what could not be done in passing, unless the file was gone already. Returns whether it was done.
+pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
+    let Err(error) = done else { return true };
+    if error.kind() != io::ErrorKind::NotFound {
+        tracing::warn!(%error, "could not {verb} \"{}\"", path.display());
+    }
+    false
+}
+
+/// What one of a slot's files says; `None` if it is not there, or of another version.
+fn read_about(path: &Path) -> Option<About> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            note("read", path, Err(error));
+            return None;
+        }
+    };
+    let about = serde_json::from_str(&text);
+    about.inspect_err(|error| tracing::warn!(%error, "cannot read \"{}\"", path.display())).ok()
+}

@@ -1,0 +1,148 @@
+//! Logs of what happens in the background: which records are kept (`-vv`, `PGFRESH_LOG`), and where they go. Commands
+//! write them to standard error, the background server to a file. Times are in UTC.
+
+use std::env::{self, VarError};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use storage::Attempt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+use crate::failure::Failure;
+use crate::log_file::LogFile;
+use crate::output::Verbosity;
+
+/// Which records are kept: `LEVEL` or `TARGET=LEVEL`, separated by commas.
+const VARIABLE: &str = "PGFRESH_LOG";
+/// What writes records.
+const TARGETS: [&str; 13] = [
+    "api", "bench", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "report", "server",
+    "storage", "sys", "template",
+];
+/// What the background server keeps if nobody says.
+const USUAL: LevelFilter = LevelFilter::INFO;
+/// Bytes of each of the background server's two log files.
+const FILE_SIZE: usize = 4 << 20;
+
+/// Which records are kept.
+#[derive(Debug)]
+pub(crate) struct LogFilter(Option<Targets>);
+
+impl LogFilter {
+    /// As `PGFRESH_LOG` says, or else as `-vv` does.
+    pub(crate) fn new(verbosity: Verbosity) -> Result<Self, Failure> {
+        let text = match env::var(VARIABLE) {
+            Err(VarError::NotPresent) => String::new(),
+            Ok(text) => text,
+            Err(VarError::NotUnicode(text)) => {
+                return Err(cannot_read(&text.to_string_lossy(), "it is not UTF-8"));
+            }
+        };
+        if !text.trim().is_empty() {
+            return parse(&text).map(|targets| Self(Some(targets)));
+        }
+        let debug = || Targets::new().with_default(LevelFilter::DEBUG);
+        Ok(Self((verbosity >= Verbosity::Background).then(debug)))
+    }
+
+    /// Writes records to standard error from now on, if any are wanted.
+    pub(crate) fn write_to_terminal(self) {
+        if let Some(targets) = self.0 {
+            let layer = fmt::layer().with_writer(io::stderr);
+            tracing_subscriber::registry().with(layer).with(targets).init();
+        }
+    }
+
+    /// Writes records to the file at `path` from now on.
+    pub(crate) fn write_to_file(self, path: &Path) -> Result<(), Failure> {
+        let targets = self.0.unwrap_or_else(|| Targets::new().with_default(USUAL));
+        let file = LogFile::open(path, FILE_SIZE).attempt("write", path)?;
+        let layer = fmt::layer().with_writer(Mutex::new(file)).with_ansi(false);
+        tracing_subscriber::registry().with(layer).with(targets).init();
+        Ok(())
+    }
+}
+
+fn parse(text: &str) -> Result<Targets, Failure> {
+    let mut targets = Targets::new();
+    for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        // A target alone stands for all of its records.
+        let (target, level) = match directive.split_once('=') {
+            Some((target, level)) => (Some(target), level),
+            None if known(directive) => (Some(directive), "trace"),
+            None => (None, directive),
+        };
+        // The parser takes nothing for "error".
+        let level: LevelFilter = Some(level)
+            .filter(|level| !level.is_empty())
+            .and_then(|level| level.parse().ok())
+            .ok_or_else(|| cannot_read(text, &format!("there is no level \"{level}\"")))?;
+        targets = match target {
+            None => targets.with_default(level),
+            Some(target) if known(target) => targets.with_target(target, level),
+            Some(target) => return Err(cannot_read(text, &format!("there is no target \"{target}\""))),
+        };
+    }
+    Ok(targets)
+}
+
+/// Whether it is one of [`TARGETS`], or a module in one.
+fn known(target: &str) -> bool {
+    target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
+}
+
+fn cannot_read(text: &str, why: &str) -> Failure {
+    Failure::new(format!("cannot read {VARIABLE} \"{text}\": {why}")).hint(format!(
+        "Write a level (error, warn, info, debug, trace, off) or TARGET=LEVEL, separated by commas. Targets are {}.",
+        TARGETS.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn every_crate_is_a_target() {
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let entries = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+        let packages = entries.filter(|path| path.join("Cargo.toml").is_file());
+        let mut names: Vec<_> =
+            packages.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        names.sort();
+        assert_eq!(names, TARGETS);
+    }
+
+    #[test]
+    fn levels_and_targets_are_read() {
+        let targets = parse("warn, lease=debug,gateway::rollback=off,api").unwrap();
+        assert!(targets.would_enable("server::boot", &Level::WARN));
+        assert!(!targets.would_enable("server::boot", &Level::INFO));
+        assert!(targets.would_enable("lease::execute", &Level::DEBUG));
+        assert!(!targets.would_enable("lease::execute", &Level::TRACE));
+        assert!(!targets.would_enable("gateway::rollback::machine", &Level::ERROR));
+        assert!(targets.would_enable("gateway::accept", &Level::WARN));
+        assert!(targets.would_enable("api", &Level::TRACE));
+    }
+
+    #[test]
+    fn what_is_neither_level_nor_target_is_refused() {
+        for (text, why) in [
+            ("debgu", "there is no level \"debgu\""),
+            ("lease=loud", "there is no level \"loud\""),
+            ("warn,leese=debug", "there is no target \"leese\""),
+            ("lease=", "there is no level \"\""),
+            ("=debug", "there is no target \"\""),
+        ] {
+            let failure = parse(text).unwrap_err().to_string();
+            assert!(
+                failure.starts_with(&format!("pgfresh: cannot read PGFRESH_LOG \"{text}\": {why}\nHINT:"))
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Logs: what `-vv` and `PGFRESH_LOG` show, and the log file of the background server.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::{Outcome, Scene, User, finish, ground};
+use serde_json::Value;
+
+const VARIABLE: &str = "PGFRESH_LOG";
+
+/// A pgfresh whose filter is `filter`.
+fn with_filter(scene: &Scene, filter: &str, arguments: &[&str]) -> Outcome {
+    let mut command = scene.pgfresh(arguments);
+    command.env(VARIABLE, filter);
+    finish(command)
+}
+
+/// A command that opens a session, as arguments of pgfresh.
+fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    [&["run"], options, &["--", ground::psql(), "-XAtqc", "SELECT 1"]].concat()
+}
+
+#[test]
+fn the_filter_and_twice_verbose_show_what_happens_in_the_background() {
+    let scene = Scene::new(User::Ourselves);
+    let debug = " DEBUG lease::";
+    for (filter, options, shown) in [
+        ("lease=debug", &[][..], true),
+        ("warn,lease::execute=debug", &[], true),
+        ("debug,lease=warn", &["-vv"], false),
+        ("warn", &["--verbose"], false),
+        ("", &["-v"], false),
+        ("", &["-vv"], true),
+        ("", &["--verbose", "--verbose"], true),
+    ] {
+        let outcome = with_filter(&scene, filter, &session(options));
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "1\n"), "{filter:?}: {outcome}");
+        assert_eq!(outcome.stderr.contains(debug), shown, "{filter:?} {options:?}: {outcome}");
+        assert_eq!(
+            outcome.stderr.contains("pgfresh: PostgreSQL "),
+            !options.is_empty(),
+            "{options:?}: {outcome}"
+        );
+    }
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_is_an_error_before_anything_is_started() {
+    let scene = Scene::new(User::Ourselves);
+    for (filter, why) in
+        [("lease=loud", "there is no level \"loud\""), ("leese=debug", "there is no target \"leese\"")]
+    {
+        for (arguments, code) in [(&session(&["-vv"])[..], 125), (&["url"], 1)] {
+            let outcome = with_filter(&scene, filter, arguments);
+            let message =
+                format!("pgfresh: cannot read PGFRESH_LOG \"{filter}\": {why}\nHINT:  Write a level ");
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(code), ""), "{outcome}");
+            assert!(outcome.stderr.starts_with(&message), "{outcome}");
+            assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
+        }
+    }
+}
+
+/// Where status says that the log is.
+fn log_file(scene: &Scene) -> PathBuf {
+    let status = scene.run(["status"]);
+    assert_eq!(status.code, Some(0), "{status}");
+    let paths: Vec<_> = status.stdout.lines().filter_map(|line| line.strip_prefix("log ")).collect();
+    assert_eq!(paths.len(), 1, "{status}");
+    let json: Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
+    assert_eq!(json["log"].as_str(), Some(paths[0]));
+    PathBuf::from(paths[0])
+}
+
+#[test]
+fn the_background_server_keeps_a_private_log_and_status_says_where() {
+    for &user in User::all() {
+        let scene = Scene::new(user);
+        // A project of its own, so that no other test's server is joined.
+        scene.write("pgfresh.toml", "");
+        let started = with_filter(&scene, "info,lease=debug", &["url", "orders"]);
+        assert_eq!(started.code, Some(0), "{started}");
+        let path = log_file(&scene);
+        assert!(path.starts_with(scene.cache.join("servers")), "{}", path.display());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(" INFO pgfresh::background: the server is ready "), "{text}");
+        assert!(text.contains(" DEBUG lease::"), "{text}");
+        let in_utc = |line: &str| line.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z'));
+        assert!(text.lines().all(in_utc), "{text}");
+        let (user_and_secret, _) = started.stdout.split_once('@').unwrap();
+        let (_, secret) = user_and_secret.rsplit_once(':').unwrap();
+        assert!(secret.len() >= 32 && !text.contains(secret), "{text}");
+        let stopped = scene.run(["stop"]);
+        assert_eq!(stopped.stdout, "stopped the background server\n", "{stopped}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_run_has_no_log_file() {
+    let scene = Scene::new(User::Ourselves);
+    let pgfresh = Path::new(ground::program()).display().to_string();
+    let outcome = scene.shell(&[], &format!("{pgfresh} status; {pgfresh} status --json"));
+    assert!(outcome.contains("\nserver ") || outcome.starts_with("server "), "{outcome}");
+    assert!(!outcome.lines().any(|line| line.starts_with("log ")), "{outcome}");
+    let json: Value = serde_json::from_str(outcome.lines().last().unwrap()).unwrap();
+    assert_eq!(json["log"], Value::Null);
+}
