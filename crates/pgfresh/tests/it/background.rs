@@ -1,0 +1,351 @@
+//! The background server: one for all who ask, as long as it is wanted, and nothing of it afterwards.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::random::Random;
+use crate::common::{Outcome, Scene, User, collect, end_of, ground, line_of, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// `pgfresh url` with `options`, which must succeed.
+fn url(scene: &Scene, options: &[&str]) -> String {
+    let outcome = scene.run([&["url"], options].concat());
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome.stdout.trim().to_owned()
+}
+
+/// Where the server is, without the database.
+fn server_of(url: &str) -> String {
+    url.rsplit_once('/').expect("a URL").0.to_owned()
+}
+
+fn stop(scene: &Scene) -> Outcome {
+    let outcome = scene.run(["stop"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome
+}
+
+fn status(scene: &Scene) -> Option<Value> {
+    let outcome = scene.run(["status", "--json"]);
+    (outcome.code == Some(0)).then(|| serde_json::from_str(&outcome.stdout).unwrap())
+}
+
+/// A project of its own, so that no other test's server is joined.
+fn project(user: User) -> Scene {
+    let scene = Scene::new(user);
+    scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
+    scene.write("schema.sql", "CREATE TABLE one (id int);");
+    scene
+}
+
+/// What lies in the cache of the servers of this project.
+fn spots(scene: &Scene) -> usize {
+    let about = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("about")).unwrap_or_default();
+    let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.path().join("log").exists())
+        .map(about)
+        .filter(|about| about.contains(&format!("\"{}\"", scene.directory.display())))
+        .count()
+}
+
+#[test]
+fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
+    for &user in User::all() {
+        let scene = project(user);
+        let children: Vec<Child> = (0..20)
+            .map(|_| scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+            .collect();
+        let outcomes: Vec<_> = children.into_iter().map(collect).collect();
+        let urls: BTreeSet<_> = outcomes.iter().map(|outcome| outcome.stdout.trim().to_owned()).collect();
+        assert_eq!(urls.len(), 20, "{outcomes:#?}");
+        assert_eq!(urls.iter().map(|url| server_of(url)).collect::<BTreeSet<_>>().len(), 1, "{urls:#?}");
+        let psql = [ground::psql(), "-XAtqc", "SELECT count(*) FROM one", urls.first().unwrap()];
+        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "0\n");
+        assert_eq!(stop(&scene).stdout, "stopped the background server\n");
+        assert_eq!(spots(&scene), 0);
+        assert_eq!(stop(&scene).stdout, "nothing to stop\n");
+    }
+}
+
+#[test]
+fn a_name_stands_for_the_same_database_until_it_is_released() {
+    let scene = project(User::Ourselves);
+    let first = url(&scene, &["orders"]);
+    assert!(first.ends_with("/orders"), "{first}");
+    assert_eq!(url(&scene, &["orders"]), first);
+    assert_eq!(scene.run(["psql", "orders", "--", "-qc", "INSERT INTO one VALUES (1)"]).code, Some(0));
+    let count = || scene.run(["psql", "orders", "--", "-XAtc", "SELECT count(*) FROM one"]).stdout;
+    assert_eq!(count(), "1\n");
+    assert_eq!(scene.run(["reset", "orders"]).code, Some(0));
+    assert_eq!(count(), "0\n");
+    assert_eq!(scene.run(["release", "orders"]).code, Some(0));
+    assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 0);
+    stop(&scene);
+}
+
+#[test]
+fn psql_without_a_name_has_a_database_that_is_gone_afterwards() {
+    let scene = project(User::Ourselves);
+    let outcome =
+        scene.run(["psql", "--", "-XAtc", "SELECT current_database() ~ '^fresh_', count(*) FROM one"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "t|0\n"), "{outcome}");
+    assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 0);
+    assert_eq!(scene.run(["psql", "--", "-qc", "no sql"]).code, Some(1));
+    stop(&scene);
+}
+
+#[test]
+fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
+    let scene = project(User::Ourselves);
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        let mut command = scene.pgfresh(["serve", "--shared", "--json"]);
+        let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let line = line_of(BufReader::new(holder.stdout.take().unwrap()));
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        assert!(ready["url"].as_str().unwrap().ends_with(ready["database"].as_str().unwrap()), "{line}");
+        assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 1, "{line}");
+        match signal {
+            None => drop(holder.stdin.take()),
+            Some(signal) => kill_process(Pid::from_child(&holder), signal).unwrap(),
+        }
+        end_of(&mut holder, "a holder");
+        wait_until("the end of its leases", || {
+            status(&scene).unwrap()["leases"].as_array().unwrap().is_empty()
+        });
+    }
+    stop(&scene);
+}
+
+#[test]
+fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
+    let scene = project(User::Ourselves);
+    url(&scene, &["--idle", "1s"]);
+    assert_eq!(spots(&scene), 1);
+    wait_until("the end of an idle server", || spots(&scene) == 0);
+    scene.assert_nothing_left("after it was idle");
+}
+
+#[test]
+fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused() {
+    let scene = project(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let former = line_of(holder.stdout.take().unwrap());
+    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    let latter = url(&scene, &[]);
+    assert_ne!(server_of(&latter), server_of(&former));
+    let psql = |url: &str, sql: &str| {
+        let output =
+            std::process::Command::new(ground::psql()).args(["-XAtqc", sql, url.trim()]).output().unwrap();
+        output.status.success()
+    };
+    assert!(psql(&former, "TABLE one") && psql(&latter, "TABLE two"));
+    drop(holder.stdin.take());
+    end_of(&mut holder, "the former's holder");
+    // Who asks again and again is a client, for whom it stays.
+    wait_until("the end of the former", || {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        !psql(&former, "TABLE one")
+    });
+    assert!(psql(&latter, "TABLE two"));
+    stop(&scene);
+}
+
+#[test]
+fn a_former_one_that_still_has_clients_is_stopped_too() {
+    let scene = project(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    line_of(holder.stdout.take().unwrap());
+    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    url(&scene, &[]);
+    assert_eq!(stop(&scene).stdout, "stopped 2 background servers\n");
+    assert_eq!(spots(&scene), 0);
+    end_of(&mut holder, "the holder of one that is gone");
+    scene.assert_nothing_left("after both were stopped");
+}
+
+#[test]
+fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
+    let scene = project(User::Ourselves);
+    let first = url(&scene, &[]);
+    let about = fs::read_dir(scene.cache.join("servers")).unwrap().flatten().find_map(|entry| {
+        let about: Value =
+            serde_json::from_str(&fs::read_to_string(entry.path().join("about")).ok()?).ok()?;
+        (about["folder"] == scene.directory.display().to_string()).then_some(about)
+    });
+    let pid = i32::try_from(about.unwrap()["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    scene.assert_nothing_left("after a kill");
+    assert!(status(&scene).is_none());
+    assert_ne!(server_of(&url(&scene, &[])), server_of(&first));
+    stop(&scene);
+}
+
+#[test]
+fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
+    for &user in User::all() {
+        let scene = project(user);
+        let fill =
+            "\"$0\" \"$(\"$1\" url broken)\" -qc 'INSERT INTO one VALUES (42)'; \"$1\" url other >/dev/null";
+        let script = format!("{fill}; \"$1\" release broken --failed; \"$1\" release other; exit 3");
+        let program = ground::program().to_str().unwrap();
+        let command = ["sh", "-euc", &script, ground::psql(), program];
+        let outcome = scene.run([&["run", "--"], &command[..]].concat());
+        assert!(outcome.code == Some(3) && !outcome.stderr.contains("kept"), "not asked for: {outcome}");
+        scene.assert_nothing_left("without --keep-failed");
+        let outcome = scene.run([&["run", "--keep-failed", "--"], &command[..]].concat());
+        assert_eq!(outcome.code, Some(3), "{outcome}");
+        let kept = outcome
+            .stderr
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("pgfresh: kept the database of a failed test: ");
+        assert!(kept.is_some_and(|url| url.contains("/broken_failed_")), "{outcome}");
+        assert!(outcome.stderr.contains("  INSERT INTO one VALUES (42)\n"), "{outcome}");
+        assert!(
+            told_of(kept.unwrap()).contains("\"statement\":\"INSERT INTO one VALUES (42)\""),
+            "{outcome}"
+        );
+        let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
+        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}{asked:?}");
+        assert!(status(&scene).is_none(), "it is not the server of the project");
+        assert_eq!(stop(&scene).stdout, "stopped the background server\n");
+    }
+}
+
+/// What `GET /v1/databases/NAME` says of the database at `url`.
+fn told_of(url: &str) -> String {
+    let (secret, rest) = url.trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
+    let (address, name) = rest.split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "GET /v1/databases/{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The projects of `scene`'s cache that have asked for a server and got one, or wait for it, or just did.
+fn asked(scene: &Scene) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.join("start.lock").exists()).collect()
+}
+
+#[test]
+fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
+    const PROJECTS: usize = 4;
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    let mut random = Random::new();
+    let mut stopped = 0;
+    for round in 0..25 {
+        let requests: Vec<Child> = (0..PROJECTS)
+            .map(|number| {
+                scene.write(&format!("project{number}/pgfresh.toml"), "");
+                let mut command = scene.pgfresh(["url"]);
+                command.current_dir(scene.directory.join(format!("project{number}")));
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .collect();
+        thread::sleep(random.moment(Duration::from_millis(900)));
+        let before = asked(&scene);
+        let outcome = scene.run(["stop", "--all"]);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        let is_there = |spot: &PathBuf| sys::Lock::is_held(&spot.join("owner.lock")).unwrap();
+        let left: Vec<_> = before.iter().filter(|spot| is_there(spot)).collect();
+        assert!(left.is_empty(), "round {round}: still there: {left:?}");
+        stopped += usize::from(outcome.stdout.starts_with("stopped"));
+        for outcome in requests.into_iter().map(collect) {
+            let told = outcome.stderr.contains("\"pgfresh stop\" came in between");
+            let gone = told
+                || outcome.stderr.starts_with("pgfresh: could not ")
+                || outcome.stderr.contains("shutting down");
+            assert!(outcome.code == Some(0) || gone, "round {round}: {outcome}");
+        }
+        assert!(before.iter().all(|spot| !is_there(spot)), "round {round}: one has come later");
+        scene.run(["stop", "--all"]);
+        assert!(asked(&scene).is_empty(), "round {round}: {:?}", asked(&scene));
+    }
+    assert!(stopped > 0, "no round was late enough");
+}
+
+#[test]
+fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("input", "");
+    let spec =
+        "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
+    scene.write("pgfresh.toml", spec);
+    let request = scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the build of its template", || scene.directory.join("begun").exists());
+    assert_eq!(scene.run(["stop", "--all"]).stdout, "nothing to stop\n");
+    scene.write("go", "");
+    let outcome = collect(request);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("\"pgfresh stop\" came in between"), "{outcome}");
+    assert!(asked(&scene).iter().all(|spot| !sys::Lock::is_held(&spot.join("owner.lock")).unwrap()));
+    url(&scene, &[]);
+    stop(&scene);
+}
+
+#[test]
+fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
+    let mut random = Random::new();
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    for round in 0..15 {
+        let mut starter =
+            scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(random.moment(Duration::from_millis(300)));
+        let _ = kill_process(Pid::from_child(&starter), Signal::KILL);
+        starter.wait().unwrap();
+        assert_eq!(scene.run(["stop", "--all"]).code, Some(0));
+        let left = asked(&scene);
+        let held = left.iter().filter(|spot| sys::Lock::is_held(&spot.join("owner.lock")).unwrap());
+        assert_eq!(held.count(), 0, "round {round}: {left:?}");
+        scene.assert_nothing_left(format!("round {round}"));
+    }
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_said() {
+    let scene = project(User::Ourselves);
+    let outcome = scene.run(["url", "--template", "none", "--set", "shared_buffers=none"]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("shared_buffers"), "{outcome}");
+    assert!(outcome.stderr.ends_with("the background server did not start\n"), "{outcome}");
+    assert_eq!(spots(&scene), 0);
+}
+
+#[test]
+fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
+    let scene = project(User::Ourselves);
+    // It goes as soon as it can, again and again, while others come.
+    for round in 0..12 {
+        let outcomes: Vec<_> = (0..4)
+            .map(|_| {
+                let mut command = scene.pgfresh(["url", "--idle", "0"]);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .map(collect)
+            .collect();
+        for outcome in outcomes {
+            assert_eq!(outcome.code, Some(0), "round {round}: {outcome}");
+        }
+    }
+    wait_until("the end of the last one", || spots(&scene) == 0);
+}

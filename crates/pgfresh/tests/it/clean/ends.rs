@@ -1,0 +1,186 @@
+//! How a session and a lease may end: faults 2, 3, 5, 6 and 12.
+
+use std::thread;
+use std::time::Duration;
+
+use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
+use crate::common::gateway::Gateway;
+use crate::common::on_every_major;
+use crate::common::random::Random;
+
+on_every_major! {
+    a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database
+    a_crashed_backend_hides_no_change
+    a_crash_empties_no_unlogged_table_of_a_later_database
+    sessions_that_time_out_leave_no_data
+    terminating_all_other_sessions_harms_no_later_one
+    a_name_whose_lease_does_not_linger_is_clean_with_each_session
+}
+
+/// Rounds in which a race is given a chance.
+const ROUNDS: u32 = 60;
+
+/// Fault 2, with the reset by a connection and over HTTP.
+fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let mut findings = Findings::new(gateway.clean_state());
+    for round in 0..ROUNDS {
+        let mut session = gateway.connect_in_time("a", BRIEF);
+        session.rows(CHANGES).unwrap();
+        drop(session);
+        let reset = gateway.connect("a", &format!("{BRIEF} -c pgfresh.reset=on"));
+        let reset = findings.note(format!("reset by a connection {round}"), reset, STATE);
+        let _ = reset.map(|mut session| session.rows(CHANGES));
+    }
+    let mut random = Random::new();
+    for round in 0..ROUNDS / 2 {
+        let mut session = gateway.connect_in_time("b", "-c pgfresh.linger=200ms");
+        session.rows(CHANGES).unwrap();
+        session.close();
+        // The lease ends just before, while or just after it is reset.
+        thread::sleep(Duration::from_millis(185) + random.moment(Duration::from_millis(30)));
+        let (status, answer) = gateway.reset("b");
+        if !matches!(status, 204 | 404) {
+            findings.found(format!("HTTP reset {round}"), &format!("{status} {answer}"));
+        }
+        let next = gateway.connect("b", "-c pgfresh.linger=200ms");
+        findings.note(format!("after HTTP reset {round}"), next, STATE);
+    }
+    for round in 0..40 {
+        let session = gateway.connect(&format!("later_{round}"), BRIEF);
+        findings.note(format!("later name {round}"), session, STATE);
+    }
+    findings.assert_none();
+}
+
+/// Fault 3.
+fn a_crashed_backend_hides_no_change(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let mut findings = Findings::new(gateway.clean_state());
+    for round in 0..3 {
+        let mut others: Vec<_> =
+            (0..4).map(|other| gateway.connect_in_time(&format!("other_{round}_{other}"), BRIEF)).collect();
+        let mut session = gateway.connect_in_time("crashed", LASTING);
+        for session in others.iter_mut().chain([&mut session]) {
+            // What was not written when the server crashed is not there in any case.
+            session.rows("SET synchronous_commit = on").and_then(|_| session.rows(CHANGES)).unwrap();
+        }
+        let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
+        drop((session, others));
+        gateway.wait_for_server();
+        let mut session = gateway.connect_in_time("crashed", LASTING);
+        session.rows("SELECT 1").unwrap();
+        session.close();
+        let (status, answer) = gateway.reset("crashed");
+        assert_eq!(status, 204, "{answer}");
+        findings.note(format!("reset {round}"), gateway.connect("crashed", LASTING), STATE);
+        for later in 0..10 {
+            let name = format!("later_{round}_{later}");
+            findings.note(&name, gateway.connect(&name, BRIEF), STATE);
+        }
+    }
+    findings.assert_none();
+}
+
+/// Fault 5: the server ends idle sessions, those of pgfresh as well.
+fn sessions_that_time_out_leave_no_data(major: u32) {
+    // Before 14 there is no such setting.
+    if major < 14 {
+        return;
+    }
+    let gateway = Gateway::clean(major, &["--set", "idle_session_timeout=2s"]);
+    let mut findings = Findings::new(gateway.clean_state());
+    for round in 0..2 {
+        let name = format!("a{round}");
+        let session = gateway.connect(&name, "-c pgfresh.linger=3s");
+        let Some(mut session) = findings.note(&name, session, STATE) else { continue };
+        let _ = session.rows(CHANGES).and_then(|_| session.rows("CREATE TABLE dirty ()"));
+        session.close();
+        // So long that every session, and then the lease, has ended.
+        thread::sleep(Duration::from_secs(6));
+        for later in 0..3 {
+            let context = format!("session {later} in round {round}");
+            let session = findings.note(&context, gateway.connect(&name, "-c pgfresh.linger=3s"), STATE);
+            let dirty = session.map(|mut session| session.value("SELECT to_regclass('dirty')"));
+            if dirty == Some(Ok("dirty".to_owned())) {
+                findings.found(context, "the table \"dirty\" is there");
+            }
+        }
+    }
+    findings.assert_none();
+}
+
+/// Fault 6.
+fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
+    const TERMINATE: &str =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
+    let gateway = Gateway::clean(major, &[]);
+    let mut findings = Findings::new(gateway.clean_state());
+    for round in 0..4 {
+        let mut session = gateway.connect_in_time("cleaner", LASTING);
+        // So that there are backends that wait for a client.
+        for name in 0..3 {
+            let name = format!("before_{round}_{name}");
+            findings.note(&name, gateway.connect(&name, BRIEF), STATE);
+        }
+        session.rows(TERMINATE).unwrap();
+        for name in 0..12 {
+            let name = format!("after_{round}_{name}");
+            findings.note(&name, gateway.connect(&name, BRIEF), STATE);
+        }
+        session.rows(TERMINATE).unwrap();
+        session.close();
+        findings.note("the same name", gateway.connect("cleaner", LASTING), STATE);
+        let (status, answer) = gateway.reset("cleaner");
+        if status != 204 {
+            findings.found("reset", &format!("{status} {answer}"));
+        }
+    }
+    findings.assert_none();
+}
+
+/// Fault 12.
+fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let expected = gateway.clean_state();
+    let found: Vec<Findings> = thread::scope(|scope| {
+        let worker = |worker: u32| {
+            let (gateway, expected) = (&gateway, &expected);
+            scope.spawn(move || {
+                let mut findings = Findings::new(expected);
+                for round in 0..ROUNDS {
+                    let name = format!("worker_{worker}");
+                    let context = format!("{name} {round}");
+                    let Some(mut session) = findings.note(context, gateway.connect(&name, BRIEF), STATE)
+                    else {
+                        continue;
+                    };
+                    session.rows(CHANGES).unwrap();
+                    // As drivers do it: a Terminate message, and no wait for its effect.
+                    session.send(b'X', b"").unwrap();
+                }
+                findings
+            })
+        };
+        let workers: Vec<_> = (0..4).map(worker).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let mut all = Findings::new(expected);
+    for findings in found {
+        all.rounds += findings.rounds;
+        all.wrong.extend(findings.wrong);
+    }
+    all.assert_none();
+}
+
+/// Recovery empties unlogged tables, those of the template and of databases that are ready among them.
+fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let mut session = gateway.connect_in_time("crash", BRIEF);
+    let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
+    for number in 0..6 {
+        let mut session = gateway.connect_in_time(&format!("later_{number}"), LASTING);
+        let count = session.value("SELECT count(*) FROM unlogged_seed").unwrap();
+        assert_eq!(count, "2", "database {number} after the crash, on PostgreSQL {major}");
+    }
+}

@@ -1,0 +1,154 @@
+//! A client that says exactly what a test wants said, byte by byte.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use super::PATIENCE;
+
+/// A message of the server's: its tag and its body.
+pub(crate) type Message = (u8, Vec<u8>);
+
+/// A session, or the beginning of one.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    /// Process id and secret.
+    pub(crate) key: Vec<u8>,
+    /// The settings that the server has reported at first.
+    pub(crate) reported: Vec<Vec<u8>>,
+}
+
+/// What an error says: its SQLSTATE and its message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) sqlstate: String,
+    pub(crate) message: String,
+}
+
+/// A message with a tag.
+pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[tag], &length.to_be_bytes()[..], body].concat()
+}
+
+/// A simple query.
+pub(crate) fn query(sql: &str) -> Vec<u8> {
+    message(b'Q', format!("{sql}\0").as_bytes())
+}
+
+/// A packet without a tag.
+pub(crate) fn packet(code: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 8).unwrap();
+    [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
+}
+
+/// The start-up message of a session with `database`, and other parameters.
+pub(crate) fn startup(database: &str, parameters: &[(&str, &str)]) -> Vec<u8> {
+    let mut body = format!("user\0postgres\0database\0{database}\0");
+    for (name, value) in parameters {
+        body.extend([*name, "\0", *value, "\0"]);
+    }
+    body.push('\0');
+    packet(0x0003_0000, body.as_bytes())
+}
+
+impl Client {
+    /// A connection on which nothing has been said yet.
+    pub(crate) fn knock(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, key: Vec::new(), reported: Vec::new() }
+    }
+
+    /// A session that is ready for queries, or the error that ended it.
+    pub(crate) fn open(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
+        let mut client = Self::knock(address);
+        client.say(startup);
+        let said = client.read();
+        if said.0 == b'E' {
+            return Err(failure(&said));
+        }
+        assert_eq!(said, (b'R', vec![0, 0, 0, 3]), "a request for a password");
+        client.say(&message(b'p', format!("{password}\0").as_bytes()));
+        client.greeted().map(|()| client)
+    }
+
+    /// Reads until the server is ready for the first query.
+    pub(crate) fn greeted(&mut self) -> Result<(), Failure> {
+        for message in self.until_ready() {
+            match message.0 {
+                b'K' => self.key = message.1,
+                b'S' => self.reported.push(message.1),
+                b'E' => return Err(failure(&message)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next message; a tag of 0 is the end.
+    pub(crate) fn read(&mut self) -> Message {
+        let mut header = [0; 5];
+        if let Err(error) = self.stream.read_exact(&mut header) {
+            let ended = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
+            assert!(ended.contains(&error.kind()), "{error}");
+            return (0, Vec::new());
+        }
+        let [tag, length @ ..] = header;
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        self.stream.read_exact(&mut body).unwrap();
+        (tag, body)
+    }
+
+    /// All messages up to a ReadyForQuery, or to an error that is the end.
+    pub(crate) fn until_ready(&mut self) -> Vec<Message> {
+        let mut messages = Vec::new();
+        loop {
+            let message = self.read();
+            let last = matches!(message.0, b'Z' | 0);
+            messages.push(message);
+            if last {
+                return messages;
+            }
+        }
+    }
+
+    /// Asks, and gets all that is said to it.
+    pub(crate) fn ask(&mut self, sql: &str) -> Vec<Message> {
+        self.say(&query(sql));
+        self.until_ready()
+    }
+
+    /// The one value that a query has for an answer, or the error.
+    pub(crate) fn value(&mut self, sql: &str) -> Result<String, Failure> {
+        let messages = self.ask(sql);
+        if let Some(error) = messages.iter().find(|message| message.0 == b'E') {
+            return Err(failure(error));
+        }
+        let row = messages.iter().find(|message| message.0 == b'D');
+        Ok(row.map(|(_, row)| String::from_utf8_lossy(&row[6..]).into_owned()).unwrap_or_default())
+    }
+
+    /// Ends the session as a driver does, and waits until the gateway has taken note.
+    pub(crate) fn close(mut self) {
+        self.say(&message(b'X', b""));
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+    }
+}
+
+/// What an ErrorResponse says.
+pub(crate) fn failure(message: &Message) -> Failure {
+    assert_eq!(message.0, b'E', "{message:?}");
+    let field = |code: u8| {
+        let mut fields = message.1.split(|byte| *byte == 0);
+        let found = fields.find(|field| field.first() == Some(&code)).unwrap_or(b"?");
+        String::from_utf8_lossy(&found[1..]).into_owned()
+    };
+    Failure { sqlstate: field(b'C'), message: field(b'M') }
+}

@@ -1,0 +1,335 @@
+//! What the tests of the binary share: a scene to run it on, whom to run it as, and the proof that nothing stays.
+//!
+//! ```text
+//! /var/tmp/pgfresh-test-X/pgfresh          the binary, where everybody can reach it
+//! /var/tmp/pgfresh-test-X/base-UID         a cache with a base image, built once for each user
+//! /var/tmp/pgfresh-test-X/cache-UID        a copy of it, shared by the tests of that user
+//! /var/tmp/pgfresh-test-X/scene-Y          a test's own working directory
+//! /dev/shm/pgfresh-test-X/scene-Y          a test's own place
+//! ```
+//! A scene goes with its test, the folders above go with the process, even if that is killed.
+
+pub(crate) mod client;
+pub(crate) mod connection;
+pub(crate) mod gateway;
+pub(crate) mod ground;
+pub(crate) mod leftovers;
+pub(crate) mod machine;
+pub(crate) mod mounts;
+pub(crate) mod random;
+pub(crate) mod serve;
+pub(crate) mod terminal;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leftovers::{History, children_of};
+
+/// How long anything may take that does end; on a busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The majors that tests run on: the oldest, Debian's, the newest.
+pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
+
+/// A test for each of [`MAJORS`] of every function that is named: `postgres_13::name`, `postgres_15::name` and so on.
+macro_rules! on_every_major {
+    ($($promise:ident)*) => {
+        on_every_major! { @13 postgres_13 $($promise)* }
+        on_every_major! { @15 postgres_15 $($promise)* }
+        on_every_major! { @18 postgres_18 $($promise)* }
+    };
+    (@ $major:literal $name:ident $($promise:ident)*) => {
+        mod $name {
+            $(#[test]
+            fn $promise() {
+                super::$promise($major);
+            })*
+        }
+    };
+}
+pub(crate) use on_every_major;
+
+/// The words for `--postgres` that get `major`: a search for Debian's, a path for those that `make test` installs.
+///
+/// A missing installation is a failure, never a reason to test less.
+pub(crate) fn postgres(major: u32) -> String {
+    if major == 15 {
+        return "15".to_owned();
+    }
+    let folder = std::env::var("PGFRESH_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!(
+            "PGFRESH_TEST_POSTGRES must name the folder with postgres-13 and postgres-18: run \"make test\""
+        )
+    });
+    let bin = format!("{folder}/postgres-{major}/native/bin");
+    assert!(
+        Path::new(&bin).join("postgres").is_file(),
+        "no PostgreSQL {major} in \"{bin}\": run \"make test\""
+    );
+    bin
+}
+
+/// Whom pgfresh runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// As whom the tests run.
+    Ourselves,
+    /// An ordinary user, which root can be as well.
+    Nobody,
+}
+
+/// The user and group number of `nobody`.
+const NOBODY: u32 = 65_534;
+
+impl User {
+    /// All that we can be: one, or as root two.
+    pub(crate) fn all() -> &'static [Self] {
+        if is_root() { &[Self::Ourselves, Self::Nobody] } else { &[Self::Ourselves] }
+    }
+
+    /// The user's number.
+    pub(crate) fn uid(self) -> u32 {
+        match self {
+            Self::Ourselves => rustix::process::geteuid().as_raw(),
+            Self::Nobody => NOBODY,
+        }
+    }
+
+    /// Gives `path` to this user; everybody may pass through it.
+    pub(crate) fn give(self, path: &Path) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o711)).unwrap();
+        if self == Self::Nobody {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+
+    /// Lets the child of `command` run as this user.
+    pub(crate) fn put_on(self, command: &mut Command) {
+        if self == Self::Nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+    }
+}
+
+/// Whether we may be anybody.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A user, a working directory, a place and a cache: where a test lets pgfresh run, and sees all that it leaves.
+pub(crate) struct Scene {
+    pub(crate) user: User,
+    /// The working directory, on disk. The user's own.
+    pub(crate) directory: PathBuf,
+    /// Also in the environment of all processes, under a name that pgfresh does not know: so they can be found.
+    pub(crate) place: PathBuf,
+    pub(crate) cache: PathBuf,
+    history: Mutex<History>,
+}
+
+impl Scene {
+    /// A new scene with the cache that all scenes of this user share, in which the base image is already.
+    pub(crate) fn new(user: User) -> Self {
+        let cache = ground::cache(user);
+        Self::with_cache(user, cache)
+    }
+
+    /// A new scene with an empty cache of its own.
+    pub(crate) fn with_empty_cache(user: User) -> Self {
+        let mut scene = Self::with_cache(user, PathBuf::new());
+        scene.cache = scene.directory.join("cache");
+        scene
+    }
+
+    fn with_cache(user: User, cache: PathBuf) -> Self {
+        let (directory, place) = ground::folders(user);
+        Self { user, directory, place, cache, history: Mutex::new(History::begin(user)) }
+    }
+
+    /// A pgfresh with `arguments`, at this scene. It reads nothing, and knows nothing of our own environment.
+    pub(crate) fn pgfresh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(ground::program());
+        command.args(arguments);
+        self.set(&mut command);
+        command
+    }
+
+    /// Puts user, directory and environment of this scene on `command`, which will be a pgfresh.
+    pub(crate) fn set(&self, command: &mut Command) {
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("PG") || text.starts_with("XDG_") || text == "DATABASE_URL" {
+                command.env_remove(name);
+            }
+        }
+        command.env("PGFRESH_CACHE", &self.cache).env("PGFRESH_PLACE", &self.place);
+        command
+            .env("SCENE", &self.place)
+            .env("HOME", &self.directory)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null());
+        self.user.put_on(command);
+    }
+
+    /// Runs a pgfresh with `arguments` to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Outcome {
+        finish(self.pgfresh(arguments))
+    }
+
+    /// Runs `pgfresh run` with `options` for a shell that runs `script`, which must succeed; returns what it wrote.
+    pub(crate) fn shell(&self, options: &[&str], script: &str) -> String {
+        let outcome = self.run([&["run"], options, &["--", "sh", "-euc", script]].concat());
+        assert!(outcome.code == Some(0), "{script}\n{outcome}");
+        outcome.stdout
+    }
+
+    /// Runs `sql` with psql under `pgfresh run` with `options`; returns the rows as text, unaligned.
+    pub(crate) fn query(&self, options: &[&str], sql: &str) -> String {
+        let psql = ground::psql();
+        let outcome = self.run([&["run"], options, &["--", psql, "-XAtqc", sql]].concat());
+        assert!(outcome.code == Some(0), "{sql}\n{outcome}");
+        outcome.stdout.trim_end().to_owned()
+    }
+
+    /// Makes a file in the working directory, the user's own.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Makes a program of shell lines. A child writes it: a file that we ourselves had open for writing could be so
+    /// still, in a child of another thread, when it is to be run.
+    pub(crate) fn write_program(&self, name: &str, script: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let writer = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+        let status = Command::new("sh").args(["-c", writer, "sh"]).arg(&path).arg(script).status().unwrap();
+        assert!(status.success());
+        path
+    }
+
+    /// Lets `moment` pass and watches what pgfresh process `owner` starts meanwhile.
+    pub(crate) fn watch(&self, owner: u32, moment: Duration) {
+        let begun = Instant::now();
+        while let Some(left) = moment.checked_sub(begun.elapsed()) {
+            self.history.lock().unwrap().note(&children_of(owner));
+            thread::sleep(left.min(Duration::from_millis(2)));
+        }
+    }
+
+    /// What is left here of all that ran, a line for each.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        self.history.lock().unwrap().leftovers(self)
+    }
+
+    /// Fails unless within two seconds nothing is left of all that ran here: no process, directory, lock or segment.
+    pub(crate) fn assert_nothing_left(&self, context: impl fmt::Display) {
+        let begun = Instant::now();
+        loop {
+            let left = self.leftovers();
+            if left.is_empty() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < leftovers::BOUND,
+                "{context}: left behind by {:?}:\n{}",
+                self.user,
+                left.join("\n")
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.assert_nothing_left("at the end of the test");
+        }
+        leftovers::end_processes(&self.place);
+        for folder in [&self.directory, &self.place] {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// How a process ended and what it said.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, signal, stdout, stderr } = self;
+        write!(f, "code {code:?}, signal {signal:?}\nstdout: {stdout}\nstderr: {stderr}")
+    }
+}
+
+/// Runs `command` to its end, which must come within [`PATIENCE`].
+pub(crate) fn finish(mut command: Command) -> Outcome {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    collect(command.spawn().unwrap())
+}
+
+/// Waits for the end of `child` and reads what it still writes.
+pub(crate) fn collect(child: Child) -> Outcome {
+    let pid = rustix::process::Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        panic!("process {pid:?} has not ended after {PATIENCE:?}");
+    };
+    let output = output.unwrap();
+    Outcome {
+        code: output.status.code(),
+        signal: output.status.signal(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Reads one line of what a child says, and not a byte more.
+pub(crate) fn line_of(mut pipe: impl Read) -> String {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        pipe.read_exact(&mut byte).expect("a whole line");
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+/// Waits for the end of `child`, which must come within [`PATIENCE`].
+pub(crate) fn end_of(child: &mut Child, context: impl fmt::Display) -> ExitStatus {
+    let mut status = None;
+    wait_until(&format!("the end of pgfresh ({context})"), || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// Waits until `condition` holds, which it must within [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}

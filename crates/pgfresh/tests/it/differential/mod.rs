@@ -1,0 +1,206 @@
+//! The differential test: whatever sessions have done to a database and however they ended, the database that is handed
+//! out next equals one that nobody has used and that plain CREATE DATABASE has made from the template, and the session
+//! equals a new connection to the server.
+//!
+//! Black box: clients of a `pgfresh serve` over the wire and HTTP. Numbers of cases and the seed are read from
+//! `PGFRESH_DIFFERENTIAL_CASES` and `PGFRESH_DIFFERENTIAL_SEED`; `PGFRESH_DIFFERENTIAL_ONLY` plays one case alone.
+
+mod content;
+mod generate;
+mod harness;
+mod load;
+mod parameters;
+mod play;
+mod runner;
+mod session;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::gateway::Gateway;
+use crate::common::random::Random;
+use generate::{Case, End, Generator, Handover, SessionPlan};
+use parameters::{Parameter, WITHOUT_ANOTHER_VALUE};
+use runner::Runner;
+
+/// A template with one of everything that a reset has to think of.
+const TEMPLATE: &str = include_str!("template.sql");
+/// What belongs to a database, and CREATE DATABASE does not copy.
+const DATABASE: &str = include_str!("database.sql");
+
+/// A lease that ends with its last session.
+const BRIEF: &str = "-c pgfresh.linger=0";
+/// A lease that outlives its sessions.
+const LASTING: &str = "-c pgfresh.linger=60s";
+
+/// Touches each table that has rows in the template, some that have none, and sequences.
+const TOUCH: [&str; 16] = [
+    "UPDATE public.country SET dial = 7",
+    "DELETE FROM public.tree",
+    "UPDATE public.audited SET id = 7",
+    "UPDATE public.secret SET id = 7",
+    "UPDATE public.event SET what = 'x'",
+    "UPDATE public.base SET id = 7",
+    "UPDATE public.member SET team = 1",
+    "INSERT INTO public.note VALUES (7, 'x')",
+    "SELECT nextval('public.ticket'), nextval('other.used'), nextval('public.cycling')",
+    "INSERT INTO public.customer (name) VALUES ('x')",
+    "UPDATE public.scratch_seed SET body = 'x'",
+    "UPDATE public.every_type SET i2 = 7",
+    "UPDATE public.priced SET amount = 7",
+    "UPDATE public.toasted SET packed = packed || 'x'",
+    "UPDATE public.dropped_column SET a = 7",
+    "INSERT INTO information_schema.extra VALUES (7)",
+];
+
+/// So many of these are of tables that any reset can restore; the others may be a reason to drop.
+const EASY: usize = 10;
+
+/// A gateway whose template is that of this file. Logical slots need a `wal_level` of their own.
+fn start(major: u32, options: &[&str]) -> Gateway {
+    let words = [&["--set", "max_prepared_transactions=8"], options].concat();
+    Gateway::start(major, &format!("{TEMPLATE};\n{DATABASE}"), &words)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is no number: {value}")))
+}
+
+/// The number of generated cases for each major.
+fn cases() -> u32 {
+    number("PGFRESH_DIFFERENTIAL_CASES").map_or(100, |cases| u32::try_from(cases).unwrap())
+}
+
+/// Fails if anything differed: with all differences counted, and the first of them in full.
+fn assert_none(findings: &[String], seed: u64) {
+    let shown: Vec<_> = findings.iter().take(12).map(String::as_str).collect();
+    assert!(
+        findings.is_empty(),
+        "{} differences, seed {seed}; play one case with PGFRESH_DIFFERENTIAL_SEED={seed} \
+         PGFRESH_DIFFERENTIAL_ONLY=CASE:\n{}",
+        findings.len(),
+        shown.join("\n")
+    );
+}
+
+fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
+    let gateway = start(major, options);
+    let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
+    println!("PostgreSQL {major}: seed {seed}");
+    let (parameters, _) = Parameter::all(&gateway.server());
+    // A recovery takes as long as many cases.
+    let parameters = parameters.into_iter().filter(|parameter| parameter.name != "post_auth_delay").collect();
+    let generator = Generator { seed, parameters, crash_every: (cases() / 3).clamp(50, 500) };
+    let numbers = match number("PGFRESH_DIFFERENTIAL_ONLY") {
+        Some(only) => u32::try_from(only).unwrap()..=u32::try_from(only).unwrap(),
+        None => 1..=cases(),
+    };
+    let address = gateway.address();
+    let mut runner = Runner::new(gateway);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| load::play_others(&address, seed, &ended));
+        // Whatever happens, the other thread must hear of the end.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            numbers.for_each(|number| runner.run(&generator.case(number)));
+        }));
+        ended.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    runner.settle(&generator);
+    runner.report(seed);
+    assert_none(&runner.findings, seed);
+    let (recycled, played) = (runner.recycled, runner.played);
+    assert!(recycled * 10 >= played * 6, "only {recycled} of {played} databases were recycled");
+}
+
+#[test]
+fn whatever_was_done_what_is_handed_out_is_new_on_postgres_15() {
+    whatever_was_done_what_is_handed_out_is_new(15, &[]);
+}
+
+#[test]
+fn whatever_was_done_what_is_handed_out_is_new_on_postgres_18() {
+    whatever_was_done_what_is_handed_out_is_new(18, &["--set", "wal_level=logical"]);
+}
+
+/// With `--paranoid` pgfresh compares each database itself: what differs is dropped and reported, never handed out.
+#[test]
+fn paranoid_sees_whatever_this_test_sees() {
+    let gateway = start(15, &["--paranoid"]);
+    let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
+    let (parameters, _) = Parameter::all(&gateway.server());
+    let parameters = parameters.into_iter().filter(|parameter| parameter.name != "post_auth_delay").collect();
+    let generator = Generator { seed, parameters, crash_every: 0 };
+    let mut runner = Runner::new(gateway);
+    for number in 1..=cases() / 3 {
+        runner.run(&generator.case(number));
+    }
+    runner.report(seed);
+    assert_none(&runner.dirty, seed);
+    assert_eq!(
+        runner.gateway.status()["differences"],
+        serde_json::json!([]),
+        "pgfresh itself has found some"
+    );
+}
+
+/// Each parameter in turn: a session that has it touches every table, the database is reset, and it and its next
+/// session, with that parameter and without, are compared.
+fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
+    let gateway = start(major, &[]);
+    let (parameters, without) = Parameter::all(&gateway.server());
+    let unknown: Vec<_> =
+        without.iter().filter(|name| !WITHOUT_ANOTHER_VALUE.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "PostgreSQL {major}: no value is known for {unknown:?}");
+    let mut runner = Runner::new(gateway);
+    let plan = |parameters: &[Parameter], statements: &[&str]| SessionPlan {
+        guest: false,
+        parameters: parameters.to_vec(),
+        statements: statements.iter().map(|statement| (*statement).to_owned()).collect(),
+        end: End::Terminate,
+    };
+    for (number, parameter) in (0..).zip(&parameters) {
+        let rounds = [(Handover::Http, false, &TOUCH[..]), (Handover::Connection, true, &TOUCH[..EASY])];
+        for (handover, same_parameters, statements) in rounds {
+            let own = std::slice::from_ref(parameter);
+            // Once all that the session leaves has the parameter; once everything is touched for sure.
+            let mut sessions = vec![plan(own, statements)];
+            if handover == Handover::Http {
+                sessions.push(plan(&[], statements));
+            }
+            runner.run(&Case { number, handover, at_once: true, sessions, same_parameters });
+        }
+    }
+    runner.print_tally();
+    println!(
+        "differential: {} parameters on PostgreSQL {major}, {} differences",
+        parameters.len(),
+        runner.findings.len()
+    );
+    assert_none(&runner.findings, 0);
+    // A database that was dropped proves nothing.
+    let share = 10 * runner.recycled as usize / parameters.len();
+    assert!(
+        share >= 8,
+        "only {} databases were recycled for {} parameters",
+        runner.recycled,
+        parameters.len()
+    );
+}
+
+#[test]
+fn no_start_up_parameter_changes_what_is_handed_out_on_postgres_13() {
+    no_start_up_parameter_changes_what_is_handed_out(13);
+}
+
+#[test]
+fn no_start_up_parameter_changes_what_is_handed_out_on_postgres_15() {
+    no_start_up_parameter_changes_what_is_handed_out(15);
+}
+
+#[test]
+fn no_start_up_parameter_changes_what_is_handed_out_on_postgres_18() {
+    no_start_up_parameter_changes_what_is_handed_out(18);
+}

@@ -1,0 +1,337 @@
+//! Plays cases on one gateway and compares each database that is handed out with one that nobody has used, and each
+//! session with a new connection to the server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
+
+use super::content::Content;
+use super::generate::{Case, Generator, Handover};
+use super::parameters::Parameter;
+use super::play::play;
+use super::session::{SeededNumbers, SessionState};
+use super::{BRIEF, DATABASE, LASTING};
+use crate::common::connection::{Connection, SqlError};
+use crate::common::gateway::Gateway;
+use crate::common::{ground, wait_until};
+
+/// Undoes what the cases change for all databases: that is not what is tested here.
+const UNDO_SHARED: &str =
+    "ALTER ROLE guest RESET ALL; ALTER ROLE postgres RESET ALL; ALTER ROLE ALL RESET ALL";
+/// What a finding says of a session that was handed out and answers no more.
+const BROKE: &str = "the session broke";
+/// Of so many databases that are handed out one is compared by `pg_dump`, too.
+const DUMP_EVERY: u32 = 10;
+/// The last major whose databases the system's `pg_dump` reads.
+const DUMPED_MAJOR: u32 = 15;
+
+/// A gateway, what a database and a session of it must be, and what was found instead.
+pub(crate) struct Runner {
+    pub(crate) gateway: Gateway,
+    reference: Content,
+    /// The same database after a crash, which has emptied what is not logged.
+    crashed: Option<Content>,
+    dump: String,
+    seeded: SeededNumbers,
+    /// The case that has used a database last, by the database's oid.
+    used: HashMap<String, Case>,
+    /// Cases in which sessions had a database.
+    pub(crate) played: u32,
+    /// Databases handed out, and compared.
+    pub(crate) compared: u32,
+    pub(crate) recycled: u32,
+    pub(crate) dropped: u32,
+    /// Neither handed out nor dropped by the end.
+    pub(crate) unsettled: u32,
+    restored: usize,
+    pub(crate) findings: Vec<String>,
+    /// Those of the findings that are about what a database holds.
+    pub(crate) dirty: Vec<String>,
+    /// How often each probe and relation differed, and how it did first.
+    tally: BTreeMap<String, (u32, String)>,
+}
+
+impl Runner {
+    pub(crate) fn new(gateway: Gateway) -> Self {
+        make_copy(&gateway, "reference");
+        let server = gateway.server();
+        let reference = Content::read(&server, "reference").unwrap();
+        gateway.direct("postgres", "SELECT pg_replication_origin_create('origin')").unwrap();
+        let mut session = Connection::open(&server, "reference", &[]).unwrap();
+        let seeded = SeededNumbers::read(&mut session).unwrap();
+        session.close();
+        // Nothing of it is lost when the server crashes.
+        gateway.direct("postgres", "CHECKPOINT").unwrap();
+        let mut runner = Self {
+            gateway,
+            reference,
+            crashed: None,
+            dump: String::new(),
+            seeded,
+            used: HashMap::new(),
+            played: 0,
+            compared: 0,
+            recycled: 0,
+            dropped: 0,
+            unsettled: 0,
+            restored: 0,
+            findings: Vec::new(),
+            dirty: Vec::new(),
+            tally: BTreeMap::new(),
+        };
+        runner.dump = runner.pg_dump("reference");
+        runner
+    }
+
+    /// Plays a case, hands its database over, and compares what is handed out.
+    pub(crate) fn run(&mut self, case: &Case) {
+        let (name, lease) = match case.handover {
+            Handover::NewName => (format!("new_{}", case.number), BRIEF),
+            Handover::SameName => ("same".to_owned(), BRIEF),
+            Handover::Http | Handover::Connection => ("kept".to_owned(), LASTING),
+        };
+        // A lease that begins may get any database; those of the kept name were compared when they were reset, and no
+        // session is in them but those of the case: a reset may use what they leave.
+        let first = match case.handover {
+            Handover::NewName | Handover::SameName => match self.check_out(&name, lease, &[], case) {
+                Some(first) => Some(first),
+                None => return,
+            },
+            Handover::Http | Handover::Connection => None,
+        };
+        self.played += 1;
+        let left = play(&self.gateway, case, &name, lease);
+        let oid = self.oid_of(&name);
+        if let Some(first) = first {
+            first.close();
+        }
+        self.undo_shared();
+        if case.crashes() {
+            self.crashed = Some(Content::read(&self.gateway.server(), "reference").unwrap());
+        }
+        if let Some(oid) = oid {
+            self.used.insert(oid, case.clone());
+        }
+        let left = match left {
+            Ok(left) => left,
+            Err(error) => {
+                self.findings.push(format!("no session: {error}\nin {case}"));
+                Vec::new()
+            }
+        };
+        match case.handover {
+            Handover::NewName => {}
+            Handover::SameName => drop(self.check_out(&name, lease, &case.next_parameters(), case)),
+            Handover::Http => {
+                let (status, answer) = self.gateway.reset(&name);
+                if status != 204 {
+                    self.findings.push(format!("HTTP reset: {status} {answer}\nafter {case}"));
+                }
+                drop(self.check_out(&name, lease, &case.next_parameters(), case));
+            }
+            Handover::Connection => {
+                let reset = format!("{lease} -c pgfresh.reset=on");
+                drop(self.check_out(&name, &reset, &case.next_parameters(), case));
+            }
+        }
+        drop(left);
+    }
+
+    /// Opens a session and compares it and its database with new ones.
+    fn check_out(
+        &mut self,
+        name: &str,
+        options: &str,
+        parameters: &[Parameter],
+        case: &Case,
+    ) -> Option<Connection> {
+        self.compared += 1;
+        let mut session = match self.connect(name, options, parameters) {
+            Ok(session) => session,
+            Err(error) => {
+                self.findings.push(format!("no session with {name}: {error}\nin or after {case}"));
+                return None;
+            }
+        };
+        let mut found = self.state_differences(&mut session, parameters);
+        let used = oid(&mut session).ok().and_then(|oid| self.used.remove(&oid));
+        self.recycled += u32::from(used.is_some());
+        // The lease of a session that broke may be over.
+        let broke = found.iter().any(|line| line.starts_with(BROKE));
+        let content = if broke { Vec::new() } else { self.content_differences(name) };
+        if !content.is_empty() {
+            // No other case is to suffer from it.
+            let _ = self.gateway.direct("postgres", &format!("DROP DATABASE \"{name}\" WITH (FORCE)"));
+        }
+        let dirty = !content.is_empty();
+        self.dirty.extend(content.iter().cloned());
+        found.extend(content);
+        for line in &found {
+            let what = line.split(':').next().unwrap_or_default().to_owned();
+            self.tally.entry(what).or_insert_with(|| (0, line.chars().take(300).collect())).0 += 1;
+        }
+        if !found.is_empty() {
+            let after = used.map_or_else(|| format!("unknown; at {case}"), |used| used.to_string());
+            let parameters: Vec<_> = parameters.iter().map(Parameter::option).collect();
+            let parameters = parameters.join(" ");
+            self.findings.push(format!("{name} {parameters}:\n  {}\nafter {after}", found.join("\n  ")));
+        }
+        if dirty { self.connect(name, options, parameters).ok() } else { Some(session) }
+    }
+
+    /// The database that has this name now.
+    fn oid_of(&self, name: &str) -> Option<String> {
+        let sql = format!("SELECT oid FROM pg_database WHERE datname = '{name}'");
+        self.gateway.direct("postgres", &sql).ok()?.into_iter().flatten().next().flatten()
+    }
+
+    fn connect(&self, name: &str, options: &str, parameters: &[Parameter]) -> Result<Connection, SqlError> {
+        let words: Vec<String> = parameters.iter().map(Parameter::option).collect();
+        self.gateway.connect(name, format!("{options} {}", words.join(" ")).trim())
+    }
+
+    /// In what a session differs from one with the same parameters that does not go through the gateway.
+    fn state_differences(&self, session: &mut Connection, parameters: &[Parameter]) -> Vec<String> {
+        let words: Vec<String> = parameters.iter().map(Parameter::option).collect();
+        let options = words.join(" ");
+        let options = [("options", options.as_str())];
+        let options = if parameters.is_empty() { &options[..0] } else { &options[..] };
+        let state = SessionState::read(session, &self.seeded);
+        let expected =
+            Connection::open(&self.gateway.server(), "reference", options).and_then(|mut direct| {
+                let expected = SessionState::read(&mut direct, &self.seeded);
+                direct.close();
+                expected
+            });
+        match (expected, state) {
+            (Ok(expected), Ok(state)) => expected.differences(&state),
+            (Err(error), _) => vec![format!("no direct session with {options:?}: {error}")],
+            (_, Err(error)) => vec![format!("{BROKE}: {error}")],
+        }
+    }
+
+    fn content_differences(&mut self, name: &str) -> Vec<String> {
+        let content = match Content::read(&self.gateway.server(), name) {
+            Ok(content) => content,
+            Err(error) => return vec![format!("its content could not be read: {error}")],
+        };
+        self.restored += self.reference.restored(&content);
+        let mut found = self.reference.differences(&content, self.crashed.as_ref());
+        if self.compared.is_multiple_of(DUMP_EVERY) && self.pg_dump(name) != self.dump {
+            found.push("pg_dump writes something else".to_owned());
+        }
+        found
+    }
+
+    /// What `pg_dump` writes of a database, with the rows of each table sorted; nothing for a major it cannot read.
+    pub(crate) fn pg_dump(&self, name: &str) -> String {
+        if self.gateway.major > DUMPED_MAJOR {
+            return String::new();
+        }
+        let program = ground::psql().replace("/psql", "/pg_dump");
+        let output = Command::new(program)
+            .args(["--no-unlogged-table-data", "-U", "postgres", name, "-h"])
+            .arg(self.gateway.socket_directory())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        sort_rows(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    /// Makes of roles and server settings what they were.
+    fn undo_shared(&self) {
+        self.gateway.wait_for_server();
+        self.gateway.direct("postgres", UNDO_SHARED).unwrap();
+        let changed = "SELECT count(*) FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf'";
+        let read = |sql| self.gateway.direct("postgres", sql).unwrap()[0][0].clone().unwrap_or_default();
+        if read(changed) != "0" {
+            self.gateway.direct("postgres", "ALTER SYSTEM RESET ALL").unwrap();
+            self.gateway.direct("postgres", "SELECT pg_reload_conf()").unwrap();
+            wait_until("the server's settings to be as before", || {
+                read("SELECT count(*) FROM pg_settings WHERE sourcefile LIKE '%auto.conf'") == "0"
+            });
+        }
+    }
+
+    /// Prints how often what differed.
+    pub(crate) fn print_tally(&self) {
+        for (times, first) in self.tally.values() {
+            println!("{times:>6} times, first: {first}");
+        }
+    }
+
+    /// Waits until each database that a case has used was handed out again or is gone.
+    pub(crate) fn settle(&mut self, generator: &Generator) {
+        let nothing = Case { sessions: Vec::new(), ..generator.case(0) };
+        let mut held = Vec::new();
+        for at in 0..48 {
+            self.count_dropped();
+            if self.used.is_empty() {
+                break;
+            }
+            held.extend(self.check_out(&format!("settle_{at}"), BRIEF, &[], &nothing));
+        }
+        for session in held {
+            session.close();
+        }
+        self.count_dropped();
+        self.unsettled = u32::try_from(self.used.len()).unwrap();
+    }
+
+    fn count_dropped(&mut self) {
+        let rows = self.gateway.direct("postgres", "SELECT oid FROM pg_database").unwrap();
+        let alive: Vec<String> = rows.into_iter().flatten().flatten().collect();
+        let before = self.used.len();
+        self.used.retain(|oid, _| alive.contains(oid));
+        self.dropped += u32::try_from(before - self.used.len()).unwrap();
+    }
+
+    /// Ends with a line of counts; fails if anything differed.
+    pub(crate) fn report(&self, seed: u64) {
+        let Self { played, recycled, dropped, unsettled, .. } = self;
+        let share = 100 * recycled / (*played).max(1);
+        // A database that was used twice before it was compared counts once.
+        let unknown = played.saturating_sub(recycled + dropped + unsettled);
+        let (major, status) = (self.gateway.major, self.gateway.status());
+        println!(
+            "differential: {played} cases, {} differences, {share} % recycled, seed {seed} (PostgreSQL {major}: {} \
+             databases and sessions compared, {} tables restored, {recycled} recycled, {dropped} dropped, {unsettled} \
+             neither, {unknown} not followed; {})",
+            self.findings.len(),
+            self.compared,
+            self.restored,
+            status["dropped"],
+        );
+        self.print_tally();
+    }
+}
+
+/// Makes a database by plain SQL from the template that the gateway serves.
+pub(crate) fn make_copy(gateway: &Gateway, name: &str) {
+    let templates =
+        "SELECT datname FROM pg_database WHERE datistemplate AND datname NOT IN ('template0', 'template1')";
+    let template = gateway.direct("postgres", templates).unwrap().remove(0).remove(0).unwrap();
+    gateway.direct("postgres", &format!("CREATE DATABASE {name} TEMPLATE \"{template}\"")).unwrap();
+    gateway.direct(name, DATABASE).unwrap();
+}
+
+fn oid(session: &mut Connection) -> Result<String, SqlError> {
+    session.value("SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()")
+}
+
+/// Sorts the rows of each COPY, and leaves out lines that are never twice the same.
+fn sort_rows(dump: &str) -> String {
+    let (mut lines, mut rows, mut in_copy) = (Vec::new(), Vec::new(), false);
+    for line in
+        dump.lines().filter(|line| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict"))
+    {
+        if in_copy && line != "\\." {
+            rows.push(line);
+            continue;
+        }
+        rows.sort_unstable();
+        lines.append(&mut rows);
+        in_copy = line.starts_with("COPY ");
+        lines.push(line);
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,260 @@
+//! Odd environments: users without names or other users, masks, limits, caches that can only be read, strange paths.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{MAJORS, Outcome, Scene, User, finish, ground, is_root, mounts, postgres};
+
+/// A user of whom `/etc/passwd` knows nothing.
+const NAMELESS: &str = "45678";
+
+/// Runs `script` with a shell behind the words `before`, in which `$PGFRESH` is the binary.
+fn shell(scene: &Scene, before: &[&str], script: &str) -> Outcome {
+    let words = [before, &["sh", "-euc", script]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    scene.set(&mut command);
+    command.env("PGFRESH", ground::program()).env("PSQL", ground::psql());
+    finish(command)
+}
+
+fn assert_says(outcome: &Outcome, what: &str) {
+    assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), what), "{outcome}");
+}
+
+/// A scene that everybody may write in, so that any user can have it.
+fn open_scene() -> Scene {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    for folder in [&scene.directory, &scene.place] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    scene
+}
+
+fn nameless() -> [&'static str; 6] {
+    ["setpriv", "--reuid", NAMELESS, "--regid", NAMELESS, "--clear-groups"]
+}
+
+#[test]
+fn a_user_without_a_name_has_servers_of_every_major() {
+    if !is_root() {
+        eprintln!("Only root can be another user: not tested.");
+        return;
+    }
+    for major in MAJORS {
+        let scene = open_scene();
+        let script = format!(
+            "unset HOME; export PGFRESH_POSTGRES='{}'
+            \"$PGFRESH\" run -- \"$PSQL\" -XAtqc 'SELECT 6 * 7'
+            \"$PSQL\" -XAtqc 'SELECT current_database()' \"$(\"$PGFRESH\" url orders)\"
+            \"$PGFRESH\" psql -- -XAtqc 'SELECT 1'
+            true | \"$PGFRESH\" serve | sed 's/:.*//'
+            \"$PGFRESH\" stop >stopped",
+            postgres(major)
+        );
+        let outcome = shell(&scene, &nameless(), &script);
+        assert_says(&outcome, "42\norders\n1\npostgresql");
+    }
+}
+
+/// Runs its arguments in a user namespace in which nobody may make another one, as in most containers.
+const WITHOUT_NAMESPACES: &str = r#"
+unshare --user sleep 60 & holder=$!
+until [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; do sleep 0.01; done
+echo 0 0 70000 >/proc/$holder/uid_map
+echo 0 0 70000 >/proc/$holder/gid_map
+code=0
+nsenter --user --target $holder --setuid 0 --setgid 0 \
+    sh -euc 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"' sh "$@" || code=$?
+kill $holder
+exit $code
+"#;
+
+#[test]
+fn a_user_without_a_name_or_namespaces_is_told_what_to_do_until_there_is_an_image() {
+    if !is_root() {
+        eprintln!("Only root can be another user: not tested.");
+        return;
+    }
+    let scene = open_scene();
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-euc", WITHOUT_NAMESPACES, "sh"]).args(nameless()).args(["sh", "-euc", script]);
+        scene.set(&mut command);
+        command.env("PGFRESH", ground::program());
+        finish(command)
+    };
+    let outcome = run("exec \"$PGFRESH\" run -- true");
+    assert_eq!(outcome.code, Some(125), "{outcome}");
+    for word in ["user 45678 has no entry in \"/etc/passwd\"", "HINT:  Add one"] {
+        assert!(outcome.stderr.contains(word), "{outcome}");
+    }
+    // With an image, initdb is not needed.
+    assert_says(&shell(&scene, &nameless(), "\"$PGFRESH\" run -- true"), "");
+    assert_says(&run("exec \"$PGFRESH\" run -- echo reached"), "reached");
+}
+
+#[test]
+fn root_of_a_namespace_without_other_users_has_servers() {
+    let majors = if is_root() { &MAJORS[..] } else { &[15] };
+    for &major in majors {
+        let scene = open_scene();
+        let script = format!(
+            "export PGFRESH_POSTGRES='{}'
+            \"$PGFRESH\" run -- \"$PSQL\" -XAtqc 'SELECT 6 * 7'
+            \"$PSQL\" -XAtqc 'SELECT current_database()' \"$(\"$PGFRESH\" url orders)\"
+            \"$PGFRESH\" stop >stopped",
+            postgres(major)
+        );
+        let mut before = if is_root() { nameless().to_vec() } else { Vec::new() };
+        before.extend(["unshare", "--user", "--map-root-user"]);
+        assert_says(&shell(&scene, &before, &script), "42\norders");
+    }
+}
+
+/// All files below `root` that others may write, or that a mask has taken from their owner.
+fn odd_modes(root: &Path) -> Vec<String> {
+    let mut odd = Vec::new();
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let (path, meta) = (entry.path(), entry.metadata().unwrap());
+        let wanted = if meta.is_dir() { 0o700 } else { 0o600 };
+        // Sockets are as their servers make them; nobody gets to them.
+        if (meta.is_dir() || meta.is_file()) && (meta.mode() & 0o022 != 0 || meta.mode() & wanted != wanted) {
+            odd.push(format!("{:o} {}", meta.mode(), path.display()));
+        }
+        if meta.is_dir() {
+            odd.extend(odd_modes(&path));
+        }
+    }
+    odd
+}
+
+#[test]
+fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() {
+    for &user in User::all() {
+        for mask in ["0000", "0022", "0077", "0777"] {
+            let scene = Scene::with_empty_cache(user);
+            scene.write(
+                "pgfresh.toml",
+                "[template]\nsetup = \"umask >&2; umask | grep -x \\\"$MASK\\\"\"\ninputs = [\"pgfresh.toml\"]\n",
+            );
+            let script = format!(
+                "umask {mask}; export MASK={mask}
+                \"$PGFRESH\" run -- sh -c 'umask; \"$PGFRESH\" url a >url; \"$PGFRESH\" snapshot a as kept'
+                \"$PGFRESH\" template build
+                \"$PGFRESH\" url orders >/dev/null
+                \"$PGFRESH\" template push carried
+                \"$PGFRESH\" --cache other template pull carried"
+            );
+            let outcome = shell(&scene, &[], &script);
+            assert_eq!(outcome.code, Some(0), "{mask} {outcome}");
+            assert!(outcome.stdout.starts_with(mask), "{mask} {outcome}");
+            for folder in
+                [&scene.cache, &scene.place, &scene.directory.join("other"), &scene.directory.join("carried")]
+            {
+                let odd = odd_modes(folder);
+                assert!(odd.is_empty(), "{mask} {user:?}: {odd:#?}");
+            }
+            assert_eq!(scene.run(["stop"]).code, Some(0));
+        }
+    }
+}
+
+#[test]
+fn a_low_soft_limit_of_open_files_is_raised_for_us_and_the_server_alone() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let outcome = shell(&scene, &[], "ulimit -Sn 64; exec \"$PGFRESH\" run -- sh -c 'ulimit -n'");
+    assert_says(&outcome, "64");
+}
+
+#[test]
+fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
+    for &user in User::all().iter().filter(|user| !is_root() || **user != User::Ourselves) {
+        let scene = Scene::with_empty_cache(user);
+        scene.write("input", "");
+        assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+        let modes = |mode: &str| {
+            let status = Command::new("chmod").args(["-R", mode]).arg(&scene.cache).status().unwrap();
+            assert!(status.success());
+        };
+        modes("a-w");
+        assert_says(&scene.run(["run", "--", "echo", "reached"]), "reached");
+        let missing = scene.run(["--setup", "true", "--inputs", "input", "run", "--", "true"]);
+        modes("u+w");
+        assert_eq!(missing.code, Some(125), "{missing}");
+        assert!(
+            missing.stderr.contains("Permission denied") && missing.stderr.contains("PGFRESH_CACHE"),
+            "{missing}"
+        );
+    }
+    let Some(scene) = mounts::scene() else { return };
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    let mount = "mount --bind -o ro \"$PGFRESH_CACHE\" \"$MOUNTED\"; mount -o remount,bind,ro \"$MOUNTED\"
+        export PGFRESH_CACHE=\"$MOUNTED\"";
+    assert_says(&mounts::run(&scene, mount, &["run", "--", "echo", "reached"]), "reached");
+}
+
+/// What is different about a command.
+type Change<'a> = dyn Fn(&mut Command) + 'a;
+
+/// A name that is no text.
+fn odd_name() -> OsString {
+    OsString::from_vec(b"n\xf6 \xff'\"".to_vec())
+}
+
+#[test]
+fn paths_need_not_be_text_but_the_place() {
+    // An ordinary user: root's cache is not at its home.
+    let user = *User::all().last().unwrap();
+    let scene = Scene::with_empty_cache(user);
+    let make = |above: &Path| -> PathBuf {
+        let folder = above.join(odd_name());
+        fs::create_dir(&folder).unwrap();
+        user.give(&folder);
+        folder
+    };
+    let (project, place) = (make(&scene.directory), make(&scene.place));
+    fs::write(
+        project.join("pgfresh.toml"),
+        "[template]\nsetup = \"psql -qc 'CREATE TABLE t()'\"\ninputs = [\"*.toml\"]\n",
+    )
+    .unwrap();
+    let run = |change: &Change<'_>, arguments: &[&OsStr]| {
+        let mut command = scene.pgfresh(arguments);
+        command.current_dir(&project);
+        change(&mut command);
+        finish(command)
+    };
+    let words: Vec<&OsStr> =
+        ["run", "--", ground::psql(), "-XAtqc", "SELECT count(*) FROM pg_class WHERE relname = 't'"]
+            .map(OsStr::new)
+            .into();
+    let changes: [(&str, &Change<'_>); 3] = [
+        ("project", &|_| ()),
+        ("cache", &|command| {
+            command.env("PGFRESH_CACHE", project.join("cache"));
+        }),
+        ("home", &|command| {
+            command.env("HOME", &project).env("TMPDIR", &place).env_remove("PGFRESH_CACHE");
+        }),
+    ];
+    for (what, change) in changes {
+        let outcome = run(change, &words);
+        assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "1"), "{what}: {outcome}");
+    }
+    // A server's settings and URLs have to name its directory.
+    let elsewhere = |command: &mut Command| {
+        command.env("PGFRESH_PLACE", &place);
+    };
+    let refused = run(&elsewhere, &words);
+    assert_eq!(refused.code, Some(125), "{refused}");
+    assert!(
+        refused.stderr.contains("its path is not UTF-8") && refused.stderr.contains("HINT:"),
+        "{refused}"
+    );
+    fs::remove_dir(&place).unwrap();
+}

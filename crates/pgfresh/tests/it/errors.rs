@@ -1,0 +1,452 @@
+//! What is said when something is wrong: every text in full, and the exit codes.
+//!
+//! `DIR`, `PLACE` and `N` stand for what differs from run to run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::leftovers::postmaster_of;
+use crate::common::{Outcome, Scene, User, collect, finish, ground, is_root, line_of};
+
+/// Replaces what differs from run to run: directories, durations, sizes, process numbers.
+fn plain(scene: &Scene, text: &str) -> String {
+    let text = text.replace(scene.directory.to_str().unwrap(), "DIR");
+    let text = text.replace(scene.place.to_str().unwrap(), "PLACE");
+    let words: Vec<_> = text.split(' ').map(plain_word).collect();
+    words.join(" ")
+}
+
+/// A number with a fraction is a duration or a size.
+fn plain_word(word: &str) -> &str {
+    let fraction = word.split_once('.').is_some_and(|(whole, rest)| {
+        !whole.is_empty() && [whole, rest].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    if fraction { "N" } else { word }
+}
+
+/// Fails unless `outcome` ended with `code` and said exactly `expected`, without the margin of its lines.
+#[track_caller]
+fn assert_says(scene: &Scene, outcome: &Outcome, code: i32, expected: &str) {
+    let expected: Vec<_> = expected.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
+    let said = plain(scene, &outcome.stderr);
+    let said: Vec<_> = said.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
+    assert_eq!(said, expected, "{outcome}");
+    assert_eq!(outcome.code, Some(code), "{outcome}");
+}
+
+/// Runs pgfresh with `arguments`, which must fail with `code` and say `expected`.
+#[track_caller]
+fn check(arguments: &[&str], code: i32, expected: &str) {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(arguments);
+    assert_says(&scene, &outcome, code, expected);
+    assert_eq!(outcome.stdout, "");
+}
+
+/// The real binaries' directory.
+fn real_bin() -> &'static Path {
+    Path::new(ground::psql()).parent().unwrap()
+}
+
+/// A directory with a `postgres` of shell lines, beside a real initdb.
+fn installation(scene: &Scene, script: &str) -> String {
+    let postgres = scene.write_program("stub/postgres", script);
+    let bin = postgres.parent().unwrap();
+    fs::set_permissions(bin, fs::Permissions::from_mode(0o755)).unwrap();
+    let _ = std::os::unix::fs::symlink(real_bin().join("initdb"), bin.join("initdb"));
+    bin.to_str().unwrap().to_owned()
+}
+
+/// What a `postgres` of shell lines says of itself.
+#[track_caller]
+fn check_installation(script: &str, expected: &str) {
+    let scene = Scene::new(User::Ourselves);
+    let bin = installation(&scene, script);
+    let outcome = scene.run(["run", "--quiet", "--postgres", &bin, "--", "true"]);
+    assert_says(&scene, &outcome, 125, expected);
+}
+
+#[test]
+fn the_commands_own_exit_code_is_passed_through() {
+    let scene = Scene::new(User::Ourselves);
+    let scripts =
+        [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -9 $$", 137)];
+    for (script, code) in scripts {
+        assert_says(&scene, &scene.run(["run", "--", "sh", "-c", script]), code, "");
+    }
+    // What belongs to the command is left to it.
+    let outcome = scene.run(["run", "env", "-i", "A=b", "env"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "A=b\n"));
+}
+
+#[test]
+fn a_command_that_cannot_be_run() {
+    check(
+        &["run", "--", "nothing-of-this-name"],
+        127,
+        r#"pgfresh: could not run "nothing-of-this-name": No such file or directory (os error 2)
+        HINT:  Give a program and its arguments after "--"; for shell syntax: -- sh -c '…'."#,
+    );
+    check(
+        &["run", "--", "/etc/passwd"],
+        126,
+        r#"pgfresh: could not run "/etc/passwd": Permission denied (os error 13)
+        HINT:  Give a program and its arguments after "--"; for shell syntax: -- sh -c '…'."#,
+    );
+}
+
+#[test]
+fn words_that_the_command_line_does_not_know() {
+    check(
+        &["run", "--postgres", "latest", "--", "true"],
+        2,
+        "error: invalid value 'latest' for '--postgres <MAJOR|PATH>': expected a major from 13 on, or a path to a directory with postgres and initdb
+        For more information, try '--help'.",
+    );
+    check(
+        &["run", "--place", "tmp", "--", "true"],
+        2,
+        "error: invalid value 'tmp' for '--place <PLACE>': expected auto, ram, disk or a path with a \"/\" in it
+        For more information, try '--help'.",
+    );
+    check(
+        &["run", "--preset", "slow", "--", "true"],
+        2,
+        "error: invalid value 'slow' for '--preset <PRESET>': expected fast or durable
+        For more information, try '--help'.",
+    );
+    let outcome = Scene::new(User::Ourselves).run(["run", "--bogus", "--", "true"]);
+    assert!(outcome.code == Some(2) && outcome.stderr.contains("'--bogus' found"), "{outcome}");
+}
+
+#[test]
+fn variables_that_cannot_be_filled_in() {
+    for (assignment, why) in [
+        ("URL", "it is not NAME=TEMPLATE"),
+        ("=x", "the name is empty"),
+        ("A={nothing}", "\"{nothing}\" is not known"),
+        ("A={url", "a \"{\" is not closed"),
+    ] {
+        let expected = format!(
+            "pgfresh: cannot read --env \"{assignment}\": {why}
+            HINT:  Write --env 'NAME={{url}}'; {{host}}, {{port}}, {{user}}, {{password}} and {{database}} are known too."
+        );
+        check(&["run", "--env", assignment, "--", "true"], 125, &expected);
+    }
+}
+
+#[test]
+fn no_installation_of_a_major() {
+    let scene = Scene::new(User::Ourselves);
+    let list = scene.run(["postgres", "list"]).stdout;
+    let has = |major: &u32| list.lines().any(|line| line.starts_with(&format!("{major}.")));
+    let major = (13..=18).find(|major| !has(major)).expect("this machine has all majors");
+    let mut command = scene.pgfresh(["run", "--postgres", &major.to_string(), "--", "true"]);
+    command.env("PATH", "/nowhere");
+    let outcome = finish(command);
+    let (said, found) = outcome.stderr.split_once(" Found there: ").unwrap();
+    assert!(found.contains("15"), "{outcome}");
+    let hint = found.split_once('\n').unwrap().1;
+    let outcome = Outcome { stderr: format!("{said}\n{hint}"), ..outcome };
+    let expected = format!(
+        "pgfresh: could not find PostgreSQL {major}
+        DETAIL:  Looked at PATH, \"pg_config --bindir\", /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, \
+        /opt/homebrew/opt/postgresql@*/bin, /usr/local/opt/postgresql@*/bin, \
+        /home/linuxbrew/.linuxbrew/opt/postgresql@*/bin, /Applications/Postgres.app/Contents/Versions/*/bin, \
+        /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
+        HINT:  Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
+        install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+    );
+    assert_says(&scene, &outcome, 125, &expected);
+}
+
+#[test]
+fn binaries_that_are_not_there() {
+    check(
+        &["run", "--postgres", "/nowhere/bin", "--", "true"],
+        125,
+        r#"pgfresh: could not examine "/nowhere/bin/postgres": No such file or directory (os error 2)
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+}
+
+#[test]
+fn binaries_that_are_something_else() {
+    check_installation(
+        "echo garbage; echo more",
+        r#"pgfresh: "DIR/stub/postgres" is no PostgreSQL server
+        DETAIL:  It said: garbage
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+    check_installation(
+        "echo 'postgres (PostgreSQL) 15.1'",
+        r#"pgfresh: "DIR/stub/postgres" is no PostgreSQL server
+        DETAIL:  It said: postgres (PostgreSQL) 15.1
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+    check_installation(
+        "echo 'postgres (PostgreSQL) 12.22'",
+        r#"pgfresh: "DIR/stub/postgres" is version 12.22, which pgfresh does not support
+        HINT:  Version 13 and newer ones are; name one with --postgres."#,
+    );
+    check_installation(
+        "echo 'a library is missing' >&2; exit 127",
+        r#"pgfresh: could not ask "DIR/stub/postgres --version": exit status: 127
+        DETAIL:  It said: a library is missing
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+    check_installation(
+        "kill -SEGV $$",
+        r#"pgfresh: could not ask "DIR/stub/postgres --version": signal: 11 (SIGSEGV)
+        DETAIL:  It said: (nothing)
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+}
+
+#[test]
+fn binaries_that_never_answer() {
+    check_installation(
+        "exec sleep 600",
+        r#"pgfresh: could not ask "DIR/stub/postgres --version": no answer after 10 s
+        HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
+    );
+}
+
+/// A liar on PATH is passed over as long as there is something better.
+#[test]
+fn a_liar_on_path_is_passed_over() {
+    let scene = Scene::new(User::Ourselves);
+    let stub = installation(&scene, "exit 1");
+    let mut command = scene.pgfresh(["postgres", "path"]);
+    command.env("PATH", stub);
+    let outcome = finish(command);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(!outcome.stdout.contains("stub"), "{outcome}");
+}
+
+/// A postgres that is the real one until it shall serve: then it runs `script`.
+fn traitor(script: &str) -> String {
+    format!("case $1 in -D) {script};; *) exec {}/postgres \"$@\";; esac", real_bin().display())
+}
+
+#[test]
+fn a_crash_at_boot_is_reported_with_the_servers_last_words() {
+    check_installation(
+        &traitor("echo 'LOG:  starting'; echo 'FATAL:  could not boot'; exit 1"),
+        "pgfresh: could not start server: postmaster ended with exit status: 1 after N s
+        DETAIL:  Last log line: FATAL:  could not boot",
+    );
+    check_installation(
+        &traitor("kill -KILL $$"),
+        "pgfresh: could not start server: postmaster ended with signal: 9 (SIGKILL) after N s
+        DETAIL:  The log is empty.",
+    );
+}
+
+#[test]
+fn an_initdb_that_fails() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let bin = installation(&scene, &traitor("exit 1"));
+    fs::remove_file(Path::new(&bin).join("initdb")).unwrap();
+    scene.write_program("stub/initdb", "echo 'initdb: error: no such luck' >&2; exit 4");
+    let outcome = scene.run(["run", "--quiet", "--postgres", &bin, "--", "true"]);
+    assert_says(
+        &scene,
+        &outcome,
+        125,
+        "pgfresh: could not make a cluster: initdb ended with exit status: 4
+        DETAIL:  Its last line: initdb: error: no such luck",
+    );
+}
+
+#[test]
+fn settings_that_pgfresh_refuses() {
+    for name in ["port", "Listen_Addresses", "data_directory", "unix_socket_directories", "logging_collector"]
+    {
+        let (pair, lower) = (format!("{name}=x"), name.to_lowercase());
+        let expected = format!("pgfresh: cannot set \"{lower}\": pgfresh keeps the server private with it");
+        check(&["run", "--set", &pair, "--", "true"], 125, &expected);
+    }
+    check(
+        &["run", "--set", "work_mem", "--", "true"],
+        125,
+        "pgfresh: cannot read setting \"work_mem\": it is not NAME=VALUE
+        HINT:  Write --set work_mem=64MB.",
+    );
+    check(
+        &["run", "--set", "a b=1", "--", "true"],
+        125,
+        "pgfresh: cannot set \"a b\": a name has letters, digits, underscores and dots only",
+    );
+}
+
+#[test]
+fn settings_that_the_server_refuses() {
+    for (pair, reason) in [
+        ("no_such_setting=1", "unrecognized configuration parameter \"no_such_setting\" in file "),
+        ("work_mem=plenty", "invalid value for parameter \"work_mem\": \"plenty\""),
+        ("work_mem=7XB", "invalid value for parameter \"work_mem\": \"7XB\""),
+        ("shared_buffers=1", "outside the valid range for parameter \"shared_buffers\""),
+    ] {
+        let scene = Scene::new(User::Ourselves);
+        let outcome = scene.run(["run", "--set", pair, "--", "true"]);
+        let said: Vec<_> = outcome.stderr.lines().collect();
+        assert!(said[0].starts_with("pgfresh: could not start server: postmaster ended with exit status: 1"));
+        assert!(
+            said[1].starts_with("DETAIL:  Last log line: LOG:  ") && said[1].contains(reason),
+            "{outcome}"
+        );
+        assert_eq!(said[2], "HINT:  Correct the setting in --set, PGFRESH_SET or pgfresh.toml.");
+        assert_eq!(outcome.code, Some(125));
+    }
+}
+
+#[test]
+fn configuration_files_are_corrected_by_line_and_word() {
+    let known = "expected a major from 13 on, or a path to a directory with postgres and initdb";
+    for (file, expected) in [
+        (
+            "\n[postgres]\nverson = 15\n",
+            "3: unknown key in [postgres]: \"verson\"\nHINT:  Did you mean \"version\"?",
+        ),
+        ("[postgras]\n", "1: unknown table: \"postgras\"\nHINT:  Did you mean \"postgres\"?"),
+        (
+            "[postgres]\nzzz = 1\n",
+            "2: unknown key in [postgres]: \"zzz\"\nHINT:  Known are: version, settings, preset, place.",
+        ),
+        ("[postgres]\nversion = 12\n", &format!("2: bad value for \"version\": {known}")),
+        ("[postgres]\npreset = \"slow\"\n", "2: bad value for \"preset\": expected fast or durable"),
+        ("[postgres]\n\nplace = 7\n", "3: bad value for \"place\": expected a string"),
+        ("[postgres]\nsettings = 7\n", "2: bad value for \"settings\": expected a table of names and values"),
+        (
+            "[postgres.settings]\nfsync = true\nwork_mem = []\n",
+            "3: bad value for \"work_mem\": expected a string, a number, true or false",
+        ),
+        ("postgres = 1\n", "1: \"postgres\" must be a table"),
+        ("[postgres\n", "1: unclosed table, expected `]`"),
+    ] {
+        let scene = Scene::new(User::Ourselves);
+        scene.write("pgfresh.toml", file);
+        let outcome = scene.run(["run", "--", "true"]);
+        assert_says(&scene, &outcome, 125, &format!("pgfresh: DIR/pgfresh.toml:{expected}"));
+    }
+    check(
+        &["run", "--config", "/nowhere.toml", "--", "true"],
+        125,
+        "pgfresh: could not read \"/nowhere.toml\": No such file or directory (os error 2)",
+    );
+}
+
+#[test]
+fn places_that_cannot_be_used() {
+    check(
+        &["run", "--place", "/nowhere/at/all", "--", "true"],
+        125,
+        "pgfresh: could not use \"/nowhere/at/all\": No such file or directory (os error 2)",
+    );
+    let closed = |scene: &Scene| {
+        let place = scene.directory.join("closed/place");
+        fs::create_dir_all(&place).unwrap();
+        fs::set_permissions(place.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        place.to_str().unwrap().to_owned()
+    };
+    let hint = "HINT:  Name a directory with room and rights: --place PATH, or place = \"PATH\".";
+    if is_root() {
+        let scene = Scene::new(User::Ourselves);
+        let place = closed(&scene);
+        let outcome = scene.run(["run", "--place", &place, "--", "true"]);
+        let (said, account) = outcome.stderr.split_once("(uid ").unwrap();
+        assert!(said.starts_with("pgfresh: cannot place "), "{outcome}");
+        assert!(said.ends_with("/closed/place\": the server's account "), "{outcome}");
+        let rest = account.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        assert_eq!(rest.trim_end(), format!(") may not enter it\n{hint}"));
+        let scene = Scene::new(User::Nobody);
+        let place = closed(&scene);
+        let outcome = scene.run(["run", "--place", &place, "--", "true"]);
+        let expected = r#"pgfresh: could not use "DIR/closed/place": Permission denied (os error 13)
+            HINT:  Choose a writable directory with PGFRESH_CACHE (the cache) or --place PATH (the data)."#;
+        assert_says(&scene, &outcome, 125, expected);
+    }
+}
+
+#[test]
+fn a_cache_that_others_can_write_in() {
+    let scene = Scene::new(User::Ourselves);
+    let cache = scene.directory.join("open");
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let outcome = scene.run(["run", "--cache", cache.to_str().unwrap(), "--", "true"]);
+    assert_says(
+        &scene,
+        &outcome,
+        125,
+        r#"pgfresh: could not use "DIR/open": it is not a directory of ours, or others may write in it
+        HINT:  Choose a writable directory with PGFRESH_CACHE (the cache) or --place PATH (the data)."#,
+    );
+}
+
+#[test]
+fn a_server_that_goes_away_is_told_of_and_the_command_goes_on() {
+    let scene = Scene::new(User::Ourselves);
+    let ask = format!("{} -XAtqc \"SELECT pg_read_file('postmaster.pid')\"", ground::psql());
+    let script = format!("kill -9 $({ask} | head -n 1); cat; exit 5");
+    let mut command = scene.pgfresh(["run", "--", "sh", "-c", &script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let said = line_of(child.stderr.as_mut().unwrap());
+    assert!(said.starts_with("pgfresh: the server went away while the command was running: "), "{said}");
+    drop(child.stdin.take());
+    let outcome = collect(child);
+    assert_eq!(outcome.code, Some(5), "{outcome}");
+}
+
+#[test]
+fn serve_ends_with_an_error_when_its_server_goes_away() {
+    let scene = Scene::new(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--json"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let ready = line_of(child.stdout.as_mut().unwrap());
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    let postmaster = postmaster_of(child.id()).expect("a server that is ready");
+    assert_eq!(ready["pid"], postmaster.pid);
+    assert!(postmaster.kill());
+    // Its standard input is still open.
+    let stdin = child.stdin.take();
+    let outcome = collect(child);
+    drop(stdin);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(
+        outcome.stderr.starts_with("pgfresh: the server went away\nDETAIL:  Last log line: "),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["run", "--keep", "--", "sh", "-c", "exit 3"]);
+    let words = "; \"pgfresh sweep --kept\" removes them";
+    let said = outcome.stderr.strip_prefix("pgfresh: kept log and data in \"").unwrap();
+    let kept = said.trim_end().strip_suffix(words).unwrap().trim_end_matches('"');
+    assert_eq!(outcome.code, Some(3));
+    assert!(Path::new(kept).join("data/PG_VERSION").is_file() && Path::new(kept).join("log").is_file());
+    // Nothing but `sweep --kept` touches it.
+    assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
+    assert!(Path::new(kept).is_dir());
+    assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
+    assert_eq!(scene.run(["run", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
+    let scene = Scene::new(User::Ourselves);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = scene.pgfresh(["completions", "bash"]);
+    command.stdout(writer).stderr(Stdio::piped());
+    let outcome = collect(command.spawn().unwrap());
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
+}

@@ -1,0 +1,185 @@
+//! What is no protocol, or another one, is answered as the server behind the gateway answers it.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use super::start;
+use crate::common::PATIENCE;
+use crate::common::client::{message, packet, startup};
+use crate::common::random::Random;
+use crate::common::serve::Serve;
+
+/// A connection on which anything may be said.
+trait Connection: Read + Write {
+    /// Says that nothing more will come.
+    fn finish(&self);
+}
+
+impl Connection for std::net::TcpStream {
+    fn finish(&self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
+}
+
+impl Connection for std::os::unix::net::UnixStream {
+    fn finish(&self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
+}
+
+fn to_gateway(serve: &Serve) -> Box<dyn Connection> {
+    let stream = std::net::TcpStream::connect(serve.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Box::new(stream)
+}
+
+fn to_server(serve: &Serve) -> Box<dyn Connection> {
+    let run = std::path::Path::new(serve.ready["log"].as_str().unwrap()).parent().unwrap();
+    let stream = std::os::unix::net::UnixStream::connect(run.join("socket/.s.PGSQL.5432")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Box::new(stream)
+}
+
+/// All that comes until the other end closes. It may reset the connection, as it has not read everything.
+fn rest(stream: &mut dyn Connection) -> Vec<u8> {
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    said
+}
+
+/// What is said, without where in the server's source it is said.
+fn told(mut bytes: &[u8]) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Some((tag, after)) = bytes.split_first() {
+        let length = after.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
+        // The form of protocol 1 and 2 has no length: its text stands there.
+        let Some(body) = after.get(4..length) else {
+            told.push(bytes.escape_ascii().to_string());
+            break;
+        };
+        let fields = body.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+        let fields = fields.filter(|field| !matches!(field[0], b'F' | b'L' | b'R') || *tag != b'E');
+        let text: Vec<_> = fields.map(|field| field.escape_ascii().to_string()).collect();
+        told.push(format!("{} {}", char::from(*tag), text.join(" ")));
+        bytes = &after[length..];
+    }
+    told
+}
+
+/// A session that is ready; the gateway asks for a password first.
+fn begin(
+    mut stream: Box<dyn Connection>,
+    database: &str,
+    options: &str,
+    secret: &str,
+) -> Box<dyn Connection> {
+    stream.write_all(&startup(database, &[("options", options)])).unwrap();
+    loop {
+        match read(&mut *stream) {
+            (b'R', body) if body == [0, 0, 0, 3] => {
+                stream.write_all(&message(b'p', format!("{secret}\0").as_bytes())).unwrap();
+            }
+            (b'E', body) => panic!("{}", body.escape_ascii()),
+            (b'Z', _) => return stream,
+            _ => {}
+        }
+    }
+}
+
+/// The next frame: its tag and its body.
+fn read(stream: &mut dyn Connection) -> (u8, Vec<u8>) {
+    let mut header = [0; 5];
+    stream.read_exact(&mut header).unwrap();
+    let length = u32::from_be_bytes(*header[1..].first_chunk().unwrap()) as usize;
+    let mut body = vec![0; length - 4];
+    stream.read_exact(&mut body).unwrap();
+    (header[0], body)
+}
+
+pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
+    let serve = start(major);
+    let versions = [1 << 16, 4 << 16, (4 << 16) + 7, 5679 << 16, 0x7fff_ffff, 0xffff_ffff, (1234 << 16) + 5];
+    for version in versions.into_iter().chain((major >= 14).then_some(2 << 16)) {
+        let heard = [to_gateway(&serve), to_server(&serve)].map(|mut stream| {
+            stream.write_all(&packet(version, b"user\0postgres\0\0")).unwrap();
+            told(&rest(&mut *stream))
+        });
+        assert_eq!(heard[0], heard[1], "{version:#x}");
+    }
+    // 13 still speaks it; the gateway does not, and says so in a form that its client reads.
+    let mut old = to_gateway(&serve);
+    old.write_all(&packet(2 << 16, &[0; 288])).unwrap();
+    let words = rest(&mut *old);
+    assert!(words.starts_with(b"EFATAL:  unsupported frontend protocol 2.0: "), "{words:?}");
+}
+
+pub(crate) fn a_session_sees_a_local_client_and_its_own_parameters(major: u32) {
+    let serve = Serve::start(major);
+    let mut session = serve.session_with("a", &[("application_name", "me")]).unwrap();
+    for (sql, value) in [
+        (
+            "SELECT coalesce(inet_client_addr(), inet_server_addr()) IS NULL
+               AND coalesce(inet_client_port(), inet_server_port()) IS NULL",
+            "t",
+        ),
+        ("SHOW port", "5432"),
+        ("SHOW listen_addresses", ""),
+        (
+            "SELECT concat_ws(' ', client_addr IS NULL, client_port, application_name)
+               FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+            "t -1 me",
+        ),
+        ("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()", "f"),
+    ] {
+        assert_eq!(session.value(sql).unwrap(), value, "{sql}");
+    }
+}
+
+pub(crate) fn what_is_no_protocol_is_answered_as_the_server_does(major: u32) {
+    let serve = start(major);
+    let mut random = Random::new();
+    let seed = random.number();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let tags = b"QPBEDCSHFdcfpX!\0Zz~";
+    for _ in 0..60 {
+        let isolation = ["clone", "rollback"][random.below(2)];
+        let mut bytes = if isolation == "clone" { message(b'Q', b"SELECT 1\0") } else { Vec::new() };
+        // In rollback isolation a client that ends before its answer has gone: what ends the session without that.
+        let unknown = b"p!\0Zz~";
+        let (tag, kind) = match isolation {
+            "clone" => (tags[random.below(tags.len())], random.below(4)),
+            _ if random.below(2) == 0 => (tags[random.below(tags.len())], 0),
+            _ => (unknown[random.below(unknown.len())], random.below(4)),
+        };
+        match kind {
+            // A length that does not even count itself.
+            0 => bytes.extend([tag, 0, 0, 0, u8::try_from(random.below(4)).unwrap()]),
+            // One that the server takes for nonsense, or waits for in vain.
+            1 => bytes.extend([tag, u8::try_from(random.below(256)).unwrap(), 255, 0, 0, 1, 2]),
+            // A body that is cut off.
+            2 => bytes.extend(&message(tag, &[b'x'; 9])[..5 + random.below(10)]),
+            _ => bytes.extend(message(tag, &vec![u8::try_from(random.below(256)).unwrap(); random.below(9)])),
+        }
+        let secret = serve.secret();
+        let heard = [(to_gateway(&serve), "a"), (to_server(&serve), "postgres")].map(|(stream, database)| {
+            let mut stream = begin(
+                stream,
+                database,
+                &format!("-c pgfresh.isolation={isolation} -c pgfresh.linger=0"),
+                secret,
+            );
+            if isolation == "rollback" {
+                stream.write_all(&message(b'Q', b"SELECT 2\0")).unwrap();
+                while read(&mut *stream).0 != b'Z' {}
+            }
+            // The server may have closed its end before it has read everything.
+            let _ = stream.write_all(&bytes);
+            if isolation == "clone" {
+                stream.finish();
+            }
+            told(&rest(&mut *stream))
+        });
+        assert_eq!(heard[0], heard[1], "seed {seed}, {isolation}: {}", bytes.escape_ascii());
+    }
+}

@@ -1,0 +1,44 @@
+//! A backend serves another client only if that one cannot tell it from a new one.
+
+use super::start;
+use crate::common::client::Client;
+use crate::common::{MAJORS, wait_until};
+
+/// The process of the session's backend.
+fn backend(session: &mut Client) -> String {
+    session.value("SELECT pg_backend_pid()").unwrap()
+}
+
+#[test]
+fn a_backend_in_which_something_is_left_serves_nobody_else() {
+    for major in MAJORS {
+        let serve = start(major);
+        let mut watcher = serve.session("traces");
+        for sql in [
+            "SELECT setseed(0.5)",
+            "SELECT (0.5::float8).setseed",
+            "UPDATE pg_settings SET setting = 'x' WHERE name = 'app.user'",
+            "SET app.user = 'x'",
+            "DO $$ BEGIN END $$",
+            "SELECT to_tsvector('english', 'cats')",
+        ] {
+            let mut session = serve.session("traces");
+            let process = backend(&mut session);
+            session.ask(sql);
+            session.close();
+            let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {process}");
+            wait_until(sql, || watcher.value(&left).unwrap() == "0");
+        }
+        // Others go on.
+        let mut first = serve.session("traces");
+        let process = backend(&mut first);
+        first.value("BEGIN; SELECT count(*) FROM pg_class; SET LOCAL work_mem = '77kB'; COMMIT").unwrap();
+        first.close();
+        wait_until("the backend to be given to the next", || {
+            let mut session = serve.session("traces");
+            let same = backend(&mut session) == process;
+            session.close();
+            same
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! Where room is short, or rights are: a clear word, and nothing left.
+
+use crate::common::{Outcome, ground, mounts};
+
+/// A file system with such bounds at `$MOUNTED`, where servers go.
+fn tmpfs(bounds: &str) -> String {
+    format!("mount -t tmpfs -o mode=0711,{bounds} none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"")
+}
+
+fn assert_clean(outcome: &Outcome) {
+    assert!(!outcome.stdout.contains("left:"), "{outcome}");
+}
+
+#[test]
+fn a_place_that_is_full_before_the_server_is_ready() {
+    let Some(scene) = mounts::scene() else { return };
+    assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
+    // The image has 850 files: full at the first directory, within the copy, and while the server boots.
+    for files in [4, 6, 40, 500, 860, 870, 880] {
+        let mount = tmpfs(&format!("size=1g,nr_inodes={files}"));
+        let outcome = mounts::run(&scene, &mount, &["run", "--", "echo", "reached"]);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(125), ""), "{files}: {outcome}");
+        assert!(outcome.stderr.contains("No space left on device"), "{files}: {outcome}");
+    }
+    let outcome = mounts::run(&scene, &tmpfs("size=20m"), &["run", "--", "echo", "reached"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(125), ""), "{outcome}");
+    assert!(outcome.stderr.contains("cannot place "), "{outcome}");
+}
+
+#[test]
+fn a_command_that_fills_the_place_gets_the_servers_error_and_nothing_stays() {
+    let Some(scene) = mounts::scene() else { return };
+    let sql = "CREATE TABLE big AS SELECT md5(i::text) FROM generate_series(1, 1500000) i";
+    let psql = [ground::psql(), "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql];
+    let outcome = mounts::run(&scene, &tmpfs("size=60m"), &[&["run", "--"], &psql[..]].concat());
+    assert!(outcome.code.is_some_and(|code| code != 0 && code != 125), "{outcome}");
+    assert_clean(&outcome);
+}
+
+#[test]
+fn a_cache_without_room_is_no_half_made_image() {
+    let Some(scene) = mounts::scene() else { return };
+    let mount = "mount -t tmpfs -o mode=0711,size=15m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"";
+    let outcome = mounts::run(&scene, mount, &["run", "--", "true"]);
+    assert_eq!(outcome.code, Some(125), "{outcome}");
+    assert!(outcome.stderr.to_lowercase().contains("no space left"), "{outcome}");
+    assert_clean(&outcome);
+}
+
+#[test]
+fn a_containers_small_shared_memory_is_not_taken() {
+    let Some(scene) = mounts::scene() else { return };
+    let mount = "mount -t tmpfs -o size=64m none /dev/shm; export PGFRESH_PLACE=auto";
+    let outcome = mounts::run(&scene, mount, &["run", "--verbose", "--", "ls", "-A", "/dev/shm"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains("disk at"), "{outcome}");
+    assert_eq!(outcome.stdout, "", "something lies in RAM");
+}
+
+#[test]
+fn blocks_are_shared_where_the_file_system_can() {
+    for (kind, make) in [("xfs", "mkfs.xfs -m reflink=1"), ("btrfs", "mkfs.btrfs")] {
+        let Some(scene) = mounts::scene() else { return };
+        let mount = format!(
+            "truncate -s 400M image; {make} -q image >made; mount -o loop image \"$MOUNTED\"; chmod 711 \"$MOUNTED\"
+            export PGFRESH_CACHE=\"$MOUNTED/cache\" PGFRESH_PLACE=disk"
+        );
+        let query = [ground::psql(), "-XAtqc", "SELECT count(*) > 300 FROM pg_class"];
+        let outcome = mounts::run(&scene, &mount, &[&["-v", "run", "--"], &query[..]].concat());
+        assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "t"), "{kind}: {outcome}");
+        assert!(outcome.stderr.contains("pgfresh: cloned "), "{kind}: {outcome}");
+    }
+}

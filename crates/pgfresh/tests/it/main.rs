@@ -1,0 +1,39 @@
+//! The tests of the binary, and of the crates below it against real servers: a module for each subject.
+//!
+//! ```sh
+//! cargo test -p pgfresh --test it                  # all
+//! cargo test -p pgfresh --test it gateway::        # one module
+//! ```
+//! All modules are one process, and tests of different modules run at the same time. So no test changes the process: its
+//! environment, working directory, umask, limits or signal handlers. What needs another one starts a child.
+
+mod background;
+mod bench;
+mod clean;
+mod cleanup;
+mod common;
+mod database;
+mod differential;
+mod doctor;
+mod drivers;
+mod environments;
+mod errors;
+mod gateway;
+mod hostile;
+mod house;
+mod http;
+mod installing;
+mod isolation;
+mod kills;
+mod limits;
+mod load;
+mod network;
+mod newer;
+mod postmaster;
+mod profile;
+mod recycle;
+mod rollback;
+mod secrets;
+mod template;
+mod troubleshooting;
+mod wal;

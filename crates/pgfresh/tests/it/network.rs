@@ -1,0 +1,125 @@
+//! Beyond the loopback interface: the secret is proved and never said.
+
+use crate::common::{Scene, User, finish, ground, is_root};
+
+/// A network of its own with one address; then a server on all of them, until the rest of the script is through.
+const SCRIPT: &str = r#"
+ip link set lo up
+ip address add 198.51.100.7/32 dev lo
+mkfifo hold
+"$0" serve --listen 0.0.0.0 <hold >url &
+exec 3>hold
+until [ -s url ]; do sleep 0.01; done
+port=$(sed 's|.*:||; s|/.*||' url)
+ask() { "$PSQL" -XAtqc 'SELECT current_database()' "postgresql://postgres:$1@198.51.100.7:$port/$2" 2>&1 || true; }
+ask hush far
+ask wrong far | grep -o 'password authentication failed'
+"$PSQL" -XAtqc 'SELECT 1' "$(cat url)"
+exec 3>&-
+wait
+"#;
+
+#[test]
+fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
+    if !is_root() {
+        eprintln!("Only root can make a network: not tested.");
+        return;
+    }
+    let scene = Scene::new(User::Ourselves);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "sh", "-euc", SCRIPT]).arg(ground::program());
+    scene.set(&mut command);
+    command.env("PGFRESH_PASSWORD", "hush").env("PSQL", ground::psql());
+    let outcome = finish(command);
+    assert_eq!(
+        (outcome.code, outcome.stdout.as_str()),
+        (Some(0), "far\npassword authentication failed\n1\n"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = finish(scene.pgfresh(["serve", "--listen", "0.0.0.0"]));
+    assert_eq!(
+        (outcome.code, outcome.stderr.as_str()),
+        (
+            Some(1),
+            "pgfresh: cannot listen on 0.0.0.0 without a password\n\
+             HINT:  Set PGFRESH_PASSWORD to one that clients are told.\n"
+        ),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_password_that_no_url_could_hold_is_refused() {
+    let scene = Scene::new(User::Ourselves);
+    for password in ["", "a b", "ü"] {
+        let mut command = scene.pgfresh(["serve"]);
+        command.env("PGFRESH_PASSWORD", password);
+        let outcome = finish(command);
+        assert_eq!(outcome.code, Some(1), "{outcome}");
+        assert!(
+            outcome.stderr.starts_with("pgfresh: cannot use the password in PGFRESH_PASSWORD\n"),
+            "{outcome}"
+        );
+    }
+}
+
+/// Every printable sign of ASCII, among them all that mean something in a URL.
+#[test]
+fn any_password_and_any_name_work_in_every_address() {
+    let scene = Scene::new(User::Ourselves);
+    let password: String = ('!'..='~').collect();
+    let name = "a/b @:?#%41 é&='\\";
+    let psql = ground::psql();
+    let script = format!(
+        "test \"$PGPASSWORD\" = \"$WANTED\"
+         {psql} -XAtqc 'SELECT current_database()' \"$DATABASE_URL\"
+         PGDATABASE=\"$NAME\" {psql} -XAtqc 'SELECT current_database()'
+         {psql} -XAtqc 'SELECT current_database()' \"$(\"$PGFRESH\" url \"$NAME\")\"
+         \"$PGFRESH\" reset \"$NAME\" && \"$PGFRESH\" release \"$NAME\" && echo released"
+    );
+    let mut command = scene.pgfresh(["run", "--", "sh", "-euc", &script]);
+    command.env("PGFRESH_PASSWORD", &password).env("WANTED", &password).env("NAME", name);
+    command.env("PGFRESH", ground::program());
+    let outcome = finish(command);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let lines: Vec<_> = outcome.stdout.lines().collect();
+    assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
+}
+
+/// Says how many clock ticks of 10 ms pgfresh had spent before and after a stranger opened 1500 connections.
+const STRANGER: &str = r#"
+[template]
+inputs = ["pgfresh.toml"]
+setup = '''
+spent() { awk '{print $14 + $15}' /proc/$PPID/stat; }
+threads() { ls /proc/$PPID/task | wc -l; }
+before=$(spent)
+setpriv --reuid 65532 --regid 65532 --clear-groups bash -c '
+    for _ in {1..1500}; do exec 3<>/dev/tcp/127.0.0.1/'$PGPORT' || exit 1; done'
+echo $(($(spent) - before)) $(threads) >cost
+psql -XAtqc 'SELECT 1' >answer
+'''
+"#;
+
+#[test]
+fn a_strangers_connections_cost_a_setup_next_to_nothing() {
+    if !is_root() {
+        eprintln!("Only root can be a stranger: not tested.");
+        return;
+    }
+    let scene = Scene::new(User::Ourselves);
+    scene.write("pgfresh.toml", STRANGER);
+    let outcome = scene.run(["run", "--", "true"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let read = |name: &str| std::fs::read_to_string(scene.directory.join(name)).unwrap();
+    let cost: Vec<u32> = read("cost").split_whitespace().map(|number| number.parse().unwrap()).collect();
+    // Each took a thread and a look at all sockets once: ten seconds of these.
+    assert!(cost[0] < 100, "{} ms for 1500 connections", cost[0] * 10);
+    assert!(cost[1] < 8, "{} threads", cost[1]);
+    assert_eq!(read("answer"), "1\n");
+}

@@ -1,0 +1,102 @@
+//! A PostgreSQL that is newer than any that pgfresh was tested with: a wrapper around 18 that says that it is 19, does not
+//! know one of our settings, and refuses the value of another.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{Outcome, Scene, User, finish, ground, postgres};
+
+/// What a server of the next major might say.
+const NEWER: &str = r#"
+case "$1" in
+--version) echo 'postgres (PostgreSQL) 19beta1'; exit ;;
+--describe-config) "$REAL/postgres" --describe-config | grep -v '^jit	'; exit ;;
+-C)
+    # Asked once for all, and then for each.
+    echo asked >>"$(dirname "$0")/asked"
+    for word; do [ "$word" != bgwriter_delay=10s ] || exit 1; done
+    exec "$REAL/postgres" "$@" ;;
+esac
+if grep -E '^(jit|bgwriter_delay) ' "$2/postgresql.conf"; then
+    echo 'FATAL:  unrecognized configuration parameter "jit"'
+    exit 1
+fi
+exec "$REAL/postgres" "$@"
+"#;
+
+const NOTE: &str =
+    "pgfresh: PostgreSQL 19 is newer than the versions that this pgfresh is tested with (13 to 18)\n";
+
+/// The directory of the wrapper and 18's initdb.
+fn newer(scene: &Scene) -> String {
+    let real = postgres(18);
+    let script = NEWER.replace("$REAL", &real);
+    let bin = scene.write_program("newer/postgres", &script).parent().unwrap().to_owned();
+    fs::set_permissions(&bin, fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::symlink(format!("{real}/initdb"), bin.join("initdb")).unwrap();
+    std::os::unix::fs::symlink(format!("{real}/pg_resetwal"), bin.join("pg_resetwal")).unwrap();
+    bin.to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, stdout: &str) {
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), stdout), "{outcome}");
+}
+
+#[test]
+fn it_is_used_with_a_note_and_without_the_settings_that_it_refuses() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let bin = newer(&scene);
+    let script =
+        "for name in fsync bgwriter_delay bgwriter_lru_maxpages; do psql -XAtqc \"SHOW $name\"; done";
+    let first = scene.run(["run", "--postgres", &bin, "--", "sh", "-euc", script]);
+    check(&first, "off\n200ms\n0\n");
+    assert!(first.stderr.starts_with(NOTE) && first.stderr.matches(NOTE).count() == 1, "{first}");
+    let asked = scene.directory.join("newer/asked");
+    assert!(fs::read_to_string(&asked).unwrap().lines().count() > 2);
+    // What it said is remembered.
+    fs::remove_file(&asked).unwrap();
+    let second = scene.run(["run", "--postgres", &bin, "--", "sh", "-euc", script]);
+    check(&second, "off\n200ms\n0\n");
+    assert_eq!(second.stderr, NOTE);
+    assert!(!asked.exists());
+    let quiet = scene.run(["run", "--quiet", "--postgres", &bin, "--", "true"]);
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""), "{quiet}");
+}
+
+#[test]
+fn templates_and_resets_work_with_it() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let bin = newer(&scene);
+    scene.write("schema.sql", "CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2);");
+    check(&lease_in_turn(&scene, ["--quiet", "--postgres", &bin]), "2\n2\n2\n");
+}
+
+/// Uses a database of two rows three times under one name, which is released after each.
+fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
+    let script = "for turn in 1 2 3; do psql -XAtq \"${DATABASE_URL%/*}/one\" -c 'SELECT count(*) FROM t' -c 'DELETE FROM t'
+                  $PGFRESH release one; done";
+    let mut arguments = vec!["run"];
+    arguments.extend(options);
+    arguments.extend(["--sql", "schema.sql", "--", "sh", "-euc", script]);
+    let mut command = scene.pgfresh(arguments);
+    command.env("PGFRESH", ground::program());
+    finish(command)
+}
+
+/// Not a stub: where somebody has unpacked a newer PostgreSQL and says so.
+#[test]
+fn the_real_one_works() {
+    let Ok(bin) = std::env::var("PGFRESH_TEST_NEWER") else {
+        eprintln!("PGFRESH_TEST_NEWER does not name the binaries of a newer PostgreSQL: not tested.");
+        return;
+    };
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let schema = "CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2); CREATE UNLOGGED TABLE u (id int);";
+    scene.write("schema.sql", schema);
+    for isolation in ["clone", "rollback"] {
+        let outcome = lease_in_turn(&scene, ["--isolation", isolation, "--postgres", &bin]);
+        check(&outcome, "2\n2\n2\n");
+        assert!(outcome.stderr.contains("is newer than the versions"), "{outcome}");
+    }
+}

@@ -1,0 +1,153 @@
+//! However long pgfresh would wait for its server: when the postmaster is killed, each wait ends with an error, soon.
+//!
+//! Backends see the end of their postmaster only where they look for it. Those that are stopped never do.
+
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::leftovers::{Process, children_of, postmaster_of};
+use crate::common::random::Random;
+use crate::common::{Outcome, Scene, User, collect, ground, line_of, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Within this the wait is over, and pgfresh, on a busy machine too.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// What a command asks of its server again and again, until it gets an error.
+const REQUESTS: [&str; 6] = [
+    "while \"$0\" url; do :; done",
+    "\"$0\" url a; while \"$0\" reset a; do :; done",
+    "\"$0\" url a; i=0; while i=$((i + 1)); \"$0\" snapshot a as t$i; do :; done",
+    "i=0; while i=$((i + 1)); \"$1\" -XAtqc 'SELECT 1' \"dbname=d$i\"; do :; done",
+    "\"$1\" -XAtqc 'SELECT pg_sleep(600)'",
+    "while PGFRESH_ISOLATION=server \"$0\" url; do :; done",
+];
+
+/// Kills a postmaster, whose children may be stopped since a moment; returns when that was.
+fn kill(postmaster: &Process, stopped: bool) -> Instant {
+    if stopped {
+        for child in children_of(postmaster.pid.cast_unsigned()) {
+            let _ = kill_process(Pid::from_raw(child.pid).unwrap(), Signal::STOP);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(postmaster.kill());
+    Instant::now()
+}
+
+fn postmaster_in_time(pgfresh: &Child) -> Process {
+    let mut found = None;
+    wait_until("a postmaster", || {
+        found = postmaster_of(pgfresh.id());
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Waits for the end of pgfresh, whose postmaster was killed at `since`.
+fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
+    let outcome = collect(pgfresh);
+    let took = since.elapsed();
+    println!("{:.0} ms: {context}", took.as_secs_f64() * 1000.0);
+    assert!(took < BOUND, "{context}: ended only after {took:?}: {outcome}");
+    outcome
+}
+
+#[test]
+fn whatever_a_command_waits_for_it_hears_of_the_end() {
+    let mut random = Random::new();
+    for (request, stopped) in REQUESTS.iter().flat_map(|request| [(request, false), (request, true)]) {
+        for _ in 0..3 {
+            let scene = Scene::new(User::Ourselves);
+            let script = format!("echo; {request} 2>&1; exit 7");
+            let mut command = scene.pgfresh(["run", "--", "sh", "-c", &script]);
+            command.arg(ground::program()).arg(ground::psql());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut pgfresh = command.spawn().unwrap();
+            let mut pipe = pgfresh.stdout.take().unwrap();
+            line_of(&mut pipe);
+            pgfresh.stdout = Some(pipe);
+            let moment = random.moment(Duration::from_millis(700));
+            thread::sleep(moment);
+            let since = kill(&postmaster_in_time(&pgfresh), stopped);
+            let context = format!("{request}, after {moment:?}, stopped: {stopped}");
+            let outcome = end_in_time(pgfresh, since, &context);
+            assert_eq!(outcome.code, Some(7), "{context}: {outcome}");
+            let last = outcome.stdout.lines().last().unwrap_or_default();
+            assert!(!last.starts_with("postgresql://"), "{context}: no error: {outcome}");
+            // A command may end before the postmaster is quite dead, and so before pgfresh knows.
+            let why = [
+                "the server went away",
+                "server has ended",
+                "server closed the connection",
+                "postmaster exit",
+            ];
+            let said = format!("{}{}", outcome.stdout.to_lowercase(), outcome.stderr);
+            assert!(why.iter().any(|word| said.contains(word)), "{context}: no reason: {outcome}");
+        }
+    }
+}
+
+#[test]
+fn a_template_that_is_built_fails_with_its_server() {
+    let specs = [
+        ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(600);"),
+        ("setup", "sleep 600"),
+        ("setup", "until psql -qc 'SELECT no_such_thing'; do :; done"),
+    ];
+    let mut random = Random::new();
+    for (key, words) in specs {
+        for stopped in [false, true] {
+            let scene = Scene::new(User::Ourselves);
+            scene.write("input", &format!("-- {}\n{words}", random.number()));
+            let spec = if key == "sql" { "input" } else { words };
+            scene.write("pgfresh.toml", &format!("[template]\n{key} = \"{spec}\"\ninputs = [\"input\"]\n"));
+            let mut command = scene.pgfresh(["template", "build"]);
+            let pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let postmaster = postmaster_in_time(&pgfresh);
+            let moment = random.moment(Duration::from_millis(600));
+            thread::sleep(moment);
+            let since = kill(&postmaster, stopped);
+            let context = format!("{key} = {words}, after {moment:?}, stopped: {stopped}");
+            let outcome = end_in_time(pgfresh, since, &context);
+            assert_eq!(outcome.code, Some(1), "{context}: {outcome}");
+            assert!(outcome.stderr.contains("pgfresh: "), "{context}: {outcome}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_ends_while_it_boots_is_an_error_at_once() {
+    for stopped in [false, true] {
+        let scene = Scene::new(User::Ourselves);
+        let mut command = scene.pgfresh(["run", "--", "sleep", "0.5"]);
+        let pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let postmaster = postmaster_in_time(&pgfresh);
+        let mut children = Vec::new();
+        while stopped && children.is_empty() {
+            children = children_of(postmaster.pid.cast_unsigned());
+        }
+        let since = kill(&postmaster, stopped);
+        let outcome = end_in_time(pgfresh, since, "while it boots");
+        let is_told = if outcome.code == Some(125) { "could not " } else { "the server went away" };
+        assert!(outcome.stderr.contains(is_told), "{outcome}");
+    }
+}
+
+#[test]
+fn serve_ends_with_its_server() {
+    let scene = Scene::new(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--json"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut pgfresh = command.spawn().unwrap();
+    let mut pipe = pgfresh.stdout.take().unwrap();
+    line_of(&mut pipe);
+    // Its standard input stays open: nobody asks it to end.
+    let lifeline = pgfresh.stdin.take();
+    let since = kill(&postmaster_in_time(&pgfresh), true);
+    let outcome = end_in_time(pgfresh, since, "serve");
+    drop(lifeline);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("the server went away"), "{outcome}");
+}

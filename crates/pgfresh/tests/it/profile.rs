@@ -1,0 +1,365 @@
+//! `pgfresh run --profile` and `pgfresh profile`: what they see of real servers.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::common::serve::Serve;
+use crate::common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres};
+use serde_json::{Value, json};
+
+/// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
+const SPAN: &str = "1.5";
+
+fn read(scene: &Scene, name: &str) -> Value {
+    let text = fs::read_to_string(scene.directory.join(name)).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn fact(profile: &Value, layer: &str, name: &str) -> f64 {
+    let layers = profile["layers"].as_array().unwrap();
+    let layer = layers.iter().find(|one| one["name"] == layer).unwrap_or_else(|| panic!("{profile}"));
+    layer["facts"][name]["value"].as_f64().unwrap_or_else(|| panic!("{name}: {profile}"))
+}
+
+fn rows<'a>(profile: &'a Value, title: &str) -> &'a Vec<Value> {
+    let tables = profile["tables"].as_array().unwrap();
+    let table = tables.iter().find(|table| table["title"] == title);
+    table.unwrap_or_else(|| panic!("no table {title}: {profile}"))["rows"].as_array().unwrap()
+}
+
+/// Session seconds of the row that `column` calls `name`; 0 without one.
+fn spent(profile: &Value, title: &str, column: &str, name: &str) -> f64 {
+    let row = rows(profile, title).iter().find(|row| row[column] == name);
+    row.map_or(0.0, |row| row["sessions"]["value"].as_f64().unwrap())
+}
+
+fn findings(profile: &Value) -> Vec<&str> {
+    profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
+/// Looks in a second below which a machine has too much else to do to see anything, and how often it is asked again.
+const FEW: f64 = 20.0;
+const TRIES: usize = 5;
+
+/// Runs `script` under `run --profile` with `options`; returns the profile.
+fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
+    let words =
+        [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();
+    let mut tries = (0..TRIES).map(|_| {
+        let outcome = scene.run(&words);
+        assert!(outcome.code == Some(0), "{outcome}");
+        (read(scene, "out.json"), outcome)
+    });
+    let seen = tries.find(|(profile, _)| looks(profile) > FEW * fact(profile, "Suite", "wall"));
+    seen.unwrap_or_else(|| panic!("{TRIES} times fewer than {FEW} looks in a second"))
+}
+
+/// How often it was looked.
+fn looks(profile: &Value) -> f64 {
+    let notes = profile["notes"].to_string();
+    let (_, count) = notes.split_once("Out of ").unwrap_or_else(|| panic!("{notes}"));
+    count.split(' ').next().unwrap().replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    // One waits for a lock that another holds while it sleeps; a third computes.
+    let script = format!(
+        "{psql} -XAtqc 'CREATE TABLE t ()'
+         {psql} -XAtqc 'BEGIN; LOCK TABLE t; SELECT pg_sleep({SPAN}); COMMIT' & sleep 0.2
+         {psql} -XAtqc 'TRUNCATE t' &
+         {psql} -XAtqc \"DO 'BEGIN WHILE clock_timestamp() < now() + interval ''{SPAN} s'' LOOP END LOOP; END'\" & wait"
+    );
+    for major in MAJORS {
+        let (profile, outcome) = profile_of(&scene, &["--postgres", &postgres(major)], &script);
+        assert!(
+            profile["environment"]["PostgreSQL"].as_str().unwrap().starts_with(&major.to_string()),
+            "{major}"
+        );
+        assert!(spent(&profile, "Kinds of statements", "kind", "TRUNCATE") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "lock") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "other") > 0.5, "{major}: {profile}");
+        assert!(spent(&profile, "Waits", "for", "CPU") > 0.3, "{major}: {profile}");
+        assert!(fact(&profile, "Suite", "at most") >= 3.0, "{major}: {profile}");
+        assert!(fact(&profile, "Suite", "sessions begun") >= 4.0, "{major}: {profile}");
+        assert!(fact(&profile, "Machine", "the sessions'") > 0.3, "{major}: {profile}");
+        assert!(fact(&profile, "Server", "log") > 0.0, "{major}: {profile}");
+        let statement =
+            rows(&profile, "Statements").iter().find(|row| row["statement"] == "TRUNCATE t").unwrap();
+        assert_eq!(statement["runs"]["value"], 1.0, "{statement}");
+        assert_eq!(rows(&profile, "Databases")[0]["database"], "postgres");
+        assert!(findings(&profile).contains(&"Sessions wait for each other's locks"), "{profile}");
+        assert!(
+            outcome.stderr.contains("in the database") && outcome.stderr.contains("TRUNCATE"),
+            "{outcome}"
+        );
+    }
+}
+
+/// Seconds of sessions and runs of the statement `text`.
+fn of<'a>(profile: &'a Value, text: &str) -> (f64, &'a Value) {
+    let row = rows(profile, "Statements").iter().find(|row| row["statement"] == text);
+    let row = row.unwrap_or_else(|| panic!("no {text}: {profile}"));
+    (row["sessions"]["value"].as_f64().unwrap(), &row["runs"]["value"])
+}
+
+fn is_exact(profile: &Value) -> bool {
+    profile["notes"].to_string().contains("Times and runs of statements are exact")
+}
+
+#[test]
+fn each_statement_is_timed_as_it_comes_through_the_gateway() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    scene.write("short.sql", &"SELECT 1;\n".repeat(123));
+    // Two at once; short ones that looks would miss; an open transaction; one that is interrupted.
+    let script = format!(
+        "{psql} -Xqf short.sql >out
+         {psql} -XAtqc 'SELECT pg_sleep(1)' -d one & {psql} -XAtqc 'SELECT pg_sleep(1)' -d two & wait
+         {psql} -XAtq -c 'CREATE TABLE t ()' -c BEGIN -c 'TRUNCATE t' -c '\\! sleep 0.3' -c COMMIT
+         timeout -s INT 0.3 {psql} -XAtqc 'SELECT pg_sleep(9), 1' || true"
+    );
+    for isolation in ["clone", "rollback"] {
+        let (profile, _) = profile_of(&scene, &["--isolation", isolation], &script);
+        assert!(is_exact(&profile), "{isolation}: {profile}");
+        assert_eq!(*of(&profile, "SELECT ?;").1, 123.0, "{isolation}: {profile}");
+        let (slept, runs) = of(&profile, "SELECT pg_sleep(?)");
+        assert!(slept >= 2.0 && *runs == 2.0, "{isolation}: {profile}");
+        assert_eq!(
+            (of(&profile, "TRUNCATE t").1, of(&profile, "COMMIT").1),
+            (&json!(1.0), &json!(1.0)),
+            "{isolation}"
+        );
+        assert!(of(&profile, "SELECT pg_sleep(?), ?").0 > 0.1, "{isolation}: {profile}");
+        assert!((fact(&profile, "Suite", "sessions begun") - 5.0).abs() < 0.1, "{isolation}: {profile}");
+        assert!(fact(&profile, "Suite", "waiting for sessions") > 0.0, "{isolation}: {profile}");
+        assert!(fact(&profile, "Suite", "outside, within a transaction") > 0.2, "{isolation}: {profile}");
+        assert!(fact(&profile, "Suite", "at most") >= 2.0, "{isolation}: {profile}");
+        let kinds: f64 = rows(&profile, "Kinds of statements")
+            .iter()
+            .map(|row| row["wall"]["value"].as_f64().unwrap())
+            .sum();
+        let inside = fact(&profile, "Suite", "in the database");
+        assert!((kinds - inside).abs() < 1e-3 * inside + 1e-6, "{isolation}: {kinds} of {inside}: {profile}");
+        assert!(spent(&profile, "Databases", "database", "two") >= 1.0, "{isolation}: {profile}");
+    }
+}
+
+#[test]
+fn looks_count_where_sessions_go_past_the_gateway() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!(
+        "{psql} \"$({psql} -XAtqc 'SHOW unix_socket_directories' | sed 's|\"||g; s|.*|host=& port=5432 user=postgres|')\" -XAtqc 'SELECT pg_sleep({SPAN})'"
+    );
+    let (profile, _) = profile_of(&scene, &[], &script);
+    assert!(
+        !is_exact(&profile) && profile["notes"].to_string().contains("did not come through the gateway"),
+        "{profile}"
+    );
+    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 0.5, "{profile}");
+}
+
+#[test]
+fn time_is_split_between_the_database_and_the_rest() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!("sleep {SPAN}; {psql} -XAtqc 'SELECT pg_sleep({SPAN})'");
+    let (profile, _) = profile_of(&scene, &[], &script);
+    let [wall, inside, outside] =
+        ["wall", "in the database", "outside"].map(|name| fact(&profile, "Suite", name));
+    assert!((wall - inside - outside).abs() < 1e-6);
+    assert!(inside > 0.7 && outside > 1.2, "{profile}");
+}
+
+#[test]
+fn a_suite_that_computes_hears_that_the_database_is_not_the_problem() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!(
+        "{psql} -XAtqc 'SELECT 1'; end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; {psql} -XAtqc 'SELECT 1'"
+    );
+    let (profile, outcome) = profile_of(&scene, &[], &script);
+    assert_eq!(findings(&profile), ["The database is not the problem"], "{profile}");
+    assert!(profile["findings"][0]["gain"].is_null(), "{profile}");
+    assert!(outcome.stderr.contains("The database is not the problem"), "{outcome}");
+}
+
+#[test]
+fn cleaning_up_is_found_with_what_it_would_be_without() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let tables: Vec<String> = (0..40).map(|table| format!("t{table}")).collect();
+    let create = tables.join(" (id serial PRIMARY KEY, a text); CREATE TABLE ");
+    let test = format!("TRUNCATE {} RESTART IDENTITY;\nINSERT INTO t0 (a) VALUES (1);\n", tables.join(", "));
+    scene.write("tests.sql", &test.repeat(60));
+    let (profile, _) = profile_of(
+        &scene,
+        &[],
+        &format!(
+            "{psql} -Xqc 'CREATE TABLE {create} (id serial PRIMARY KEY, a text)'; {psql} -Xqf tests.sql"
+        ),
+    );
+    let finding = profile["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "Tests clean up by TRUNCATE");
+    let finding = finding.unwrap_or_else(|| panic!("{profile}"));
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(evidence.contains(" runs of it, ") && evidence.contains("A new database takes "), "{evidence}");
+    // On a busy machine a new database may cost as much as this clean-up.
+    if let Some(factor) = finding["gain"]["factor"]["value"].as_f64() {
+        let [before, after] = [0, 1].map(|index| finding["gain"]["change"][index]["value"].as_f64().unwrap());
+        assert!(after < before && (factor - before / after).abs() < 1e-6, "{finding}");
+    } else {
+        assert!(finding["remedy"].as_str().unwrap().contains("rollback"), "{finding}");
+    }
+}
+
+#[test]
+fn a_server_of_somebody_else_is_watched_and_not_changed() {
+    let scene = Scene::new(User::Ourselves);
+    let mut serve = scene.pgfresh(["serve"]);
+    let mut owner =
+        serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let url = line_of(owner.stdout.as_mut().unwrap());
+    let url = url.trim();
+    let psql = ground::psql();
+    let sql = format!("SELECT pg_sleep({SPAN})");
+    // What psql is told, the command has to be told by the one who writes it.
+    let outcome =
+        scene.run(["profile", "--url", url, "--report", "out.json", "--", psql, "-XAtqc", &sql, "-d", url]);
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("in the database"), "{outcome}");
+    let profile = read(&scene, "out.json");
+    assert!(spent(&profile, "Kinds of statements", "kind", "SELECT") > 0.5, "{profile}");
+    assert!(!profile["title"].as_str().unwrap().contains(&url[24..40]), "a password: {profile}");
+    let watched = finish(scene.pgfresh(["profile", "--url", url, "--for", "300ms", "--json"]));
+    assert!(watched.code == Some(0) && watched.stderr.is_empty(), "{watched}");
+    let watched: Value = serde_json::from_str(&watched.stdout).unwrap();
+    assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
+    let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failing.code, Some(7), "{failing}");
+    drop(owner.stdin.take());
+    assert!(collect(owner).code == Some(0));
+}
+
+#[test]
+fn what_the_server_counts_itself_is_told_where_it_does_on_every_major() {
+    for major in MAJORS {
+        let preload =
+            ["--postgres", &postgres(major), "--set", "shared_preload_libraries=pg_stat_statements"];
+        let serve = Serve::at(Scene::new(User::Ourselves), preload);
+        let url = serve.ready["url"].as_str().unwrap();
+        let scene = Scene::new(User::Ourselves);
+        let profile = |script: &str| {
+            let words = ["profile", "--url", url, "--report", "out.json", "--", "sh", "-euc", script, url];
+            let outcome = scene.run(words);
+            assert!(outcome.code == Some(0), "{outcome}");
+            (read(&scene, "out.json"), outcome.stderr)
+        };
+        let psql = format!("{} \"$0\" -XAtqc", ground::psql());
+        let (without, said) = profile(&format!(
+            "{psql} 'CREATE SCHEMA \"Own\"; CREATE EXTENSION pg_stat_statements SCHEMA \"Own\"'"
+        ));
+        assert!(
+            said.contains("counted   nothing by the server: the database has no extension pg_stat"),
+            "{said}"
+        );
+        assert!(without["notes"].to_string().contains("no extension pg_stat_statements"), "{without}");
+        profile(&format!("{psql} 'SELECT 1 FROM pg_am'"));
+        let script = format!(
+            "{psql} 'SELECT -1 FROM pg_am'; {psql} 'SELECT 2 FROM pg_am'; {psql} 'SELECT pg_sleep(1)'"
+        );
+        let (with, said) = profile(&script);
+        assert!(
+            said.contains("counted   by pg_stat_statements: ")
+                && said.contains(" in 1 of SELECT pg_sleep(?)"),
+            "{said}"
+        );
+        let counted = rows(&with, "Counted by pg_stat_statements");
+        let of = |text: &str| {
+            counted.iter().find(|row| row["statement"] == text).unwrap_or_else(|| panic!("{major}: {with}"))
+        };
+        assert_eq!(of("SELECT ? FROM pg_am")["runs"]["value"], 2.0, "those before it began are not counted");
+        assert!(of("SELECT pg_sleep(?)")["time"]["value"].as_f64().unwrap() >= 1.0, "{with}");
+        assert!(
+            counted.iter().all(|row| row["database"] == "postgres" && !row.to_string().contains("pg_stat_get_activity")),
+            "{with}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_said_before_anything_is_run() {
+    let scene = Scene::new(User::Ourselves);
+    for (url, expected) in [
+        ("mysql://x", "cannot read the URL of the server"),
+        ("postgresql://me@localhost/x?sslmode=require", "it demands encryption"),
+        ("postgresql://me@/x?host=/nowhere", "could not connect to the server"),
+    ] {
+        let outcome = scene.run(["profile", "--url", url, "--", "touch", "ran"]);
+        assert!(outcome.code == Some(1) && outcome.stderr.contains(expected), "{url}: {outcome}");
+        assert!(outcome.stderr.contains("HINT:"), "{outcome}");
+        assert!(!scene.directory.join("ran").exists(), "{url}");
+    }
+    let outcome = scene.run(["run", "--profile", "--report", "out.pdf", "--", "true"]);
+    assert!(
+        outcome.code == Some(2) && outcome.stderr.contains(".html, .json, .md, .csv or .txt"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
+    let scene = Scene::new(User::Ourselves);
+    let names = ["out.json", "out.md", "out.csv", "out.txt", "out.html"];
+    let reports = names.iter().flat_map(|name| ["--report", name]);
+    let words = ["run", "--quiet", "--profile"].into_iter().chain(reports);
+    let mut command = scene.pgfresh(words.chain(["--", "sh", "-c", "echo hello; exit 3"]));
+    command.env("GITHUB_STEP_SUMMARY", scene.write("summary.md", "before\n"));
+    let outcome = finish(command);
+    assert_eq!((outcome.code, &outcome.stdout[..], &outcome.stderr[..]), (Some(3), "hello\n", ""));
+    let text = |name: &str| fs::read_to_string(scene.directory.join(name)).unwrap();
+    read(&scene, "out.json");
+    assert!(text("out.md").starts_with("# Profile of sh -c"), "{}", text("out.md"));
+    assert!(text("out.csv").starts_with("section,row,column,value,unit\n"));
+    assert!(text("out.txt").starts_with("Profile of sh -c"));
+    assert!(text("out.html").contains("<title>Profile of sh -c") && text("out.html").ends_with("</html>\n"));
+    assert!(text("summary.md").starts_with("before\n# Profile of sh -c"), "{}", text("summary.md"));
+}
+
+#[test]
+fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    // What is at work, a setting that only one of the two has, and what a test runner would write.
+    let script = format!(
+        "{psql} -XAtqc 'SHOW fsync' >>turns; {psql} -XAtqc 'SELECT pg_sleep(0.1)'; echo 12 passed in 1.2s"
+    );
+    let words = ["run", "--compare", "-n", "2", "--report", "out.json", "--", "sh", "-euc", &script];
+    let outcome = scene.run(words);
+    assert!(outcome.code == Some(0) && outcome.stdout.is_empty(), "{outcome}");
+    assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0, 12 passed."), "{outcome}");
+    let turns = fs::read_to_string(scene.directory.join("turns")).unwrap();
+    assert_eq!(turns.split_whitespace().collect::<Vec<_>>(), ["on", "off", "off", "on"]);
+    let report = read(&scene, "out.json");
+    let times = rows(&report, "Times");
+    assert_eq!([&times[0]["server"], &times[1]["server"]], ["durable, on disk", "pgfresh"]);
+    assert!(times.iter().all(|row| row["suite"]["value"].as_f64().unwrap() > 0.1), "{report}");
+    assert!(rows(&report, "How many times as fast")[0]["gain"]["value"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
+fn a_comparison_shows_what_failed_on_one_side_only() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!("echo the reason; test $({psql} -XAtqc 'SHOW fsync') = on");
+    let outcome = scene.run(["run", "--compare", "-n", "1", "--", "sh", "-euc", &script]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.contains("Not all runs ended alike"), "{outcome}");
+    assert!(outcome.stderr.contains("(pgfresh):\nthe reason\n"), "{outcome}");
+    assert!(!outcome.stderr.contains("(durable, on disk):"), "{outcome}");
+}

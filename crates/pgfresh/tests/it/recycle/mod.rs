@@ -1,0 +1,189 @@
+//! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lease::{
+    Backend, ConnectRequest, Connected, Digest, Entered, Isolation, LeaseOptions, Leases, SessionGuard,
+    TemplateDatabase,
+};
+use pgwire::StartupParams;
+use proptest::prelude::*;
+use server::AdminConnection;
+use template::{Provisioner, ServerOptions, Started};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A template with one of everything that reset has to think of.
+const SETUP: &str = include_str!("template.sql");
+/// What sessions do: one statement a line; `{n}` stands for a small number.
+const STATEMENTS: &str = include_str!("statements.sql");
+
+struct Fixture {
+    leases: Leases,
+    never_used: Digest,
+    started: Started,
+    _cache: tempfile::TempDir,
+}
+
+fn make_fixture() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
+    let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
+    let server_options = ServerOptions { settings, ..ServerOptions::default() };
+    let provisioner =
+        Provisioner::find(server_options, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
+    let started = provisioner.start(&|_| ()).unwrap();
+    let folder = started.server.run().socket_directory();
+    let mut admin = AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
+    admin.query("CREATE ROLE guest LOGIN").unwrap();
+    admin.query("CREATE DATABASE app").unwrap();
+    let mut app = AdminConnection::open(&folder, "postgres", "app", PATIENCE).unwrap();
+    app.query(SETUP).unwrap();
+    drop((app, admin));
+    let leases = Leases::open(LeaseOptions {
+        directory: folder,
+        data: started.server.run().data(),
+        major: provisioner.installation.version().major,
+        budget: 1 << 30,
+        templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+        linger: Duration::from_mins(10),
+        isolation: Isolation::Clone,
+        paranoid: false,
+        provisioner: None,
+    })
+    .unwrap();
+    let mut fixture = Fixture { never_used: Digest::default(), leases, started, _cache: directory };
+    fixture.never_used = fixture.digest("never_used");
+    fixture
+}
+
+impl Fixture {
+    fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
+        // A prepared transaction may hold what the next statement waits for.
+        let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
+        let params = StartupParams { version: 0x0003_0000, parameters: parameters.into_bytes() };
+        let request = ConnectRequest {
+            database: name,
+            template: None,
+            isolation: None,
+            linger: None,
+            reset: false,
+            params: &params,
+            client: None,
+        };
+        let Entered::Plain(Connected { backend, guard }) = self.leases.connect(&request).unwrap() else {
+            panic!("a clone was asked for");
+        };
+        (AdminConnection::adopt(backend.stream, PATIENCE).unwrap(), backend.greeting, guard)
+    }
+
+    fn digest(&self, name: &str) -> Digest {
+        let (mut session, _, _guard) = self.connect(name, "postgres");
+        Digest::read(&mut session).unwrap()
+    }
+
+    fn recycled(&self) -> u64 {
+        self.leases.status().recycled.0
+    }
+}
+
+/// How a session ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// Its backend is given back idle.
+    Given,
+    /// Its backend is closed in whatever state it is.
+    Closed,
+}
+
+/// Does what the sessions do, ends them, resets the database, and compares it with one that nobody has used.
+fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
+    for (statements, end, as_guest) in sessions {
+        let user = if *as_guest { "guest" } else { "postgres" };
+        let (mut session, greeting, guard) = fixture.connect(name, user);
+        for statement in statements {
+            // Many fail, as they should; what they have done until then counts as well.
+            let _ = session.query(statement);
+        }
+        if matches!(end, End::Given) {
+            let _ = session.queries(&["ROLLBACK", "DISCARD ALL"]);
+            if let Ok(stream) = session.release() {
+                guard.give_back(Backend { stream, greeting });
+            }
+        }
+    }
+    fixture.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let digest = fixture.digest(name);
+    let difference = fixture.never_used.difference(&digest);
+    prop_assert_eq!(difference, None, "status: {:?}", fixture.leases.status().dropped);
+    Ok(())
+}
+
+/// The statements with whether recycling is meant to undo them: those under a "-- cheap" line.
+fn statements() -> Vec<(&'static str, bool)> {
+    let mut cheap = true;
+    let mut all = Vec::new();
+    for line in STATEMENTS.lines().filter(|line| !line.is_empty()) {
+        match line.strip_prefix("-- ") {
+            Some(comment) => cheap = comment.starts_with("cheap"),
+            None => all.push((line, cheap)),
+        }
+    }
+    all
+}
+
+/// Mostly what tests do, and now and then something dear.
+fn statement() -> impl Strategy<Value = String> {
+    let (cheap, dear): (Vec<_>, Vec<_>) = statements().into_iter().partition(|(_, cheap)| *cheap);
+    let line = prop_oneof![15 => prop::sample::select(cheap), 1 => prop::sample::select(dear)];
+    (line, 1..12u32).prop_map(|((line, _), n)| line.replace("{n}", &n.to_string()))
+}
+
+fn sessions() -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
+    let end = prop_oneof![3 => Just(End::Given), 1 => Just(End::Closed)];
+    prop::collection::vec((prop::collection::vec(statement(), 0..8), end, prop::bool::weighted(0.1)), 1..3)
+}
+
+/// The number of generated cases; the long mode is `PGFRESH_RECYCLE_CASES=5000 cargo test -p pgfresh --test it recycle::`.
+fn cases() -> u32 {
+    std::env::var("PGFRESH_RECYCLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_used() {
+    let fixture = make_fixture();
+    let config = ProptestConfig {
+        cases: cases(),
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let result = runner.run(&sessions(), |sessions| check(&fixture, "case", &sessions));
+    let status = fixture.leases.status();
+    println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
+    fixture.leases.close();
+    drop(fixture.started);
+    result.unwrap();
+    assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
+}
+
+#[test]
+fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
+    let fixture = make_fixture();
+    for (line, cheap) in statements() {
+        let statement = line.replace("{n}", "3");
+        for end in [End::Given, End::Closed] {
+            let before = fixture.recycled();
+            check(&fixture, "alone", &[(vec![statement.clone()], end, false)])
+                .unwrap_or_else(|error| panic!("{statement} ({end:?}): {error}"));
+            if cheap {
+                let why = fixture.leases.status().dropped;
+                assert!(fixture.recycled() > before, "not recycled after {statement} ({end:?}): {why:?}");
+            }
+        }
+    }
+    fixture.leases.close();
+    drop(fixture.started);
+}

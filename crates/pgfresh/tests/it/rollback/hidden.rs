@@ -1,0 +1,73 @@
+//! What pgfresh does in a session of a client's is not seen by the client.
+
+use super::same::told;
+use super::{MAJORS, parse, run, sqlstate, start, sync};
+
+#[test]
+fn prepared_statements_of_pgfresh_are_not_seen() {
+    for major in MAJORS {
+        let serve = start(major);
+        let mut session = serve.rollback("prepared");
+        let names = "SELECT coalesce(string_agg(name, ' '), '') FROM pg_prepared_statements";
+        for sql in [
+            "SELECT 1",
+            "SELECT 1/0",
+            "BEGIN; SELECT 1; ROLLBACK",
+            "BEGIN",
+            "INSERT INTO seed VALUES (3)",
+            "COMMIT",
+        ] {
+            session.ask(sql);
+            assert_eq!(session.value(names).unwrap(), "", "after {sql} on PostgreSQL {major}");
+        }
+        // After a commit that has failed, too.
+        session.ask("INSERT INTO child VALUES (1)");
+        assert_eq!(session.value(names).unwrap(), "", "PostgreSQL {major}");
+        session.say(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
+        session.until_ready();
+        assert_eq!(session.value(names).unwrap(), "mine", "PostgreSQL {major}");
+        let cursors = "SELECT count(*) FROM pg_cursors WHERE name LIKE '%pgfresh%'";
+        assert_eq!(session.value(cursors).unwrap(), "0", "PostgreSQL {major}");
+    }
+}
+
+#[test]
+fn settings_are_reported_where_a_plain_server_reports_them() {
+    for major in MAJORS {
+        let serve = start(major);
+        let mut plain = serve.connect("plain", "").unwrap();
+        let mut rollback = serve.rollback("rollback");
+        for sql in [
+            "BEGIN",
+            "SET timezone = 'Etc/GMT-7'",
+            "ROLLBACK",
+            "BEGIN; SET timezone = 'Etc/GMT-7'; ROLLBACK",
+            "SET LOCAL timezone = 'Etc/GMT-7'",
+            "SELECT 1; SET LOCAL timezone = 'Etc/GMT-7'; SELECT 2",
+            "BEGIN; SET LOCAL timezone = 'Etc/GMT-7'; COMMIT",
+            "SET timezone = 'Etc/GMT-7'; SELECT 1/0",
+            "SET datestyle = 'SQL'; SET timezone = 'Etc/GMT-7'; SET application_name = 'x'",
+            "BEGIN; SET datestyle = 'ISO'; COMMIT; BEGIN; SET timezone = 'UTC'; COMMIT; SET application_name = 'y'",
+            "SET SESSION AUTHORIZATION pg_monitor",
+            "RESET SESSION AUTHORIZATION",
+            "DISCARD ALL",
+        ] {
+            let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
+            let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
+        }
+    }
+}
+
+#[test]
+fn a_sequence_of_the_lease_before_has_no_current_value() {
+    for major in MAJORS {
+        let serve = start(major);
+        let mut first = serve.rollback("first");
+        first.value("SELECT nextval('seeded')").unwrap();
+        first.close();
+        let mut second = serve.rollback("second");
+        assert_eq!(sqlstate(second.value("SELECT currval('seeded')")), "55000", "PostgreSQL {major}");
+        assert_eq!(sqlstate(second.value("SELECT lastval()")), "55000", "PostgreSQL {major}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What one transaction cannot do is refused with a word on what to do instead.
+
+use super::{failure, message, parse, run, start, start_with, sync, tags};
+use crate::common::client::Message;
+
+/// The hint of the only error among these.
+fn hint(answer: &[Message]) -> String {
+    let (_, error) = answer.iter().find(|message| message.0 == b'E').expect("an error");
+    let mut fields = error.split(|byte| *byte == 0);
+    let found = fields.find(|field| field.first() == Some(&b'H')).unwrap_or_default();
+    String::from_utf8_lossy(found).into_owned()
+}
+
+#[test]
+fn what_no_transaction_allows_is_refused_with_a_hint() {
+    for major in super::MAJORS {
+        let serve = start(major);
+        let mut session = serve.rollback("limits");
+        for (sql, sqlstate) in [
+            ("VACUUM", "25001"),
+            ("CREATE DATABASE another", "25001"),
+            ("CREATE INDEX CONCURRENTLY ON item (word)", "25001"),
+            ("ALTER SYSTEM SET work_mem = '1MB'", "25001"),
+            ("CALL commits()", "2D000"),
+            ("BEGIN; PREPARE TRANSACTION 'p'", "0A000"),
+        ] {
+            let answer = session.ask(sql);
+            let error = answer.iter().find(|message| message.0 == b'E').expect(sql);
+            assert_eq!(failure(error).sqlstate, sqlstate, "{sql} on PostgreSQL {major}");
+            assert!(hint(&answer).contains("isolation \"clone\""), "{sql}: {}", hint(&answer));
+            assert_eq!(tags(&answer).chars().last(), Some('I'), "{sql} on PostgreSQL {major}");
+        }
+        session.say(&[run("VACUUM"), sync()].concat());
+        assert!(hint(&session.until_ready()).contains("isolation \"clone\""));
+        // A plain server refuses this one, too, and isolation "clone" would not help.
+        session.ask("BEGIN");
+        assert_eq!(hint(&session.ask("VACUUM")), "");
+        session.ask("ROLLBACK");
+        // A new label of an enum type is unusable where it was made, from PostgreSQL 12 on.
+        session.ask("ALTER TYPE mood ADD VALUE 'bad'");
+        assert!(hint(&session.ask("SELECT 'bad'::mood")).contains("isolation \"clone\""));
+    }
+}
+
+#[test]
+fn a_cursor_that_outlives_its_transaction_keeps_its_table_in_use() {
+    for major in super::MAJORS {
+        let serve = start(major);
+        let mut session = serve.rollback("held");
+        let declare = "DECLARE held CURSOR WITH HOLD FOR SELECT n FROM seed ORDER BY n";
+        session.ask("BEGIN");
+        session.ask(declare);
+        // A plain server refuses this, too.
+        assert_eq!(hint(&session.ask("TRUNCATE seed")), "");
+        session.ask("ROLLBACK");
+        session.ask("BEGIN");
+        session.ask(declare);
+        session.ask("COMMIT");
+        for sql in ["TRUNCATE seed", "DROP TABLE seed", "ALTER TABLE seed ADD COLUMN extra int"] {
+            let answer = session.ask(sql);
+            let error = answer.iter().find(|message| message.0 == b'E').expect(sql);
+            assert_eq!(failure(error).sqlstate, "55006", "{sql} on PostgreSQL {major}");
+            assert!(hint(&answer).contains("isolation \"clone\""), "{sql}: {}", hint(&answer));
+        }
+        assert_eq!(session.value("FETCH held").unwrap(), "1");
+        session.value("CLOSE held").unwrap();
+        session.value("TRUNCATE seed").unwrap();
+    }
+}
+
+#[test]
+fn an_isolation_level_is_ignored_with_a_warning() {
+    let serve = start(15);
+    let mut session = serve.rollback("level");
+    for sql in
+        ["BEGIN ISOLATION LEVEL SERIALIZABLE", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"]
+    {
+        let answer = session.ask(sql);
+        assert_eq!(tags(&answer), "NCZT", "{sql}");
+    }
+    assert_eq!(super::sqlstate(session.value("INSERT INTO seed VALUES (3)")), "25006");
+    session.ask("ROLLBACK");
+    session.value("INSERT INTO seed VALUES (3)").unwrap();
+}
+
+#[test]
+fn an_idle_transaction_is_not_ended_by_a_timeout() {
+    let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
+    let mut session = serve.lingering("patient").unwrap();
+    session.value("INSERT INTO seed VALUES (3)").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
+    session.close();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert_eq!(serve.lingering("patient").unwrap().value("SELECT count(*) FROM seed").unwrap(), "3");
+}
+
+#[test]
+fn a_copy_in_the_extended_protocol_swallows_a_sync() {
+    let serve = start(15);
+    let mut session = serve.rollback("copy");
+    // As libpq does it: the Sync comes before the server has said that it wants data.
+    session.say(&[run("COPY seed FROM STDIN"), sync()].concat());
+    let mut begun = String::new();
+    while !begun.ends_with('G') {
+        begun.push(char::from(session.read().0));
+    }
+    assert_eq!(begun, "12nG");
+    session.say(&[message(b'd', b"7\n"), message(b'c', b""), sync()].concat());
+    assert_eq!(tags(&session.until_ready()), "CZI");
+    session.say(&[run("COPY seed FROM STDIN"), message(b'H', b"")].concat());
+    session.say(&[message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
+    assert_eq!(tags(&session.until_ready()), "12nGEZI");
+    assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
+    // And what fails while it is parsed leaves an older statement of that name alone.
+    session.say(&[parse("named", "BEGIN"), parse("named", "SELECT 1"), sync()].concat());
+    assert_eq!(tags(&session.until_ready()), "1EZI");
+    session.say(&[super::bind("", "named"), super::execute(""), sync()].concat());
+    assert_eq!(tags(&session.until_ready()), "2CZT");
+}

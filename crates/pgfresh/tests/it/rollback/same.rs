@@ -1,0 +1,212 @@
+//! The proof: what a client says gets the same answers in rollback isolation as on a database of its own.
+//!
+//! Both sides are asked step by step, in the simple and in the extended protocol, several statements in a string and
+//! several in a group; compared are all messages in their order: rows, tags, errors, notices, reports of settings and the
+//! transaction's status. What cannot be the same is not generated; it is in the table of docs/isolation.md.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::{MAJORS, Serve, bind, execute, message, parse, query, run, start, sync};
+use crate::common::client::{Client, Message};
+
+/// What sessions say: one statement a line; `{n}` stands for a small number.
+const STATEMENTS: &str = include_str!("statements.sql");
+
+/// Something that a client sends, with all answers to it read before the next.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A string of statements.
+    Simple(Vec<String>),
+    /// A group of unnamed statements, and whether a Flush comes before its Sync.
+    Group(Vec<String>, bool),
+    /// A statement prepared under a name.
+    Prepare(u8, String),
+    /// Executions of prepared statements, one after another in one group.
+    Execute(Vec<u8>),
+    /// Several strings and groups at once.
+    Pipeline(Vec<Step>),
+    /// A COPY of these rows, of which a bad one is an error.
+    Copy(Vec<bool>),
+}
+
+impl Step {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Simple(statements) => query(&statements.join("; ")),
+            Self::Group(statements, flush) => {
+                let mut bytes: Vec<u8> = statements.iter().flat_map(|sql| run(sql)).collect();
+                if *flush {
+                    bytes.extend(message(b'H', b""));
+                }
+                [bytes, sync()].concat()
+            }
+            Self::Prepare(name, sql) => [parse(&format!("s{name}"), sql), sync()].concat(),
+            Self::Execute(names) => {
+                let one = |name: &u8| [bind("", &format!("s{name}")), execute("")].concat();
+                [names.iter().flat_map(one).collect(), sync()].concat()
+            }
+            Self::Pipeline(steps) => steps.iter().flat_map(Self::bytes).collect(),
+            Self::Copy(rows) => {
+                let rows = rows.iter().flat_map(|good| message(b'd', if *good { b"7\n" } else { b"bad\n" }));
+                [query("COPY seed FROM STDIN"), rows.collect(), message(b'c', b"")].concat()
+            }
+        }
+    }
+
+    /// How often the server will be ready for more.
+    fn readies(&self) -> usize {
+        if let Self::Pipeline(steps) = self { steps.len() } else { 1 }
+    }
+
+    fn ask(&self, client: &mut Client) -> Vec<String> {
+        client.say(&self.bytes());
+        let answers = (0..self.readies()).flat_map(|_| client.until_ready());
+        let answers: Vec<_> = answers.collect();
+        let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));
+        let mut said: Vec<_> = news.map(told).collect();
+        // Which of several settings comes first depends on all that was set before, from PostgreSQL 16 on.
+        said.chunk_by_mut(|one, next| one.starts_with("S ") && next.starts_with("S ")).for_each(<[_]>::sort);
+        said
+    }
+}
+
+/// Whether a report of a setting is one of another value: PostgreSQL 13 repeats what is known, more often after a setting
+/// was set back.
+fn is_news(client: &mut Client, report: &[u8]) -> bool {
+    let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
+    let known = client.reported.iter_mut().find(|known| name(known) == name(report));
+    let news = known.as_ref().is_none_or(|known| **known != report);
+    match known {
+        Some(known) => report.clone_into(known),
+        None => client.reported.push(report.to_vec()),
+    }
+    news
+}
+
+/// A message as it counts: of an error or a notice what it is, says and points at; of columns no oid of their table.
+pub(crate) fn told((tag, body): &Message) -> String {
+    if *tag == b'T' {
+        return columns(&body[2..]);
+    }
+    if !matches!(tag, b'E' | b'N') {
+        return format!("{} {}", char::from(*tag), String::from_utf8_lossy(body));
+    }
+    let fields = body
+        .split(|byte| *byte == 0)
+        .filter(|field| field.first().is_some_and(|code| b"VCMPD".contains(code)));
+    let mut fields: Vec<_> = fields.map(String::from_utf8_lossy).collect();
+    // Whether it is a transaction block or a pipeline that does not allow something makes no difference.
+    if fields.iter().any(|field| field == "C25001") {
+        fields.retain(|field| !field.starts_with('M'));
+    }
+    format!("{} {}", char::from(*tag), fields.join(" "))
+}
+
+/// Names and types of a `RowDescription`.
+fn columns(mut rest: &[u8]) -> String {
+    let mut told = String::from("T");
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        let (name, column) = (String::from_utf8_lossy(&rest[..end]), &rest[end + 7..end + 19]);
+        told = format!("{told} {name} {:?}", &column[..10]);
+        rest = &rest[end + 19..];
+    }
+    told
+}
+
+fn statement() -> impl Strategy<Value = String> {
+    let lines: Vec<_> = STATEMENTS.lines().filter(|line| !line.starts_with("--")).collect();
+    (prop::sample::select(lines), 1..5u32).prop_map(|(line, n)| line.replace("{n}", &n.to_string()))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Whether an empty statement begins a pipeline is a matter of warnings that nobody reads.
+    let some = statement().prop_filter("empty", |sql| !sql.is_empty() && !sql.starts_with("/*"));
+    let group = (prop::collection::vec(some, 1..5), any::<bool>());
+    let leaf = prop_oneof![
+        6 => statement().prop_map(|one| Step::Simple(vec![one])),
+        2 => prop::collection::vec(statement(), 2..5).prop_map(Step::Simple),
+        3 => group.prop_map(|(statements, flush)| Step::Group(statements, flush)),
+        1 => (0..3u8, statement()).prop_map(|(name, sql)| Step::Prepare(name, sql)),
+        1 => prop::collection::vec(0..3u8, 1..3).prop_map(Step::Execute),
+        1 => prop::collection::vec(prop::bool::weighted(0.8), 0..4).prop_map(Step::Copy),
+    ];
+    let simple = leaf.clone();
+    prop_oneof![
+        9 => leaf,
+        1 => prop::collection::vec(simple, 2..4).prop_map(|mut steps| {
+            // Data for a server that has refused the COPY would be answered differently by its place in the stream.
+            steps.retain(|step| !matches!(step, Step::Copy(_)));
+            Step::Pipeline(steps)
+        }),
+    ]
+}
+
+/// The number of generated cases for each major; more with
+/// `PGFRESH_ROLLBACK_CASES=5000 cargo test -p pgfresh --test it rollback::same::`.
+fn cases() -> u32 {
+    std::env::var("PGFRESH_ROLLBACK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
+}
+
+/// Whether it is in the table of docs/isolation.md: a constraint that is made after SET CONSTRAINTS ALL.
+fn is_limited(steps: &[Step]) -> bool {
+    let said = format!("{steps:?}");
+    said.contains("SET CONSTRAINTS ALL") && said.contains("INITIALLY DEFERRED")
+}
+
+fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> {
+    if is_limited(steps) {
+        return Err(TestCaseError::reject("a limit"));
+    }
+    let mut plain = serve.connect(&format!("plain_{case}"), "-c pgfresh.linger=0").unwrap();
+    let mut rollback = serve.rollback("rollback");
+    for (at, step) in steps.iter().enumerate() {
+        let (expected, found) = (step.ask(&mut plain), step.ask(&mut rollback));
+        prop_assert_eq!(found, expected, "at step {} of {:#?}", at, steps);
+    }
+    // What is there in the end is the same as well.
+    for sql in [
+        "ROLLBACK",
+        "TABLE item",
+        "TABLE parent",
+        "TABLE child",
+        "TABLE later",
+        "TABLE seed",
+        "SHOW work_mem",
+    ] {
+        let step = Step::Simple(vec![sql.to_owned()]);
+        let (expected, found) = (step.ask(&mut plain), step.ask(&mut rollback));
+        prop_assert_eq!(found, expected, "{} after {:#?}", sql, steps);
+    }
+    plain.close();
+    rollback.close();
+    Ok(())
+}
+
+#[test]
+fn every_sequence_of_statements_gets_the_answers_of_a_plain_server() {
+    for major in MAJORS {
+        let serve = start(major);
+        let config = ProptestConfig {
+            cases: cases(),
+            max_shrink_iters: 500,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        let mut case = 0;
+        let numbers = std::cell::RefCell::new(&mut case);
+        let result = TestRunner::new(config).run(&prop::collection::vec(step(), 1..14), |steps| {
+            let number = {
+                let mut numbers = numbers.borrow_mut();
+                **numbers += 1;
+                **numbers
+            };
+            check(&serve, number, &steps)
+        });
+        if let Err(error) = result {
+            panic!("PostgreSQL {major}: {error}");
+        }
+        // Hundreds of leases later, the one database that they were played on is as it was.
+        assert_eq!(serve.rollback("rollback").value("SELECT count(*) FROM item").unwrap(), "0");
+    }
+}
