@@ -152,7 +152,10 @@ fn send(origin: &Origin, pid: Pid) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    let _ = kill_process(pid, signal);
+    // It may have ended by itself just now.
+    if let Err(error) = kill_process(pid, signal) {
+        tracing::debug!(%error, ?signal, "could not pass on a signal");
+    }
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
