@@ -191,7 +191,7 @@ pub(crate) fn serve(
     filter.write_to_file(&slot.log_file())?;
     let served = serve_at(&slot, settings, kept, starting);
     if let Err(failure) = &served {
-        tracing::error!("{}", failure.to_string().trim_end().replace('\n', " "));
+        tracing::error!("{}", failure.on_one_line());
     }
     served
 }

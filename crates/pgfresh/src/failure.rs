@@ -59,6 +59,11 @@ impl Failure {
         self.code
     }
 
+    /// The same for a log.
+    pub(crate) fn on_one_line(&self) -> String {
+        self.to_string().trim_end().replace('\n', " ")
+    }
+
     /// What failed, and why, and why that.
     fn of(error: &dyn Error) -> Self {
         let mut message = error.to_string();

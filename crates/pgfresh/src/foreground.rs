@@ -151,8 +151,10 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // One that has ended needs none.
-    let _ = handle.signal(signal);
+    // It may have ended by itself just now.
+    if let Err(error) = handle.signal(signal) {
+        tracing::debug!(%error, ?signal, "could not pass on a signal");
+    }
 }
 
 fn exit_code(status: ExitStatus) -> u8 {

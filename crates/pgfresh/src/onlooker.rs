@@ -104,7 +104,9 @@ impl Observer for Onlooker {
         let report = report();
         for file in &self.files {
             // Should it fail, it is tried again, and in the end it is said.
-            let _ = file.write(&report, &|| report.to_html(""));
+            if let Err(failure) = file.write(&report, &|| report.to_html("")) {
+                tracing::warn!("{}", failure.on_one_line());
+            }
         }
         self.next = Instant::now() + begun.elapsed() * WRITING;
     }

@@ -82,7 +82,10 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
     );
     if let Ok(provisioner) = &provisioner {
         // As every start does.
-        let _ = provisioner.sweep();
+        let (_, failures) = provisioner.sweep();
+        for failure in failures {
+            tracing::warn!("{}", Failure::from(failure).on_one_line());
+        }
     }
     Ok(provisioner)
 }

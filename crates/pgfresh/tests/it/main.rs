@@ -9,6 +9,8 @@
 
 mod background;
 mod bench;
+mod boundaries;
+mod circles;
 mod clean;
 mod cleanup;
 mod common;
@@ -27,6 +29,7 @@ mod isolation;
 mod kills;
 mod limits;
 mod load;
+mod logging;
 mod network;
 mod newer;
 mod postmaster;

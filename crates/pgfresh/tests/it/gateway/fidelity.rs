@@ -114,7 +114,7 @@ pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
 }
 
 pub(crate) fn a_session_sees_a_local_client_and_its_own_parameters(major: u32) {
-    let serve = Serve::start(major);
+    let serve = start(major);
     let mut session = serve.session_with("a", &[("application_name", "me")]).unwrap();
     for (sql, value) in [
         (

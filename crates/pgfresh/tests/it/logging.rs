@@ -1,12 +1,11 @@
 //! Logs: what `-vv` and `PGFRESH_LOG` show, and the log file of the background server.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{Outcome, Scene, User, finish, ground};
+use crate::common::{Outcome, Scene, User, finish, ground};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const VARIABLE: &str = "PGFRESH_LOG";
@@ -98,6 +97,25 @@ fn the_background_server_keeps_a_private_log_and_status_says_where() {
         assert_eq!(stopped.stdout, "stopped the background server\n", "{stopped}");
         assert!(!path.exists());
     }
+}
+
+#[test]
+fn after_a_kill_the_next_server_goes_on_in_the_same_file() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("pgfresh.toml", "");
+    assert_eq!(scene.run(["url"]).code, Some(0));
+    let path = log_file(&scene);
+    let first = fs::read_to_string(&path).unwrap();
+    let about = fs::read_to_string(path.with_file_name("about")).unwrap();
+    let about: Value = serde_json::from_str(&about).unwrap();
+    let pid = i32::try_from(about["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    scene.assert_nothing_left("after a kill");
+    assert_eq!(scene.run(["url"]).code, Some(0));
+    assert_eq!(log_file(&scene), path);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with(&first) && text.matches("the server is ready").count() == 2, "{text}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
 #[test]
