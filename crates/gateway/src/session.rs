@@ -14,6 +14,7 @@ use lease::{
 use pgwire::{Conversation, DISCARD_ALL, ErrorResponse, SessionTraces, Startup, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
 use crate::forward::{End, Forward};
@@ -50,6 +51,8 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing:
                 let (socket, unread) = stream.into_parts();
                 // It has panicked if it is an error, and the client is gone with it.
                 let handed = tokio::task::spawn_blocking(move || {
+                    let database = &pending.startup.database;
+                    let _span = tracing::debug_span!("session", %database).entered();
                     hand_over(&state, socket, unread, pending, until_closing);
                 });
                 let _ = handed.await;
@@ -127,6 +130,7 @@ fn hand_over(
 
 /// Tells a client why there is no session.
 fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError) {
+    tracing::debug!(%error, "refused");
     state.workers.spawn(move || async move {
         if let Ok(stream) = Stream::new(socket, unread) {
             stream.say_and_close(&refusal::words(error)).await;
@@ -162,10 +166,16 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     // Straight from here: the client is already at its first query when the worker takes over.
     let sent = client.send(&words).unwrap_or(0);
     words.drain(..sent);
-    workers.spawn(move || async move {
-        if let (Ok(client), Ok(server)) = (Stream::new(client, unread), Stream::new(server, Vec::new())) {
-            run(client, server, words).await;
-        }
+    let span = Span::current();
+    workers.spawn(move || {
+        let session = async move {
+            if let (Ok(client), Ok(server)) = (Stream::new(client, unread), Stream::new(server, Vec::new())) {
+                tracing::debug!("begins");
+                run(client, server, words).await;
+                tracing::debug!("has ended");
+            }
+        };
+        session.instrument(span)
     });
 }
 

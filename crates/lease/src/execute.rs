@@ -20,6 +20,7 @@ use crate::{Backend, Difference, Digest, Isolation, LeaseError, TemplateDatabase
 impl Inner {
     /// Does what a task asks for.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
+        let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
             TaskKind::Create(Source::Template(template)) => self.create(id, template),
             TaskKind::Create(Source::Server) => self.start_server(id),
@@ -31,7 +32,7 @@ impl Inner {
             TaskKind::Drop => self.drop(id),
             TaskKind::Close => Outcome::Done,
         };
-        tracing::debug!(?id, ?kind, ?outcome, "a task has ended");
+        tracing::debug!(?kind, ?outcome, "task ended");
         if let Outcome::Failed(error) = &outcome {
             self.report(kind.verb(), &format!("{error}: {}", error.detail().unwrap_or_default()));
         }
@@ -547,8 +548,13 @@ impl Inner {
 
     /// Counts what went wrong in the background, and says so where somebody listens.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
-        tracing::warn!(verb, why, "a task of the background failed");
-        *self.lock().counters.errors.entry(verb).or_default() += 1;
+        let mut core = self.lock();
+        if core.closed {
+            // It waited for a server that is being stopped.
+            return tracing::debug!(verb, why, "background task ended with the server");
+        }
+        tracing::warn!(verb, why, "background task failed");
+        *core.counters.errors.entry(verb).or_default() += 1;
     }
 }
 

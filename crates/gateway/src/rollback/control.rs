@@ -97,8 +97,8 @@ impl RollbackSession {
 
     fn commit(&mut self, chain: bool) {
         if self.is_aborted() {
-            // What failed does not pass its modes on.
-            self.read_only = false;
+            // Modes of its own are undone with a transaction that fails; what it has from the one before stays.
+            self.read_only = self.inherited_read_only;
             self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
         } else if self.is_inside("COMMIT AND CHAIN", chain) {
             self.first([Task::Settle, Task::Left { tag: "COMMIT", chain }]);
@@ -146,6 +146,7 @@ impl RollbackSession {
     /// The client's transaction is over.
     pub(super) fn leave(&mut self, tag: &str, chain: bool) {
         self.tx = chain;
+        self.inherited_read_only = chain && self.read_only;
         self.say(&complete(tag));
         if chain {
             self.ensure();

@@ -64,6 +64,8 @@ pub(crate) struct RollbackSession {
     pub(super) holds: bool,
     /// The client's transaction is to be read only.
     pub(super) read_only: bool,
+    /// It is so because the one before it in a chain was.
+    pub(super) inherited_read_only: bool,
     /// A backslash means something in a plain literal.
     backslashes: bool,
     /// The server's version.

@@ -25,7 +25,7 @@ fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn the_filter_and_twice_verbose_show_what_happens_in_the_background() {
     let scene = Scene::new(User::Ourselves);
-    let debug = " DEBUG lease::";
+    let debug = ": lease::execute: task ended ";
     for (filter, options, shown) in [
         ("lease=debug", &[][..], true),
         ("warn,lease::execute=debug", &[], true),
@@ -87,7 +87,7 @@ fn the_background_server_keeps_a_private_log_and_status_says_where() {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(" INFO pgfresh::background: the server is ready "), "{text}");
-        assert!(text.contains(" DEBUG lease::"), "{text}");
+        assert!(text.contains(": lease::execute: task ended "), "{text}");
         let in_utc = |line: &str| line.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z'));
         assert!(text.lines().all(in_utc), "{text}");
         let (user_and_secret, _) = started.stdout.split_once('@').unwrap();

@@ -71,3 +71,26 @@ fn a_sequence_of_the_lease_before_has_no_current_value() {
         assert_eq!(sqlstate(second.value("SELECT lastval()")), "55000", "PostgreSQL {major}");
     }
 }
+
+#[test]
+fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
+    for major in MAJORS {
+        let serve = start(major);
+        let mut plain = serve.connect("plain", "").unwrap();
+        let mut rollback = serve.rollback("rollback");
+        for sql in [
+            "BEGIN; SET TRANSACTION READ ONLY; COMMIT AND CHAIN",
+            "RELEASE none",
+            "COMMIT AND CHAIN; INSERT INTO seed VALUES (7)",
+            "ROLLBACK",
+            "BEGIN READ ONLY",
+            "RELEASE none",
+            "ROLLBACK AND CHAIN; INSERT INTO seed VALUES (8)",
+            "ROLLBACK",
+        ] {
+            let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
+            let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
+        }
+    }
+}

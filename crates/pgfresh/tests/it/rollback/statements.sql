@@ -55,7 +55,7 @@ SET datestyle = 'SQL, DMY'
 SET LOCAL intervalstyle = 'iso_8601'
 RESET timezone
 RESET ALL
-DO $$ BEGIN SET timezone = 'Etc/GMT-{n}'; RAISE WARNING 'in {n}'; END $$
+DO $$ BEGIN SET datestyle = 'German'; RAISE WARNING 'in {n}'; END $$
 SET LOCAL app.name = 'n{n}'
 SELECT set_config('app.name', 'c{n}', true)
 SELECT coalesce(current_setting('app.name', true), '')
