@@ -40,21 +40,22 @@ const DAY: Duration = Duration::from_hours(24);
 /// For those who have read `about` and are on their way.
 const LAST_CALL: Duration = Duration::from_millis(100);
 
-fn folder(cache: &Cache) -> PathBuf {
-    cache.root().join("servers")
+fn folder(cache: &Cache) -> Result<PathBuf, Failure> {
+    Ok(cache.state()?.join("servers"))
 }
 
-/// All spots in `cache`.
-fn spots(cache: &Cache) -> impl Iterator<Item = BackgroundSlot> {
-    fs::read_dir(folder(cache)).into_iter().flatten().flatten().map(|entry| BackgroundSlot(entry.path()))
+/// All slots of `cache`.
+fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure> {
+    let entries = fs::read_dir(folder(cache)?).into_iter().flatten().flatten();
+    Ok(entries.map(|entry| BackgroundSlot(entry.path())))
 }
 
 /// The server of this project and template, started if need be.
 pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
-    let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder);
+    let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
     let before = stops.count();
     let provisioner = startup::provisioner(settings, false)?;
-    let slot = BackgroundSlot(folder(&provisioner.cache).join(key(&provisioner, settings)?));
+    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key(&provisioner, settings)?));
     if let Some(found) = slot.look()? {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
@@ -74,7 +75,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let found = slot.start(None, &starting)?;
     tracing::debug!(pid = found.about.pid, "has started a background server");
     drop(starting);
-    for other in spots(&provisioner.cache).filter(|other| other.0 != slot.0) {
+    for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
         if theirs.is_some_and(|theirs| theirs.folder == settings.folder && !theirs.kept) {
             note("rename", &other.about(), fs::rename(other.about(), other.retired()));
@@ -86,7 +87,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
 /// Goes on in the background with what another server left in the run directory `kept`.
 fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    let slot = BackgroundSlot(folder(&cache).join(kept.file_name().unwrap_or_default()));
+    let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
     slot.start(Some(kept), &starting)
 }
@@ -123,7 +124,7 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
 /// The servers of this project that run and may be joined.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    let found = spots(&cache).map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
+    let found = slots(&cache)?.map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
     let ours = |found: &Found| found.about.folder == settings.folder && !found.about.kept;
     Ok(found.into_iter().flatten().filter(ours).collect())
 }
@@ -132,14 +133,14 @@ pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure
 /// for before.
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    Stops::of(&cache, &settings.folder).add(all)?;
+    Stops::of(&cache, &settings.folder)?.add(all)?;
     let waiting = || {
         if !settings.verbosity.is_quiet() {
             eprintln!("pgfresh: waiting for a background server that is just starting");
         }
     };
     let (mut count, mut ending) = (0, Vec::new());
-    for slot in spots(&cache) {
+    for slot in slots(&cache)? {
         // Now its server may be joined, or is on its way out, or there is none.
         let Some(alone) = slot.after_start(waiting)? else { continue };
         if slot.remove_if_dead(&alone) {
@@ -165,16 +166,16 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
 }
 
 /// Removes what servers left whose process was killed.
-pub(crate) fn sweep(cache: &Cache) -> Vec<PathBuf> {
+pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
-    for slot in spots(cache) {
+    for slot in slots(cache)? {
         let start = slot.try_begin();
         let free = Lock::is_held(&slot.owner()).is_ok_and(|held| !held);
         if free && start.is_some() && slot.remove() {
             removed.push(slot.0);
         }
     }
-    removed
+    Ok(removed)
 }
 
 /// Is the background server at `directory`, until nobody wants it.
@@ -204,15 +205,15 @@ fn serve_at(
     starting: OwnedFd,
 ) -> Result<ExitCode, Failure> {
     let provisioner = startup::provisioner(settings, false)?;
-    let wish = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings) };
+    let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings) };
     let (service, idle) = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);
-            let service = Service::open(&provisioner, provisioner.reopen(kept)?, wish)?;
+            let service = Service::open(&provisioner, provisioner.reopen(kept)?, serve_options)?;
             service.remember(databases);
             (service, DAY)
         }
-        None => (startup::serve(settings, &provisioner, wish)?, settings.idle),
+        None => (startup::serve(settings, &provisioner, serve_options)?, settings.idle),
     };
     let mut events = Events::listen()?;
     let about = About {

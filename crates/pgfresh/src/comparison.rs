@@ -134,7 +134,7 @@ impl Side {
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
         let side = |(name, server_options)| {
-            let provisioner = startup::maker_for(settings, server_options)?;
+            let provisioner = startup::provisioner_for(settings, server_options)?;
             startup::prepare(settings, &provisioner)?;
             Ok(Self { name, provisioner, ended: RefCell::default(), last_lines: RefCell::default() })
         };
@@ -144,8 +144,8 @@ impl Side {
     /// Runs the command once on a new server.
     fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let wish = ServeOptions::new(settings).with(job.lease);
-        let service = startup::serve(settings, &self.provisioner, wish)?;
+        let serve_options = ServeOptions::new(settings).with(job.lease);
+        let service = startup::serve(settings, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;

@@ -86,9 +86,9 @@ impl Service {
     pub(crate) fn open(
         provisioner: &Provisioner,
         started: Started,
-        wish: ServeOptions,
+        serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let listen = wish.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let listen = serve_options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
         let secret = secret(listen)?;
         let Started { server, place, database, look_up } = started;
         let phases = server.phases();
@@ -109,9 +109,9 @@ impl Service {
             major: provisioner.installation.version().major,
             budget: place.budget(),
             templates,
-            isolation: wish.isolation,
-            linger: wish.linger,
-            paranoid: wish.paranoid,
+            isolation: serve_options.isolation,
+            linger: serve_options.linger,
+            paranoid: serve_options.paranoid,
             provisioner: Some(provisioner.clone()),
         })?;
         // Whoever waits for a database hears of the server's end.
@@ -120,18 +120,18 @@ impl Service {
             move || leases.server_gone()
         })?;
         // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
-        if wish.isolation == Isolation::Clone {
+        if serve_options.isolation == Isolation::Clone {
             leases.retain(&database);
         }
-        let history = (wish.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
+        let history = (serve_options.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
         let bound = Gateway::bind(GatewayOptions {
-            listen: SocketAddr::new(listen, wish.port),
+            listen: SocketAddr::new(listen, serve_options.port),
             socket: Some(socket),
             secret,
             directory,
             history: history.clone(),
         })?;
-        let api = Api::new(leases.clone(), bound.access(), wish.on_failure, history.clone());
+        let api = Api::new(leases.clone(), bound.access(), serve_options.on_failure, history.clone());
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
         Ok(Self { gateway, history, leases, server, database, times })
     }

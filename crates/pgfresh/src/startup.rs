@@ -28,12 +28,12 @@ pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
 /// Finds what servers are made with. `keep`: a server whose setup fails stays.
 pub(crate) fn provisioner(settings: &ResolvedSettings, keep: bool) -> Result<Provisioner, Failure> {
     let server_options = ServerOptions { keep, ..settings.with_template()? };
-    maker_for(settings, server_options)
+    provisioner_for(settings, server_options)
 }
 
 /// The same, whatever templates there are.
-pub(crate) fn bare_maker(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
-    maker_for(settings, settings.server_options.clone())
+pub(crate) fn provisioner_without_template(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    provisioner_for(settings, settings.server_options.clone())
 }
 
 /// The same, and nothing is downloaded.
@@ -45,8 +45,8 @@ pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Fail
     )?)
 }
 
-/// The same for these wishes. Where no installation will do, one is brought, if somebody can and may.
-pub(crate) fn maker_for(
+/// The same for these options. Where no installation will do, one is brought, if somebody can and may.
+pub(crate) fn provisioner_for(
     settings: &ResolvedSettings,
     server_options: ServerOptions,
 ) -> Result<Provisioner, Failure> {
@@ -176,9 +176,9 @@ pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) ->
 pub(crate) fn serve(
     settings: &ResolvedSettings,
     provisioner: &Provisioner,
-    wish: ServeOptions,
+    serve_options: ServeOptions,
 ) -> Result<Service, Failure> {
-    let service = Service::open(provisioner, start(settings, provisioner)?, wish)?;
+    let service = Service::open(provisioner, start(settings, provisioner)?, serve_options)?;
     if !service.can_reset() && !settings.verbosity.is_quiet() {
         eprintln!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",

@@ -24,12 +24,12 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
-    pub(crate) fn of(cache: &Cache, project: &Path) -> Self {
-        let folder = cache.root().join("stops");
+    pub(crate) fn of(cache: &Cache, project: &Path) -> Result<Self, Failure> {
+        let folder = cache.state()?.join("stops");
         let mut hasher = DefaultHasher::new();
         project.hash(&mut hasher);
         let project = folder.join(format!("{:016x}", hasher.finish()));
-        Self { all: folder.join("all"), project, folder }
+        Ok(Self { all: folder.join("all"), project, folder })
     }
 
     /// How many there were so far.

@@ -180,7 +180,12 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
 }
 
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
-    let output = output_of(Command::new(postgres).arg(argument)).attempt("run", postgres)?;
+    let mut command = Command::new(postgres);
+    // A version manager's shim answers by the directory it is asked in; nothing else needs the project's.
+    if !postgres.components().any(|part| part.as_os_str() == "shims") {
+        command.current_dir("/");
+    }
+    let output = output_of(command.arg(argument)).attempt("run", postgres)?;
     let Some(output) = output else {
         let (path, argument) = (postgres.to_owned(), argument.to_owned());
         return Err(InstallationError::Silent { path, argument, after: ANSWER });

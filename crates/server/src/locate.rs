@@ -158,7 +158,12 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     if let Some(bin) = cache.recall(&note).filter(|_| constant) {
         return Some(bin.into());
     }
-    let output = output_of(Command::new(program).arg("--bindir"));
+    let mut command = Command::new(program);
+    if constant {
+        // Nothing of the project's is loaded.
+        command.current_dir("/");
+    }
+    let output = output_of(command.arg("--bindir"));
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {

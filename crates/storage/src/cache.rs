@@ -49,7 +49,7 @@ impl Cache {
         if let Some(cache) = usual.and_then(|folder| writable(&folder.join("pgfresh")).ok()) {
             return Ok(cache);
         }
-        let fallback = PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()));
+        let fallback = fallback();
         private::ensure(&fallback, private::passable())?;
         Ok(Self::open(&fallback.join("cache"))?)
     }
@@ -74,6 +74,19 @@ impl Cache {
     fn expect_writable(&self) -> Result<(), FileError> {
         let images = self.images();
         sys::expect_writable(&images).attempt("write in", &images)
+    }
+
+    /// Where what runs is noted: in the cache, or in a directory of ours for it where the cache can only be read.
+    pub fn state(&self) -> Result<PathBuf, FileError> {
+        if self.expect_writable().is_ok() {
+            return Ok(self.root.clone());
+        }
+        let ours = fallback();
+        private::ensure(&ours, private::passable())?;
+        let name = blake3::hash(self.root.as_os_str().as_encoded_bytes()).to_hex();
+        let state = ours.join(format!("state-{}", &name[..16]));
+        private::ensure(&state, 0o700)?;
+        Ok(state)
     }
 
     /// Where it is: canonical.
@@ -241,6 +254,11 @@ impl Cache {
         fs::write(&staging, text).attempt("write", &staging)?;
         fs::rename(&staging, &path).attempt("rename", &path)
     }
+}
+
+/// A directory of ours where nothing else of the user's can be written.
+fn fallback() -> PathBuf {
+    PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()))
 }
 
 #[cfg(test)]

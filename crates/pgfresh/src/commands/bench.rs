@@ -96,7 +96,7 @@ fn fsync(
     rounds: u32,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let original = startup::bare_maker(settings)?.installation.client("pg_test_fsync");
+    let original = startup::provisioner_without_template(settings)?.installation.client("pg_test_fsync");
     let original = original.ok_or_else(|| {
         let failure = Failure::new("could not find pg_test_fsync");
         failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
@@ -111,7 +111,7 @@ fn fsync(
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// This program with the same wishes and other words.
+/// This program with the same options and other arguments.
 fn ourselves(options: &Options, words: &[&str]) -> Command {
     let mut command = Command::new(sys::this_program());
     let mut add = |name: &str, value: OsString| {

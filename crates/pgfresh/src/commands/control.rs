@@ -46,8 +46,8 @@ pub(crate) fn url(
     template: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let control = join(options)?;
-    let wish = json!({ "name": name, "template": template });
-    match (control.call(&Method::POST, "/v1/databases", &wish), name) {
+    let serve_options = json!({ "name": name, "template": template });
+    match (control.call(&Method::POST, "/v1/databases", &serve_options), name) {
         (Ok(leased), _) => say!("{}", text(&leased["url"])),
         // It is leased already: that is where it is.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
@@ -102,10 +102,10 @@ pub(crate) fn snapshot(
 
 /// Writes a template of that server's into a file, and says what to do with it.
 fn save(settings: &ResolvedSettings, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
-    let installation = startup::bare_maker(settings)?.installation;
+    let installation = startup::provisioner_without_template(settings)?.installation;
     // Nobody else is in it, and it is what the template is.
-    let wish = json!({ "template": template, "isolation": "clone" });
-    let copy = control.call(&Method::POST, "/v1/databases", &wish)?;
+    let serve_options = json!({ "template": template, "isolation": "clone" });
+    let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
     let saved = template::save(&installation, text(&copy["url"]), file);
     control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
     saved?;

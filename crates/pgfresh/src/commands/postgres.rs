@@ -18,7 +18,10 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
         Postgres::Install { major } => return install(options, *major),
         Postgres::Path => say!(
             "{}",
-            startup::bare_maker(&ResolvedSettings::resolve(options)?)?.installation.bin().display()
+            startup::provisioner_without_template(&ResolvedSettings::resolve(options)?)?
+                .installation
+                .bin()
+                .display()
         ),
         Postgres::List { json } => {
             let found = server::list(&startup::cache(options.cache.as_deref())?);

@@ -19,8 +19,8 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
         return comparison::durable_and_ours(settings, arguments);
     }
     let provisioner = startup::provisioner(settings, arguments.keep)?;
-    let wish = ServeOptions::new(settings).with(&arguments.lease);
-    let service = startup::serve(settings, &provisioner, wish)?;
+    let serve_options = ServeOptions::new(settings).with(&arguments.lease);
+    let service = startup::serve(settings, &provisioner, serve_options)?;
     let command = user_command::command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;

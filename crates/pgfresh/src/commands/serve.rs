@@ -45,12 +45,12 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
         return share(settings, arguments.json);
     }
     let provisioner = startup::provisioner(settings, false)?;
-    let wish = ServeOptions {
+    let serve_options = ServeOptions {
         port: arguments.port,
         listen: arguments.listen,
         ..ServeOptions::new(settings).with(&arguments.lease)
     };
-    let service = startup::serve(settings, &provisioner, wish)?;
+    let service = startup::serve(settings, &provisioner, serve_options)?;
     let mut events = Events::listen()?;
     let line = if arguments.json {
         describe(&provisioner, &service)?

@@ -13,7 +13,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<
     let place = &settings.server_options.place;
     let cache = startup::cache(settings.cache.as_deref())?;
     let (mut removed, mut failures) = template::sweep(&cache, place);
-    removed.extend(background::sweep(&cache));
+    removed.extend(background::sweep(&cache)?);
     if arguments.kept {
         let (kept, more) = template::remove_kept(&cache, place);
         removed.extend(kept);

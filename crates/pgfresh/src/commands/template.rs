@@ -54,7 +54,7 @@ fn build(settings: &ResolvedSettings, name: Option<&str>, keep: bool) -> Result<
     let spec = spec(settings, name)?;
     let name = spec.name.clone();
     let server_options = ServerOptions { template: Some(spec), keep, ..settings.server_options.clone() };
-    let provisioner = startup::maker_for(settings, server_options)?;
+    let provisioner = startup::provisioner_for(settings, server_options)?;
     let template = provisioner.template(&progress::announce(settings.verbosity))?;
     if !settings.verbosity.is_quiet() {
         let bytes = human_bytes(template.entry.bytes());
@@ -113,7 +113,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
         return show_shelved(settings, word, json);
     }
     let spec = spec(settings, name)?;
-    let provisioner = startup::maker_for(settings, settings.server_options.clone())?;
+    let provisioner = startup::provisioner_for(settings, settings.server_options.clone())?;
     let status = provisioner.status(&spec)?;
     let state = state(&spec, &status);
     if json {
@@ -208,7 +208,7 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
 }
 
 fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Failure> {
-    let installation = startup::bare_maker(settings)?.installation;
+    let installation = startup::provisioner_without_template(settings)?.installation;
     let roles = template::import(&installation, url, file)?;
     if settings.verbosity.is_quiet() {
         return Ok(());
@@ -225,8 +225,8 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
 fn push(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
     let spec = spec(settings, None)?;
     let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
-    let template =
-        startup::maker_for(settings, server_options)?.template(&progress::announce(settings.verbosity))?;
+    let template = startup::provisioner_for(settings, server_options)?
+        .template(&progress::announce(settings.verbosity))?;
     template.entry.export(folder).map_err(server::StartError::from)?;
     if !settings.verbosity.is_quiet() {
         out!("{} {}", template.database, template.fingerprint);

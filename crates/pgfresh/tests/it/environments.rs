@@ -171,6 +171,14 @@ fn a_low_soft_limit_of_open_files_is_raised_for_us_and_the_server_alone() {
     assert_says(&outcome, "64");
 }
 
+/// Where the background server of a cache that can only be read is noted.
+fn state_directory(scene: &Scene) -> PathBuf {
+    let status: serde_json::Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
+    let state = Path::new(status["log"].as_str().unwrap()).ancestors().nth(3).unwrap();
+    assert!(!state.starts_with(&scene.cache), "{}", state.display());
+    state.to_owned()
+}
+
 #[test]
 fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
     for &user in User::all().iter().filter(|user| !is_root() || **user != User::Ourselves) {
@@ -183,6 +191,20 @@ fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
         };
         modes("a-w");
         assert_says(&scene.run(["run", "--", "echo", "reached"]), "reached");
+        let url = scene.run(["url", "orders"]);
+        assert_eq!(url.code, Some(0), "{url}");
+        assert_eq!(scene.run(["url", "orders"]).stdout, url.stdout, "the same server is joined");
+        let state = state_directory(&scene);
+        assert_says(&scene.run(["psql", "--", "-XAtqc", "SELECT 'asked'"]), "asked");
+        let stopped = scene.run(["stop", "--all"]);
+        assert_eq!(
+            (stopped.code, stopped.stdout.as_str()),
+            (Some(0), "stopped the background server\n"),
+            "{stopped}"
+        );
+        fs::remove_dir_all(&state).unwrap();
+        // Others may have theirs beside it.
+        let _ = fs::remove_dir(state.parent().unwrap());
         let missing = scene.run(["--setup", "true", "--inputs", "input", "run", "--", "true"]);
         modes("u+w");
         assert_eq!(missing.code, Some(125), "{missing}");
