@@ -7,6 +7,8 @@ use std::path::Path;
 
 use syn::visit::{self, Visit};
 
+use crate::house::is_of_tests;
+
 /// A module's path below its crate; the crate itself is empty.
 type Module = Vec<String>;
 
@@ -168,11 +170,7 @@ struct Paths(Vec<Vec<String>>);
 
 impl<'ast> Visit<'ast> for Paths {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        let is_test = |attribute: &syn::Attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
-        };
-        if !item.attrs.iter().any(is_test) {
+        if !is_of_tests(item) {
             visit::visit_item_mod(self, item);
         }
     }

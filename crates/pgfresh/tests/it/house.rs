@@ -377,6 +377,15 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
+/// Whether a module is there for tests alone.
+pub(crate) fn is_of_tests(item: &syn::ItemMod) -> bool {
+    let is_test = |attribute: &syn::Attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    };
+    item.attrs.iter().any(is_test)
+}
+
 /// Collects the printing macros of a file by line and name, except in its `#[cfg(test)]` modules.
 #[derive(Default)]
 struct Prints(Vec<(usize, String)>);
@@ -391,11 +400,7 @@ impl Prints {
 
 impl<'ast> Visit<'ast> for Prints {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        let is_test = |attribute: &syn::Attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
-        };
-        if !item.attrs.iter().any(is_test) {
+        if !is_of_tests(item) {
             visit::visit_item_mod(self, item);
         }
     }

@@ -33,30 +33,21 @@ fn prepared_statements_of_pgfresh_are_not_seen() {
 
 #[test]
 fn settings_are_reported_where_a_plain_server_reports_them() {
-    for major in MAJORS {
-        let serve = start(major);
-        let mut plain = serve.connect("plain", "").unwrap();
-        let mut rollback = serve.rollback("rollback");
-        for sql in [
-            "BEGIN",
-            "SET timezone = 'Etc/GMT-7'",
-            "ROLLBACK",
-            "BEGIN; SET timezone = 'Etc/GMT-7'; ROLLBACK",
-            "SET LOCAL timezone = 'Etc/GMT-7'",
-            "SELECT 1; SET LOCAL timezone = 'Etc/GMT-7'; SELECT 2",
-            "BEGIN; SET LOCAL timezone = 'Etc/GMT-7'; COMMIT",
-            "SET timezone = 'Etc/GMT-7'; SELECT 1/0",
-            "SET datestyle = 'SQL'; SET timezone = 'Etc/GMT-7'; SET application_name = 'x'",
-            "BEGIN; SET datestyle = 'ISO'; COMMIT; BEGIN; SET timezone = 'UTC'; COMMIT; SET application_name = 'y'",
-            "SET SESSION AUTHORIZATION pg_monitor",
-            "RESET SESSION AUTHORIZATION",
-            "DISCARD ALL",
-        ] {
-            let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
-            let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
-            assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
-        }
-    }
+    assert_same_answers(&[
+        "BEGIN",
+        "SET timezone = 'Etc/GMT-7'",
+        "ROLLBACK",
+        "BEGIN; SET timezone = 'Etc/GMT-7'; ROLLBACK",
+        "SET LOCAL timezone = 'Etc/GMT-7'",
+        "SELECT 1; SET LOCAL timezone = 'Etc/GMT-7'; SELECT 2",
+        "BEGIN; SET LOCAL timezone = 'Etc/GMT-7'; COMMIT",
+        "SET timezone = 'Etc/GMT-7'; SELECT 1/0",
+        "SET datestyle = 'SQL'; SET timezone = 'Etc/GMT-7'; SET application_name = 'x'",
+        "BEGIN; SET datestyle = 'ISO'; COMMIT; BEGIN; SET timezone = 'UTC'; COMMIT; SET application_name = 'y'",
+        "SET SESSION AUTHORIZATION pg_monitor",
+        "RESET SESSION AUTHORIZATION",
+        "DISCARD ALL",
+    ]);
 }
 
 #[test]
@@ -74,20 +65,25 @@ fn a_sequence_of_the_lease_before_has_no_current_value() {
 
 #[test]
 fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
+    assert_same_answers(&[
+        "BEGIN; SET TRANSACTION READ ONLY; COMMIT AND CHAIN",
+        "RELEASE none",
+        "COMMIT AND CHAIN; INSERT INTO seed VALUES (7)",
+        "ROLLBACK",
+        "BEGIN READ ONLY",
+        "RELEASE none",
+        "ROLLBACK AND CHAIN; INSERT INTO seed VALUES (8)",
+        "ROLLBACK",
+    ]);
+}
+
+/// Asks one after the other in rollback isolation and of a plain server, which must say the same.
+fn assert_same_answers(statements: &[&str]) {
     for major in MAJORS {
         let serve = start(major);
         let mut plain = serve.connect("plain", "").unwrap();
         let mut rollback = serve.rollback("rollback");
-        for sql in [
-            "BEGIN; SET TRANSACTION READ ONLY; COMMIT AND CHAIN",
-            "RELEASE none",
-            "COMMIT AND CHAIN; INSERT INTO seed VALUES (7)",
-            "ROLLBACK",
-            "BEGIN READ ONLY",
-            "RELEASE none",
-            "ROLLBACK AND CHAIN; INSERT INTO seed VALUES (8)",
-            "ROLLBACK",
-        ] {
+        for sql in statements {
             let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
             let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
             assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
