@@ -30,7 +30,7 @@ thread_local! {
 pub(crate) enum End {
     /// The client said Terminate, to a server that is idle, has not heard of it, and may serve another client.
     Idle,
-    /// The client ended, and then so did the server.
+    /// The client ended; the server may still have something to say: see [`Forward::drain`].
     Client,
     /// The server ended first.
     Server,
@@ -111,10 +111,7 @@ impl Forward {
         match poll_fn(|context| self.poll(context)).await {
             Stop::Server => End::Server,
             Stop::Client if self.may_go_on() => End::Idle,
-            Stop::Client => {
-                self.drain().await;
-                End::Client
-            }
+            Stop::Client => End::Client,
         }
     }
 
@@ -191,7 +188,7 @@ impl Forward {
 
     /// Tells the server that the client has ended, and passes on what it still has to say, for as long as it goes on
     /// saying something.
-    async fn drain(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         let (mut told, mut deaf) = (false, false);
         loop {
             let progress = poll_fn(|context| {

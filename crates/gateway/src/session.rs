@@ -191,9 +191,20 @@ struct Session {
 impl Session {
     /// Forwards until one of the ends ends, or the gateway closes.
     async fn run(self, mut forward: Forward, mut closing: Closing) {
+        let ending = async {
+            let end = forward.run().await;
+            if end != End::Server {
+                // Whoever wants something of the lease waits for this session then, however busy the machine is.
+                self.guard.leaving();
+            }
+            if end == End::Client {
+                forward.drain().await;
+            }
+            end
+        };
         let end = tokio::select! {
             biased;
-            end = forward.run() => Some(end),
+            end = ending => Some(end),
             () = closed(&mut closing) => None,
         };
         let Forward { client, server, conversation, .. } = forward;
