@@ -213,8 +213,8 @@ impl Session {
             Some(End::Client) => return,
             // A server that says nothing more has not chosen to go.
             Some(End::Server) | None if conversation.ends_in_error() => Vec::new(),
-            // What is no protocol a server does not answer either.
-            Some(End::Server) if conversation.is_malformed() => Vec::new(),
+            // A length that a server does not take it does not answer either.
+            Some(End::Server) if conversation.is_within_message() => Vec::new(),
             Some(End::Server) => {
                 ErrorResponse::fatal("57P02", "terminating connection because the server went away")
                     .hint("The log of the server says why.")

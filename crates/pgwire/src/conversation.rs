@@ -81,10 +81,11 @@ impl Conversation {
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Whether what the client says is not the protocol any more: a server closes such a connection without a word.
+    /// Whether the client's last message is not complete, or never can be: a server that closes the connection then has
+    /// refused its length, which it does without a word.
     #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        self.client.is_malformed()
+    pub fn is_within_message(&self) -> bool {
+        !self.client.is_between()
     }
 
     /// Whether a message of ours may follow what the server has said.
