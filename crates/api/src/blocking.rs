@@ -5,7 +5,8 @@ use tokio::task::spawn_blocking;
 
 use crate::answer::Problem;
 
-/// Runs what waits for the server where waiting harms nobody. It runs to its end, even if the request is dropped.
+/// Runs a call that waits for the server on a thread for blocking work, so that no other request waits for it. The call
+/// runs to its end, even if its own request is dropped.
 pub(crate) async fn blocking<T: Send + 'static>(
     leases: &Leases,
     call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,

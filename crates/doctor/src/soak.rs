@@ -211,9 +211,9 @@ impl Soak {
         let alarms = self.looks().filter(|readings| readings.alarm == Some(true)).count();
         let alarms = as_f64(alarms as u64) / as_f64(self.looks().count() as u64);
         layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
-        layer.add_fact("somebody waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
+        layer.add_fact("some task waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
         layer.add_fact(
-            "somebody waited for a processor",
+            "some task waited for a processor",
             self.waited(|readings| readings.cpu_pressure).map(percent),
         );
         let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);

@@ -72,7 +72,7 @@ impl GatewayError {
     }
 }
 
-/// A gateway at which nobody is served yet: what connects waits.
+/// A gateway that listens but does not serve yet: clients that connect wait in the socket's queue.
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,

@@ -59,7 +59,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
             Err(error) => return Err(refused(stream, &error)),
         };
         match what {
-            // Whatever came behind the request came unencrypted, perhaps from somebody else (CVE-2021-23222).
+            // Bytes behind the request are not encrypted: an attacker may have put them there (CVE-2021-23222).
             StartupPacket::Encryption if bytes.len() > length => {
                 let error = ErrorResponse::violation("received unencrypted data after encryption request");
                 return Err(refused(stream, &error));

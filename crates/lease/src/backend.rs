@@ -149,14 +149,13 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
     let mut start = 0;
     loop {
         loop {
-            let impossible = |_| malformed("a message of impossible length");
-            if Frame::header(&greeting[start..])
-                .map_err(impossible)?
-                .is_some_and(|(_, length)| start + length > LONGEST_GREETING)
-            {
-                return Err(malformed("a message of impossible length"));
+            let rest = &greeting[start..];
+            match Frame::header(rest) {
+                Ok(None) => break,
+                Ok(Some((_, length))) if start + length <= LONGEST_GREETING => {}
+                _ => return Err(malformed("a message of impossible length")),
             }
-            let Some((frame, length)) = Frame::first(&greeting[start..]).map_err(impossible)? else { break };
+            let Ok(Some((frame, length))) = Frame::first(rest) else { break };
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),

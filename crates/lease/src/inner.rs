@@ -108,7 +108,7 @@ impl Inner {
         lock(&self.core).table.set_capacity(capacity.max(LEAST_CAPACITY));
     }
 
-    /// Makes sure that nobody has made a database of that name by SQL, where no lease has it.
+    /// Refuses a name that no lease holds but that a database made by SQL already has.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
         if lock(&self.core).table.holder(name).is_some() {
             return Ok(());

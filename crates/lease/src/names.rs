@@ -3,7 +3,7 @@
 use crate::LeaseError;
 use crate::template::PREFIX;
 
-/// Databases that are always there, made by initdb: nobody leases them.
+/// The databases that initdb makes. They cannot be leased.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
 /// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;

@@ -179,10 +179,15 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
+/// Whether the program is a version manager's shim. A shim answers by the directory it is asked in; every other program
+/// is asked in `/`, where it loads nothing of the project's.
+pub(crate) fn is_shim(program: &Path) -> bool {
+    program.components().any(|part| part.as_os_str() == "shims")
+}
+
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     let mut command = Command::new(postgres);
-    // A version manager's shim answers by the directory it is asked in; nothing else needs the project's.
-    if !postgres.components().any(|part| part.as_os_str() == "shims") {
+    if !is_shim(postgres) {
         command.current_dir("/");
     }
     let output = output_of(command.arg(argument)).attempt("run", postgres)?;

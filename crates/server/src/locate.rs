@@ -8,7 +8,7 @@ use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
 use crate::fetch::fetched;
-use crate::installation::{Installation, note, output_of};
+use crate::installation::{Installation, is_shim, note, output_of};
 use crate::version::VersionRequest;
 
 /// An installation and what led to it.
@@ -153,14 +153,12 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
-    // A version manager's shim answers by the directory it is asked in.
-    let constant = !program.components().any(|part| part.as_os_str() == "shims");
+    let constant = !is_shim(program);
     if let Some(bin) = cache.recall(&note).filter(|_| constant) {
         return Some(bin.into());
     }
     let mut command = Command::new(program);
     if constant {
-        // Nothing of the project's is loaded.
         command.current_dir("/");
     }
     let output = output_of(command.arg("--bindir"));
