@@ -15,7 +15,7 @@ const EXACT: [(&str, &str); 2] = [
         "options",
         "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 -c bytea_output=hex \
          -c search_path=pg_catalog -c enable_indexscan=on -c session_replication_role=origin -c statement_timeout=0 \
-         -c idle_session_timeout=0 -c default_transaction_read_only=off -c application_name=comparison",
+         -c idle_session_timeout=0 -c jit=off -c default_transaction_read_only=off -c application_name=comparison",
     ),
 ];
 

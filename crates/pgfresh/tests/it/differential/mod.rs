@@ -14,7 +14,7 @@ mod play;
 mod runner;
 mod session;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use crate::common::gateway::Gateway;
@@ -98,15 +98,14 @@ fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
     };
     let address = gateway.address();
     let mut runner = Runner::new(gateway);
-    let ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| load::play_others(&address, seed, &ended));
-        // Whatever happens, the other thread must hear of the end.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            numbers.for_each(|number| runner.run(&generator.case(number)));
-        }));
-        ended.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (others, cases) = sync_channel(1);
+        scope.spawn(move || load::play_others(&address, seed, &cases));
+        for number in numbers {
+            // While the one before is still played there is load enough.
+            let _ = others.try_send(number);
+            runner.run(&generator.case(number));
+        }
     });
     runner.settle(&generator);
     runner.report(seed);
