@@ -9,10 +9,12 @@ pub enum TokenKind {
     Word,
     /// A name in double quotes, with them.
     QuotedName,
-    /// A literal in quotes or between dollars, with these; an E before it too.
+    /// A literal in quotes or between dollars, with these and with the letter before it (B, E, N, X or U&).
     Text,
-    /// Digits.
+    /// A number, with its point and its exponent.
     Number,
+    /// A dollar sign and digits.
+    Parameter,
     /// Any other byte.
     Sign,
 }
@@ -79,21 +81,24 @@ impl<'a> SqlLexer<'a> {
                 self.until(b'"', false);
                 TokenKind::QuotedName
             }
-            b'$' => self.dollar_quote(),
-            b'0'..=b'9' => {
-                self.skip_while(|byte| byte.is_ascii_digit());
-                TokenKind::Number
-            }
+            b'$' => self.dollar(),
+            b'0'..=b'9' => self.number(false),
+            b'.' if self.peek(0).is_ascii_digit() => self.number(true),
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
                 self.skip_while(
                     |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..),
                 );
-                // E'…' has backslashes; B, X, N and U& have none.
-                if self.at == start + 1 && first.eq_ignore_ascii_case(&b'e') && self.peek(0) == b'\'' {
-                    self.at += 1;
-                    self.literal(true)
-                } else {
-                    TokenKind::Word
+                let letter = if self.at == start + 1 { first.to_ascii_lowercase() } else { 0 };
+                match (letter, self.peek(0), self.peek(1)) {
+                    (b'b' | b'e' | b'n' | b'x', b'\'', _) => {
+                        self.at += 1;
+                        self.literal(letter == b'e')
+                    }
+                    (b'u', b'&', b'\'') => {
+                        self.at += 2;
+                        self.literal(false)
+                    }
+                    _ => TokenKind::Word,
                 }
             }
             _ => TokenKind::Sign,
@@ -108,6 +113,25 @@ impl<'a> SqlLexer<'a> {
     fn skip_while(&mut self, is_part: impl Fn(u8) -> bool) {
         let rest = &self.sql[self.at..];
         self.at += rest.iter().position(|byte| !is_part(*byte)).unwrap_or(rest.len());
+    }
+
+    fn skip_digits(&mut self) {
+        self.skip_while(|byte| byte.is_ascii_digit());
+    }
+
+    /// Goes behind a number of which the first digit was read, or the point before it if `has_point`. Two points are none.
+    fn number(&mut self, has_point: bool) -> TokenKind {
+        self.skip_digits();
+        if !has_point && self.peek(0) == b'.' && self.peek(1) != b'.' {
+            self.at += 1;
+            self.skip_digits();
+        }
+        let exponent = 1 + usize::from(b"+-".contains(&self.peek(1)));
+        if self.peek(0).eq_ignore_ascii_case(&b'e') && self.peek(exponent).is_ascii_digit() {
+            self.at += exponent;
+            self.skip_digits();
+        }
+        TokenKind::Number
     }
 
     /// Skips white space and comments, those between `/*` and `*/` only if `blocks`. Returns whether a line has ended.
@@ -171,12 +195,16 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Goes behind `$tag$…$tag$`, if the sign that was read begins one.
-    fn dollar_quote(&mut self) -> TokenKind {
+    /// Goes behind `$1` or `$tag$…$tag$`, if the sign that was read begins one.
+    fn dollar(&mut self) -> TokenKind {
+        if self.peek(0).is_ascii_digit() {
+            self.skip_digits();
+            return TokenKind::Parameter;
+        }
         let rest = &self.sql[self.at..];
         let is_of_tag = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_' || **byte >= 0x80;
         let tag = rest.iter().take_while(is_of_tag).count();
-        if rest.get(tag) != Some(&b'$') || rest[0].is_ascii_digit() {
+        if rest.get(tag) != Some(&b'$') {
             return TokenKind::Sign;
         }
         let delimiter = &self.sql[self.at - 1..=self.at + tag];
@@ -204,8 +232,17 @@ mod tests {
         for (sql, tokens) in [
             ("a/*b/*c*/d*/e--f\ng", &["a", "e", "g"][..]),
             ("'a''b' \"c\"\"d\" E'e\\'f' U&\"g\"", &["'a''b'", "\"c\"\"d\"", "E'e\\'f'", "U", "&", "\"g\""]),
-            ("$$a'b$$ $x$ $$ $x$ $1 a$b$c", &["$$a'b$$", "$x$ $$ $x$", "$", "1", "a$b$c"]),
-            ("12.5e3::int8", &["12", ".", "5", "e3", ":", ":", "int8"]),
+            (
+                "b'1' X'1f'n'a\\' U&'\\0061' bx'1' u& 'a'",
+                &["b'1'", "X'1f'", "n'a\\'", "U&'\\0061'", "bx", "'1'", "u", "&", "'a'"],
+            ),
+            ("$$a'b$$ $x$ $$ $x$ $1 a$b$c", &["$$a'b$$", "$x$ $$ $x$", "$1", "a$b$c"]),
+            (
+                "12.5e3::int8 .5E-1 1.e+2 1e 1..2",
+                &["12.5e3", ":", ":", "int8", ".5E-1", "1.e+2", "1", "e", "1", ".", ".2"],
+            ),
+            // What comes behind the point of a parameter is an attribute, of a number a name by itself.
+            ("$1.a 1.a a.5", &["$1", ".", "a", "1.", "a", "a", ".5"]),
             // A literal goes on behind a line's end, an E'…' with its backslashes.
             ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
             ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pgwire::{SqlLexer, TokenKind};
+
 /// The longest text that is kept of a statement, in bytes.
 const LONGEST: usize = 1000;
 
@@ -97,7 +99,7 @@ impl Statement {
     /// neither begins a transaction nor sets anything counts for all.
     #[must_use]
     pub fn read(sql: &str) -> Self {
-        let tokens: Vec<OperatorToken<'_>> = Tokens(sql).collect();
+        let tokens = tokens(sql);
         let parts =
             tokens.split(|token| *token == OperatorToken::Symbol(";")).filter(|part| !part.is_empty());
         let mut kinds = parts.map(|part| (kind_of(part), part));
@@ -126,7 +128,7 @@ impl Statement {
     }
 }
 
-/// What PostgreSQL's own scanner would see, values and comments aside.
+/// A token as it is compared and shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperatorToken<'a> {
     /// A key word or an identifier.
@@ -148,130 +150,39 @@ impl OperatorToken<'_> {
 }
 
 /// What operators are made of. Source: the manual's "Lexical Structure", less what begins a comment.
-const OPERATOR: &str = "+-*/<>=~!@#%^&|`?:";
+const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?:";
 
-struct Tokens<'a>(&'a str);
-
-impl<'a> Iterator for Tokens<'a> {
-    type Item = OperatorToken<'a>;
-
-    fn next(&mut self) -> Option<OperatorToken<'a>> {
-        self.0 = skip_blanks(self.0);
-        let text = self.0;
-        let first = text.chars().next()?;
-        let (length, value) = match first {
-            '\'' => (quoted(text, '\'', false), true),
-            '"' => (quoted(text, '"', false), false),
-            '$' => dollar(text),
-            '0'..='9' => (number(text), true),
-            '.' if text[1..].starts_with(|c: char| c.is_ascii_digit()) => (1 + number(&text[1..]), true),
-            letter if letter.is_alphabetic() || letter == '_' => word(text),
-            letter if OPERATOR.contains(letter) => (operator(text), false),
-            other => (other.len_utf8(), false),
-        };
-        let (token, rest) = text.split_at(length);
-        self.0 = rest;
-        let is_name = first == '"' || first.is_alphabetic() || first == '_';
-        Some(match (value, is_name) {
-            (true, _) => OperatorToken::Value,
-            (false, true) => OperatorToken::Word(token),
-            (false, false) => OperatorToken::Symbol(token),
-        })
-    }
-}
-
-/// Bytes of the operator that `text` begins with: up to a comment.
-fn operator(text: &str) -> usize {
-    let end = text.find(|letter| !OPERATOR.contains(letter)).unwrap_or(text.len());
-    let comment = ["--", "/*"].iter().filter_map(|comment| text[..end].find(comment)).min();
-    comment.unwrap_or(end)
-}
-
-/// What comes after blanks and comments; block comments nest.
-fn skip_blanks(mut text: &str) -> &str {
-    loop {
-        text = text.trim_start();
-        if text.starts_with("--") {
-            text = text.find('\n').map_or("", |end| &text[end..]);
-        } else if text.starts_with("/*") {
-            let (mut depth, mut at) = (0_usize, 0);
-            while at < text.len() {
-                let rest = &text.as_bytes()[at..];
-                let step = if rest.starts_with(b"/*") {
-                    depth += 1;
-                    2
-                } else if rest.starts_with(b"*/") {
-                    depth -= 1;
-                    2
-                } else {
-                    1
-                };
-                at += step;
-                if depth == 0 {
-                    break;
-                }
-            }
-            text = text.get(at..).unwrap_or("");
-        } else {
-            return text;
+/// The tokens of `sql` with the signs of an operator in one, and with what stands right behind a number as a part of it:
+/// its digits may be letters, too.
+fn tokens(sql: &str) -> Vec<OperatorToken<'_>> {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let mut tokens = Vec::new();
+    let (mut start, mut end, mut number) = (0, 0, false);
+    while let Some(token) = lexer.token() {
+        let begin = lexer.position() - token.text.len();
+        let adjacent = begin == end;
+        end = lexer.position();
+        let is_number = matches!(token.kind, TokenKind::Number | TokenKind::Parameter);
+        if adjacent && number && (is_number || token.kind == TokenKind::Word) {
+            continue;
         }
-    }
-}
-
-/// Bytes of what `text` begins with, in quotes that are doubled within, and behind backslashes if those `escape`.
-fn quoted(text: &str, quote: char, escape: bool) -> usize {
-    let mut letters = text.char_indices().skip(1).peekable();
-    while let Some((at, letter)) = letters.next() {
-        if letter == '\\' && escape {
-            letters.next();
-        } else if letter == quote {
-            match letters.peek() {
-                Some((_, next)) if *next == quote => drop(letters.next()),
-                _ => return at + 1,
+        number = is_number;
+        let text = &sql[begin..end];
+        let is_operator = |token: &str| token.bytes().all(|sign| OPERATOR.contains(&sign));
+        match tokens.last_mut() {
+            Some(OperatorToken::Symbol(last)) if adjacent && is_operator(last) && is_operator(text) => {
+                *last = &sql[start..end];
+                continue;
             }
+            _ => start = begin,
         }
+        tokens.push(match token.kind {
+            TokenKind::Word | TokenKind::QuotedName => OperatorToken::Word(text),
+            TokenKind::Sign => OperatorToken::Symbol(text),
+            TokenKind::Text | TokenKind::Number | TokenKind::Parameter => OperatorToken::Value,
+        });
     }
-    text.len()
-}
-
-/// `$1`, or a constant in dollar quotes; otherwise a symbol.
-fn dollar(text: &str) -> (usize, bool) {
-    let name = text[1..].find(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(text.len(), |at| at + 1);
-    if text[1..name].starts_with(|c: char| c.is_ascii_digit()) {
-        return (name, true);
-    }
-    if !text[name..].starts_with('$') {
-        return (1, false);
-    }
-    let tag = &text[..=name];
-    let end = text[name + 1..].find(tag).map_or(text.len(), |at| name + 1 + at + tag.len());
-    (end, true)
-}
-
-fn number(text: &str) -> usize {
-    let mut before = ' ';
-    let part = |letter: char| {
-        let sign = (letter == '+' || letter == '-') && (before == 'e' || before == 'E');
-        before = letter;
-        !(letter.is_ascii_alphanumeric() || letter == '.' || letter == '_' || sign)
-    };
-    text.find(part).unwrap_or(text.len())
-}
-
-/// A word, or a constant behind one of `E B X N U&`.
-fn word(text: &str) -> (usize, bool) {
-    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len());
-    let prefix = &text[..end];
-    let rest = &text[end..];
-    let escape = prefix.eq_ignore_ascii_case("e");
-    let constant = escape || ["b", "x", "n"].iter().any(|known| prefix.eq_ignore_ascii_case(known));
-    if constant && rest.starts_with('\'') {
-        return (end + quoted(rest, '\'', escape), true);
-    }
-    if prefix.eq_ignore_ascii_case("u") && rest.starts_with("&'") {
-        return (end + 1 + quoted(&rest[1..], '\'', false), true);
-    }
-    (end, false)
+    tokens
 }
 
 fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
@@ -513,6 +424,8 @@ mod tests {
         assert_eq!(text("SAVEPOINT sa_savepoint_17"), "SAVEPOINT ?");
         assert_eq!(text("SELECT t1.c2 FROM t1"), "SELECT t1.c2 FROM t1");
         assert_eq!(text("SELECT x::text, U&'a' || b, .5"), "SELECT x::text, ? || b, ?");
+        assert_eq!(text("SELECT B'1', x'1f', N'a' || 0x1f, 1_000, 1., 'a'\n'b'"), "SELECT ?, … || ?, …");
+        assert_eq!(text("SELECT a->>'b' @> $1, u&1, u & 1"), "SELECT a ->> ? @> ?, u & ?, u & ?");
         assert_eq!(text("SELECT count(*)--a\n>=/* b */-1"), "SELECT count(*) >= ?");
         assert_eq!(
             text("SELECT 'a'::numeric(10, 2)[], $1::timestamp with time zone, a[1]"),

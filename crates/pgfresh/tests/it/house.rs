@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("api", &["sys", "server", "lease", "gateway"]),
     ("report", &[]),
     ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report"]),
-    ("profile", &["sys", "server", "report"]),
+    ("profile", &["pgwire", "sys", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
