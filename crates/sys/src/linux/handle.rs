@@ -13,14 +13,18 @@ pub struct ProcessHandle(OwnedFd);
 impl ProcessHandle {
     /// Of a child that nobody has waited for yet.
     pub fn of(child: &Child) -> io::Result<Self> {
-        Ok(Self(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?))
+        Self::of_pid(Pid::from_child(child))
     }
 
     /// Of whichever process has that number now; `None` if there is none.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
-        pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+        Self::of_pid(pid).ok()
+    }
+
+    pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
+        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
     /// Sends it a signal.

@@ -2,17 +2,18 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 
 use super::dying::wait_until;
+use super::handle::ProcessHandle;
+use super::poll::wait_readable;
 use super::segment::remove_segments;
 use crate::Lock;
 
@@ -84,7 +85,7 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
         }
         for holder in &holders {
             // It may have ended since; that is what we want.
-            let _ = pidfd_send_signal(holder, signal);
+            let _ = holder.signal(signal);
         }
         wait_for_all(&holders, patience)?;
         ended.extend(pids);
@@ -97,9 +98,8 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
     Ok(free)
 }
 
-/// The processes of `account`'s or ours that hold `path` open, with handles: the handle, unlike the number, never comes
-/// to mean another process.
-fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, OwnedFd)>> {
+/// The processes of `account`'s or ours that hold `path` open, with handles.
+fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
     let ours = rustix::process::getpid();
     let users = [account, rustix::process::geteuid().as_raw()];
     let mut found = Vec::new();
@@ -109,7 +109,7 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, OwnedFd)>> {
             continue;
         };
         // Processes end while we look, and others' we may not see: both are no holders that concern us.
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        let Ok(handle) = ProcessHandle::of_pid(pid) else { continue };
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
         let holds =
             descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
@@ -130,26 +130,12 @@ fn is_of(users: &[u32], process: Pid) -> bool {
 }
 
 /// Waits until all processes have ended or `patience` is over.
-fn wait_for_all(handles: &[OwnedFd], patience: Duration) -> io::Result<()> {
+fn wait_for_all(handles: &[ProcessHandle], patience: Duration) -> io::Result<()> {
     let end = Instant::now() + patience;
     for handle in handles {
         wait_readable(handle, end.saturating_duration_since(Instant::now()))?;
     }
     Ok(())
-}
-
-/// Waits until `descriptor` has something to read, or its other end is closed; false if `patience` was over before.
-pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bool> {
-    let end = Instant::now() + patience;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&timeout)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 #[cfg(test)]

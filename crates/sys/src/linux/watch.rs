@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
 
 use super::directory::Directory;
+use super::poll::wait_for_any;
 
 /// Becomes readable when a file in one directory was written and closed, or appeared by a rename.
 #[derive(Debug)]
@@ -28,17 +29,9 @@ impl Watch {
     /// Waits until there is something to look at, or `alive` is closed by all who have its other end, or for `patience`.
     /// Returns whether that was closed.
     pub fn wait(&self, alive: impl AsFd, patience: Duration) -> io::Result<bool> {
-        let end = Instant::now() + patience;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-            let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
-            match poll(&mut waited, Some(&timeout)) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => return Ok(waited[1].revents().contains(PollFlags::HUP)),
-            }
-        }
+        let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
+        wait_for_any(&mut waited, patience)?;
+        Ok(waited[1].revents().contains(PollFlags::HUP))
     }
 
     /// Forgets what happened so far. Look at the files after this, not before.

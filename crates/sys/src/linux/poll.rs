@@ -1,0 +1,25 @@
+//! Waiting for descriptors.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Waits until `descriptor` has something to read, or its other end is closed; false if `patience` was over before.
+pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bool> {
+    wait_for_any(&mut [PollFd::new(&descriptor, PollFlags::IN)], patience)
+}
+
+/// Waits until one of `descriptors` is as it is waited for; false if `patience` was over before. Signals do not end it.
+pub(crate) fn wait_for_any(descriptors: &mut [PollFd<'_>], patience: Duration) -> io::Result<bool> {
+    let end = Instant::now() + patience;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(descriptors, Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
+}
