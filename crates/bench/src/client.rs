@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pgwire::{ErrorResponse, Frame, StartupParams, encode, query};
+use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, encode, query};
 use server::{SUPERUSER, SessionError};
 
 /// How long an answer may take.
@@ -132,7 +132,7 @@ impl Client {
                 let next = start + length;
                 if next <= end {
                     self.unread.start = next;
-                    return Ok((tag, start + 5..next));
+                    return Ok((tag, start + HEADER..next));
                 }
                 if next - start > self.buffer.len() {
                     self.buffer.resize(next - start, 0);

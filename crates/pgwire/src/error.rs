@@ -111,6 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::frame::HEADER;
 
     #[test]
     fn an_error_response_has_every_field_once() {
@@ -130,7 +131,7 @@ mod tests {
         ) {
             let mut error = ErrorResponse::violation(message);
             (error.detail, error.hint) = (detail.map(Into::into), hint.map(Into::into));
-            prop_assert_eq!(ErrorResponse::read(&error.to_bytes()[5..]), error);
+            prop_assert_eq!(ErrorResponse::read(&error.to_bytes()[HEADER..]), error);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Frames: messages with a tag, in streams and in buffers.
 
-/// Bytes of a header: tag and length.
-const HEADER: usize = 5;
+/// Bytes of a frame's header: tag and length.
+pub const HEADER: usize = 5;
 
 /// A whole frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

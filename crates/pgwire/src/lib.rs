@@ -23,7 +23,7 @@ mod traces;
 
 pub use conversation::Conversation;
 pub use error::ErrorResponse;
-pub use frame::{Frame, FrameDecoder, FramePrefix, MalformedFrame, encode, frames, split_zero};
+pub use frame::{Frame, FrameDecoder, FramePrefix, HEADER, MalformedFrame, encode, frames, split_zero};
 pub use message::{
     DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns,
     is_frontend_tag, password, query,

@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use crate::ErrorResponse;
-use crate::frame::{Frame, encode};
+use crate::frame::{Frame, HEADER, encode};
 use crate::startup::CANCEL;
 
 /// The answer to a request for encryption.
@@ -21,14 +21,14 @@ const LONGEST_PASSWORD: usize = 4096;
 /// Reads a `PasswordMessage` from the beginning of `bytes`. Returns where the password is, and the length of the whole;
 /// `None` if it is not complete yet.
 pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
-    let bounds = 6..=LONGEST_PASSWORD;
+    let bounds = HEADER + 1..=LONGEST_PASSWORD;
     let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?
     else {
         return Ok(None);
     };
     match bytes.get(end - 1) {
         None => Ok(None),
-        Some(0) => Ok(Some((5..end - 1, end))),
+        Some(0) => Ok(Some((HEADER..end - 1, end))),
         Some(_) => Err(ErrorResponse::violation("invalid password packet: expected terminator as last byte")),
     }
 }
@@ -61,7 +61,7 @@ pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     loop {
         let (frame, length) = Frame::first(&greeting[at..]).ok()??;
         if frame.tag == b'K' && frame.body.len() > 4 {
-            return Some(at + 5..at + length);
+            return Some(at + HEADER..at + length);
         }
         at += length;
     }

@@ -17,7 +17,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::ErrorResponse;
-use crate::frame::encode;
+use crate::frame::{HEADER, encode};
 use crate::message::answer_length;
 
 /// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
@@ -112,11 +112,12 @@ pub fn sasl_request() -> Vec<u8> {
 /// Reads a SASL response from the beginning of `bytes`. Returns where its content is, and the length of the whole; `None`
 /// if it is not complete yet.
 pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
-    let Some(end) = answer_length(bytes, "SASL response", 5..=LONGEST, "invalid length of SASL response")?
+    let Some(end) =
+        answer_length(bytes, "SASL response", HEADER..=LONGEST, "invalid length of SASL response")?
     else {
         return Ok(None);
     };
-    Ok((bytes.len() >= end).then_some((5..end, end)))
+    Ok((bytes.len() >= end).then_some((HEADER..end, end)))
 }
 
 /// An Authentication message.

@@ -7,12 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use pgwire::{ErrorResponse, Frame, StartupParams, columns, encode, query};
+use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, columns, encode, query};
 
 use crate::address::SOCKET;
 
-/// Bytes of a frame's header.
-const HEADER: usize = 5;
 /// Bytes that there is room for at least when an answer is read.
 const CHUNK: usize = 8192;
 

@@ -18,7 +18,7 @@ use crate::stream::Stream;
 use crate::tap::Tap;
 use lease::LeaseTransaction;
 
-use pgwire::{ErrorResponse, Frame, MalformedFrame, frames, is_frontend_tag, split_zero};
+use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -323,13 +323,13 @@ impl Drive {
                 }
                 Disposition::Whole => {
                     let Some(message) = up.take(length) else { break };
-                    session.client(tag, &message[5..]);
+                    session.client(tag, &message[HEADER..]);
                 }
                 Disposition::Names => {
                     let left = up.left();
-                    let body = &left[5..left.len().min(length)];
+                    let body = &left[HEADER..left.len().min(length)];
                     let names = split_zero(body).0.len() + split_zero(split_zero(body).1).0.len() + 2;
-                    if names > body.len() && body.len() + 5 < length {
+                    if names > body.len() && body.len() + HEADER < length {
                         up.wanted = left.len() + 1;
                         break;
                     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use pgwire::{ErrorResponse, columns, encode, split_zero};
+use pgwire::{ErrorResponse, HEADER, columns, encode, split_zero};
 
 pub(super) use lease::{
     BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, UNDO_TRANSACTION as UNDO,
@@ -75,7 +75,7 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 /// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`), or a cursor WITH HOLD
 /// that goes on in it (`holds`).
 pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
-    let fields = || ErrorResponse::fields(error.get(5..).unwrap_or_default());
+    let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
     let reasons = [&b"25001"[..], b"2D000", b"55P04"];
     let sqlstate = fields().find_map(|(code, value)| (code == b'C').then_some(value)).unwrap_or_default();
     let hint = match () {
@@ -115,7 +115,7 @@ pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
 
 /// A field of an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
-    ErrorResponse::fields(error.get(5..)?).find_map(|(found, value)| (found == code).then_some(value))
+    ErrorResponse::fields(error.get(HEADER..)?).find_map(|(found, value)| (found == code).then_some(value))
 }
 
 /// The values of a `DataRow`'s body.

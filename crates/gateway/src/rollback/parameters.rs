@@ -4,7 +4,7 @@
 //! in 14 and 15 by name, later beginning with what was changed last. Before 14 it reports each change at once.
 //! Source: `ReportChangedGUCOptions`.
 
-use pgwire::{encode, frames, split_zero};
+use pgwire::{HEADER, encode, frames, split_zero};
 
 /// What comes behind `name` in a greeting; nothing if that is not in it.
 pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
@@ -41,7 +41,7 @@ impl Parameters {
         if self.major < 14 && !ours {
             return Some(report);
         }
-        self.batch.push(read(&report[5..]));
+        self.batch.push(read(&report[HEADER..]));
         None
     }
 

@@ -17,7 +17,7 @@ use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Task, Turn};
 use lease::LeaseTransaction;
-use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
+use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
 
 /// One client session in the transaction of a lease.
 #[derive(Debug, Default)]
@@ -224,7 +224,7 @@ impl RollbackSession {
 
     /// A whole message of the server's.
     pub(super) fn server(&mut self, bytes: &[u8]) {
-        let (tag, body) = (bytes[0], &bytes[5..]);
+        let (tag, body) = (bytes[0], &bytes[HEADER..]);
         let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
         match tag {
             b'Z' => self.done(body.first().copied().unwrap_or_default()),
