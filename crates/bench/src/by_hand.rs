@@ -48,10 +48,10 @@ pub(crate) fn floor(
     tree: &Tree,
 ) -> Result<PhaseTimes, BenchError> {
     let guard = guarded(provisioner, place)?;
-    let (run, ward) = (guard.run(), guard.ward()?);
+    let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
     let log = run.create_file("log", &provisioner.account)?;
-    let mut postgres = ward.command(&provisioner.installation, "postgres", &provisioner.account)?;
+    let mut postgres = guarded.command(&provisioner.installation, "postgres", &provisioner.account)?;
     postgres.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-k"]).arg(run.socket_directory());
     postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
 
@@ -105,7 +105,7 @@ pub(crate) fn by_programs(
     with: Programs,
 ) -> Result<PhaseTimes, BenchError> {
     let guard = guarded(provisioner, place)?;
-    let (run, ward) = (guard.run(), guard.ward()?);
+    let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
     let options = format!("-c listen_addresses= -k '{socket}' {}", with.postgres);
@@ -114,15 +114,15 @@ pub(crate) fn by_programs(
     let initdb = |command: &mut Command| {
         command.args(["-U", SUPERUSER]).args(with.initdb);
     };
-    program(&ward, provisioner, "initdb", initdb)?;
+    program(&guarded, provisioner, "initdb", initdb)?;
     watch.lap("initdb");
-    program(&ward, provisioner, "pg_ctl", |command| {
+    program(&guarded, provisioner, "pg_ctl", |command| {
         command.args(["start", "-w", "-o", &options, "-l"]).arg(run.log());
     })?;
     watch.lap("start");
     answer(run)?;
     watch.lap("first answer");
-    program(&ward, provisioner, "pg_ctl", |command| {
+    program(&guarded, provisioner, "pg_ctl", |command| {
         command.args(["stop", "-w", "-m", "fast"]);
     })?;
     watch.lap("stop");
@@ -140,15 +140,15 @@ pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard,
 
 /// Runs a program on the data directory to its end, its output in a file of the run directory.
 fn program(
-    ward: &GuardedCommand<'_>,
+    guarded: &GuardedCommand<'_>,
     provisioner: &Provisioner,
     name: &str,
     arguments: impl Fn(&mut Command),
 ) -> Result<(), BenchError> {
-    let run = ward.run();
+    let run = guarded.run();
     let output = run.create_file("output", &provisioner.account)?;
     let second = output.try_clone().attempt("duplicate", run.path())?;
-    let mut command = ward.command(&provisioner.installation, name, &provisioner.account)?;
+    let mut command = guarded.command(&provisioner.installation, name, &provisioner.account)?;
     command.arg("-D").arg(run.data());
     arguments(&mut command);
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));

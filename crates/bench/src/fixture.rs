@@ -25,7 +25,7 @@ const TEMPLATE: &str = "thirty";
 pub(crate) const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
 /// The same, in rollback isolation.
 pub(crate) const ROLLED_BACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
-/// Sessions that the server admits, unless the user wishes otherwise.
+/// Sessions that the server admits, unless the user sets it.
 const SESSIONS: u32 = 500;
 /// How long a database outlives its last session, as usual.
 const LINGER: Duration = Duration::from_secs(5);

@@ -147,7 +147,7 @@ pub(crate) fn run_in_turn<E>(
 /// measured of each, in their order. After each round the observer is given what `report` makes of what is finished.
 ///
 /// It ends early, with the rounds that are finished, if the observer wants to stop or a contender fails: the failure
-/// comes with them, unless it came after the wish to stop, which may well have caused it.
+/// comes with them, unless it came after the request to stop, which may well have caused it.
 pub fn run_and_report<E>(
     contenders: &mut [Contender<'_, E>],
     warm_up: u32,

@@ -24,7 +24,7 @@ const MEMORY_ROUNDS: u32 = 3;
 /// The bench and what it needs of its caller.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// What is wished of the servers. With a template, its start is compared with that of a bare server, and with its
+    /// The options of the servers. With a template, its start is compared with that of a bare server, and with its
     /// setup replayed each time.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
@@ -125,7 +125,7 @@ impl Start<'_> {
     }
 }
 
-/// The same recipe, with nothing in it that could be kept: it is run in each new server.
+/// The same specification, with nothing in it that could be kept: it is run in each new server.
 fn replayed(spec: &TemplateSpec) -> TemplateSpec {
     let from = spec.from.as_deref().map(replayed).map(Box::new);
     // A command of which nobody knows what it reads runs each time, and all that comes before and after it.

@@ -21,16 +21,16 @@ pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<
     if let Some(path) = named {
         return Ok(path.to_owned());
     }
-    let wish = match &settings.server_options.place {
+    let request = match &settings.server_options.place {
         PlaceRequest::At(path) => PlaceRequest::At(path.clone()),
         PlaceRequest::Auto | PlaceRequest::Ram | PlaceRequest::Disk => PlaceRequest::Disk,
     };
     let cache = startup::cache(settings.cache.as_deref())?;
-    let place = Place::choose(&wish, 0, cache.root(), &Account::ours());
+    let place = Place::choose(&request, 0, cache.root(), &Account::ours());
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
-/// The gauges of the disk that a directory lies on; `None` if that cannot be told.
+/// The sensors of the disk that a directory lies on; `None` if that cannot be told.
 pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };

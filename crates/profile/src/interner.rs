@@ -33,7 +33,7 @@ impl<T> Interner<T> {
     /// What has this number.
     ///
     /// # Panics
-    /// The number is not one of this shelf.
+    /// The number is not one of this interner.
     #[must_use]
     pub fn get(&self, place: u32) -> &T {
         &self.items[place as usize]

@@ -57,10 +57,10 @@ impl Recorder {
     /// # Errors
     /// It cannot be reached, is too old, or does not let us look.
     pub fn start(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
-        let eyes = Sampler::open(target, feed)?;
+        let sampler = Sampler::open(target, feed)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("profile".to_owned());
-        let thread = thread.spawn(move || eyes.record(&stopped)).map_err(ProfileError::Thread)?;
+        let thread = thread.spawn(move || sampler.record(&stopped)).map_err(ProfileError::Thread)?;
         Ok(Self { stop, thread })
     }
 

@@ -60,7 +60,7 @@ impl Guard {
     }
 
     /// The right to run programs that are ended with what it guards.
-    pub fn ward(&self) -> Result<GuardedCommand<'_>, FileError> {
+    pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
 

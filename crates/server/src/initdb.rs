@@ -72,7 +72,7 @@ impl Initdb {
         if is_nameless(&result) {
             return Err(InitdbError::Nameless { uid: account.uid });
         }
-        result.and_then(|()| trim(installation, account, &guard.ward()?))
+        result.and_then(|()| trim(installation, account, &guard.guarded_command()?))
     }
 
     fn attempt(
@@ -87,8 +87,8 @@ impl Initdb {
         let program = installation.bin().join("initdb");
         let output = run.create_file("log", account)?;
         run.create_data(account)?;
-        let ward = guard.ward()?;
-        let mut command = ward.command(installation, "initdb", account)?;
+        let guarded = guard.guarded_command()?;
+        let mut command = guarded.command(installation, "initdb", account)?;
         if let Some((uid, gid)) = alias {
             sys::call_ourselves(&mut command, uid, gid);
         }
@@ -97,7 +97,7 @@ impl Initdb {
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         let child = command.spawn().attempt("run", &program);
-        drop((command, ward));
+        drop((command, guarded));
         let mut child = child.inspect_err(|_| drop(fs::remove_file(run.log())))?;
         let status = child.wait().attempt("wait for", &program)?;
         let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());

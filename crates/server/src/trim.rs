@@ -15,16 +15,16 @@ use crate::{GuardedCommand, Installation, log};
 /// What becomes of clusters here; it belongs into their fingerprints.
 pub(crate) const TRIMMED: &str = "without WAL and free space maps";
 
-/// Trims the cluster in the run directory of `ward`, which was shut down cleanly and holds nothing of a user's.
+/// Trims the cluster in the run directory of `guarded`, which was shut down cleanly and holds nothing of a user's.
 pub(crate) fn trim(
     installation: &Installation,
     account: &Account,
-    ward: &GuardedCommand<'_>,
+    guarded: &GuardedCommand<'_>,
 ) -> Result<(), InitdbError> {
-    let data = ward.run().data();
+    let data = guarded.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
     remove_free_space_maps(&folder).attempt("remove the free space maps of", &data)?;
-    reset_wal(installation, account, ward)
+    reset_wal(installation, account, guarded)
 }
 
 /// Removes `*_fsm`: the server looks for free space without them, and writes them again as it finds some.
@@ -43,15 +43,15 @@ fn remove_free_space_maps(folder: &Directory) -> io::Result<()> {
 fn reset_wal(
     installation: &Installation,
     account: &Account,
-    ward: &GuardedCommand<'_>,
+    guarded: &GuardedCommand<'_>,
 ) -> Result<(), InitdbError> {
     let program = installation.bin().join("pg_resetwal");
     if !program.exists() {
         return Ok(());
     }
-    let run = ward.run();
+    let run = guarded.run();
     let output = run.create_file("log", account)?;
-    let mut command = ward.command(installation, "pg_resetwal", account)?;
+    let mut command = guarded.command(installation, "pg_resetwal", account)?;
     command.arg("-D").arg(run.data()).stdout(Stdio::null()).stderr(Stdio::from(output));
     let status = command.status().attempt("run", &program)?;
     let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());

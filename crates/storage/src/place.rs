@@ -117,13 +117,13 @@ impl Place {
     /// RAM is taken for granted only when the template fits twice, with 256 MiB to spare, into what the file system,
     /// the machine and our control groups have left.
     pub fn choose(
-        wish: &PlaceRequest,
+        request: &PlaceRequest,
         bytes: u64,
         disk: &Path,
         account: &Account,
     ) -> Result<Self, PlaceError> {
         let need = bytes.saturating_mul(2).saturating_add(HEADROOM);
-        match wish {
+        match request {
             PlaceRequest::Ram => in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
             PlaceRequest::Disk => on_disk(bytes, disk, account, String::new()),
             PlaceRequest::Auto => in_ram(need, account).or_else(|why| on_disk(bytes, disk, account, why)),
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn a_named_directory_is_used_or_refused_but_never_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let wish: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
-        let place = Place::choose(&wish, 1000, Path::new("/nowhere"), &us()).unwrap();
+        let request: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
+        let place = Place::choose(&request, 1000, Path::new("/nowhere"), &us()).unwrap();
         assert_eq!(place.root(), directory.path().canonicalize().unwrap());
         let missing = PlaceRequest::At(directory.path().join("missing"));
         assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &us()).is_err());

@@ -60,7 +60,7 @@ impl About {
     }
 }
 
-/// The ingredients of the last template that was made of this name in this folder.
+/// The inputs of the last template that was made of this name in this folder.
 pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
     serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.name))?).ok()
 }

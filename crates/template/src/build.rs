@@ -1,4 +1,4 @@
-//! From a recipe to a template: its fingerprint, the look-up, and the build where there is nothing to be found.
+//! From a specification to a template: its fingerprint, the look-up, and the build where there is nothing to be found.
 
 use std::time::Instant;
 
@@ -145,7 +145,7 @@ impl Provisioner {
         Ok(entry)
     }
 
-    /// Runs the recipe's steps in a server on what it goes on from, and leaves a data directory at rest.
+    /// Runs the specification's steps in a server on what it goes on from, and leaves a data directory at rest.
     fn prepare(
         &self,
         spec: &TemplateSpec,
@@ -153,14 +153,14 @@ impl Provisioner {
         say: &dyn Fn(Step<'_>),
     ) -> Result<Guard, ProvisionError> {
         // Nobody knows how large it becomes: where the user does not decide, that is no matter for RAM.
-        let wish = if self.server_options().place == PlaceRequest::Auto {
+        let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
             self.server_options().place.clone()
         };
         let from = spec.from.as_deref();
         let server = self.on_template(from, say, |template| {
-            let place = self.choose_place(&wish, template.entry.bytes())?;
+            let place = self.choose_place(&request, template.entry.bytes())?;
             let mut settings = self.settings_of(Preset::Fast, place.budget())?;
             for (name, value) in BUILDING {
                 settings.set(name, value)?;
@@ -173,10 +173,10 @@ impl Provisioner {
         Ok(server.shut_down()?)
     }
 
-    /// Runs the steps of one recipe in `server`.
+    /// Runs the steps of one specification in `server`.
     ///
     /// # Errors
-    /// The log of what failed is kept, and the server's directory if that was wished.
+    /// The log of what failed is kept, and the server's directory if that was asked for.
     pub(crate) fn set_up(
         &self,
         server: Server,

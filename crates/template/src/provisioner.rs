@@ -121,7 +121,7 @@ pub enum Step<'a> {
 }
 
 impl Provisioner {
-    /// Finds binaries and account for what is wished.
+    /// Finds the binaries and the account for the options.
     pub fn find(
         server_options: ServerOptions,
         cache: Cache,
@@ -132,13 +132,13 @@ impl Provisioner {
         Ok(Self { installation, cache, account, program, server_options })
     }
 
-    /// What was wished.
+    /// The options as they were given.
     #[must_use]
     pub fn server_options(&self) -> &ServerOptions {
         &self.server_options
     }
 
-    /// Whether the cache can keep what is wished: that no setup runs each time.
+    /// Whether the cache can keep the template of the options: that no setup runs each time.
     #[must_use]
     pub fn can_be_kept(&self) -> bool {
         let spec = self.server_options.template.as_ref();
@@ -167,8 +167,8 @@ impl Provisioner {
         self.choose_place(&self.server_options.place, bytes)
     }
 
-    pub(crate) fn choose_place(&self, wish: &PlaceRequest, bytes: u64) -> Result<Place, ProvisionError> {
-        Ok(Place::choose(wish, bytes, self.cache.root(), &self.account)?)
+    pub(crate) fn choose_place(&self, request: &PlaceRequest, bytes: u64) -> Result<Place, ProvisionError> {
+        Ok(Place::choose(request, bytes, self.cache.root(), &self.account)?)
     }
 
     /// What a server that may write `budget` bytes would be told.
@@ -176,7 +176,7 @@ impl Provisioner {
         self.settings_of(self.server_options.preset, budget)
     }
 
-    /// The same for another preset than the one that is wished.
+    /// The same for another preset than the one of the options.
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
         let mut settings = Settings::preset(preset, &self.installation, budget);
         for (name, value) in &self.server_options.settings {

@@ -1,4 +1,4 @@
-//! Running the steps of a recipe against a server: files of SQL, a dump, a command.
+//! Running the steps of a specification against a server: files of SQL, a dump, a command.
 //!
 //! What they say goes to `setup.log` in the run directory. They hold its helper's lock, so that the guard ends them
 //! and their children when we are gone.
@@ -27,7 +27,7 @@ const BEAT: Duration = Duration::from_millis(200);
 /// How long one file of SQL may take when we run it ourselves.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// A recipe on its way into a server.
+/// A specification on its way into a server.
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
@@ -135,7 +135,7 @@ impl Setup<'_> {
         self.run_program(&format!("pg_restore with \"{dump}\""), command, &self.address())
     }
 
-    /// Runs a program in the recipe's folder, told of the database's address as a command of the user's is.
+    /// Runs a program in the specification's folder, told of the database's address as a command of the user's is.
     fn run_program(
         &self,
         step: &str,

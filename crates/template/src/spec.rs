@@ -29,7 +29,7 @@ pub struct TemplateSpec {
 }
 
 impl TemplateSpec {
-    /// The recipes that lead to this one, first things first, itself included.
+    /// The specifications that lead to this one, first things first, itself included.
     #[must_use]
     pub fn chain(&self) -> Vec<&TemplateSpec> {
         let mut chain = self.from.as_ref().map_or_else(Vec::new, |from| from.chain());

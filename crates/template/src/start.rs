@@ -30,7 +30,7 @@ impl Provisioner {
         base::look_up_or_build(self, say)
     }
 
-    /// The template that is wished, looked up or built; the base image if none is.
+    /// The template of the options, looked up or built; the base image if they name none.
     ///
     /// # Errors
     /// Its setup failed, or has no inputs, so that there is nothing to keep.
@@ -38,7 +38,7 @@ impl Provisioner {
         self.template_of(self.server_options().template.as_ref(), say)
     }
 
-    /// The name of what is wished, whether or not it is there; also of what no cache can keep.
+    /// The name of the template of the options, whether or not it is there; also of what no cache can keep.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec)?.fingerprint()),
@@ -54,7 +54,7 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
     }
 
-    /// Starts a server on a copy of the template that is wished, having made that if need be. Of a template whose
+    /// Starts a server on a copy of the template of the options, having made that if need be. Of a template whose
     /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
     pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The bench and what it needs of its caller.
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
-    /// What is wished of our own servers.
+    /// The options of our own servers.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,

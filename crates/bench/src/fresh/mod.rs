@@ -26,10 +26,10 @@ const QUERY: &str = "SELECT count(*) FROM t1";
 /// Rounds for nothing, until pool and page cache have settled.
 const WARM_UP: u32 = 1;
 
-/// The bench and what it needs of its caller. The template has 30 tables, whatever template is wished.
+/// The bench and what it needs of its caller. The template has 30 tables, whatever template the options name.
 #[derive(Debug)]
 pub struct Fresh {
-    /// What is wished of the server.
+    /// The options of the server.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,

@@ -70,19 +70,19 @@ impl ProxyFixture {
     ) -> Result<T, BenchError> {
         let tree = Tree::list(&provisioner.base_image(&|_| ())?.entry.data())?;
         let guard = by_hand::guarded(provisioner, place)?;
-        let ward = guard.ward()?;
-        let directory = ward.run().socket_directory();
-        tree.copy(&ward.run().data(), &provisioner.account)?;
-        let conf = ward.run().data().join("postgresql.conf");
+        let guarded = guard.guarded_command()?;
+        let directory = guarded.run().socket_directory();
+        tree.copy(&guarded.run().data(), &provisioner.account)?;
+        let conf = guarded.run().data().join("postgresql.conf");
         fs::write(&conf, provisioner.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
-        let (mut postmaster, server) = start_server(provisioner, &ward)?;
+        let (mut postmaster, server) = start_server(provisioner, &guarded)?;
         // Where the gateway looks for it.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
-            data: ward.run().data(),
+            data: guarded.run().data(),
             major: provisioner.installation.version().major,
             budget: place.budget(),
             templates: vec![TemplateDatabase {
@@ -95,7 +95,7 @@ impl ProxyFixture {
             provisioner: None,
         })?;
         let gateway = front(&leases, directory)?;
-        let mut bouncer = start_bouncer(provisioner, &ward, server)?;
+        let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
         let fixture = Self {
             ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),
             bouncer: bouncer.as_ref().map(|bouncer| bouncer.version.clone()),
@@ -136,14 +136,14 @@ fn ways(
 /// Starts `postgres` with a port of the loopback interface beside the private socket.
 fn start_server(
     provisioner: &Provisioner,
-    ward: &GuardedCommand<'_>,
+    guarded: &GuardedCommand<'_>,
 ) -> Result<(Child, SocketAddr), BenchError> {
-    let run = ward.run();
+    let run = guarded.run();
     let mut attempt = 1;
     loop {
         let address = free_address()?;
         let log = run.create_file("log", &provisioner.account)?;
-        let mut postgres = ward.command(&provisioner.installation, "postgres", &provisioner.account)?;
+        let mut postgres = guarded.command(&provisioner.installation, "postgres", &provisioner.account)?;
         postgres.arg("-D").arg(run.data()).arg("-k").arg(run.socket_directory());
         postgres.args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-N", &SESSIONS.to_string()]);
         postgres.stdout(Stdio::null()).stderr(Stdio::from(log));
@@ -171,12 +171,12 @@ struct Bouncer {
 /// Starts `PgBouncer` before the server, if it is installed.
 fn start_bouncer(
     provisioner: &Provisioner,
-    ward: &GuardedCommand<'_>,
+    guarded: &GuardedCommand<'_>,
     server: SocketAddr,
 ) -> Result<Option<Bouncer>, BenchError> {
     let debian = Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file());
     let Some(program) = provisioner.installation.client("pgbouncer").or(debian) else { return Ok(None) };
-    let run = ward.run();
+    let run = guarded.run();
     let address = free_address()?;
     let mut conf = String::new();
     let _ = write!(
@@ -193,7 +193,7 @@ fn start_bouncer(
     file.write_all(conf.as_bytes()).attempt("write", &path)?;
     let log = run.create_file("pgbouncer.log", &provisioner.account)?;
     let program = program.display().to_string();
-    let mut command = ward.command(&provisioner.installation, &program, &provisioner.account)?;
+    let mut command = guarded.command(&provisioner.installation, &program, &provisioner.account)?;
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();

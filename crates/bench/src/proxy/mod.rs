@@ -23,7 +23,7 @@ const WARM_UP: u32 = 1;
 /// The bench and what it needs of its caller.
 #[derive(Debug)]
 pub struct ProxyBench {
-    /// What is wished of the server. Its template does not matter.
+    /// The options of the server. Its template does not matter.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,

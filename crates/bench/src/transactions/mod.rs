@@ -33,7 +33,7 @@ const OURS_DIRECT: &str = "pgfresh, straight to its server";
 /// The bench and what it needs of its caller.
 #[derive(Debug)]
 pub struct Transactions {
-    /// What is wished of our own server; the others have its installation.
+    /// The options of our own server; the others have its installation.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,

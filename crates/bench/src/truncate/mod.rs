@@ -30,10 +30,10 @@ const TEST: [&str; 5] = [
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
 
-/// The bench and what it needs of its caller. All servers have 30 tables, whatever template is wished.
+/// The bench and what it needs of its caller. All servers have 30 tables, whatever template the options name.
 #[derive(Debug)]
 pub struct Truncate {
-    /// What is wished of our own server; the others have its installation.
+    /// The options of our own server; the others have its installation.
     pub server_options: ServerOptions,
     /// The cache that was chosen, if one was.
     pub cache: Option<PathBuf>,

@@ -154,7 +154,7 @@ impl RollbackSession {
         }
     }
 
-    /// Makes the client's transaction read only, if that is wished.
+    /// Makes the client's transaction read only, if the client asks for it.
     fn restrict(&mut self) {
         if self.read_only {
             self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], InjectedStatement::Must)]);

@@ -282,7 +282,7 @@ impl Drive {
                     let Some(message) = down.take(length) else { break };
                     session.server(message);
                 }
-                fate => down.rest = (length, fate == Disposition::Pass),
+                disposition => down.rest = (length, disposition == Disposition::Pass),
             }
             busy = true;
             if session.turn() != *turn {
@@ -312,8 +312,8 @@ impl Drive {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)
                 }
             };
-            let fate = session.client_head(tag);
-            match fate {
+            let disposition = session.client_head(tag);
+            match disposition {
                 Disposition::Wait => break,
                 // Nothing comes after it.
                 _ if tag == b'X' => {
@@ -336,7 +336,7 @@ impl Drive {
                     session.client_names(body);
                     up.rest = (length, true);
                 }
-                Disposition::Pass | Disposition::Drop => up.rest = (length, fate == Disposition::Pass),
+                Disposition::Pass | Disposition::Drop => up.rest = (length, disposition == Disposition::Pass),
             }
             busy = true;
             if session.turn() != *turn {

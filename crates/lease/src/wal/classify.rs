@@ -52,47 +52,47 @@ pub(super) fn is_switch(record: &Record<'_>) -> bool {
     record.manager == XLOG && record.info & KIND == SWITCH
 }
 
-/// Enters in `ledger` what `record`, which names `blocks`, has changed.
+/// Enters in `untaken` what `record`, which names `blocks`, has changed.
 pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
     major: u32,
-    ledger: &mut UntakenChanges,
+    untaken: &mut UntakenChanges,
 ) -> Result<(), WalError> {
     let mut counted = None;
     for block in blocks {
         if counted != Some(block.file.database) {
-            ledger.count(block.file.database, record.length);
+            untaken.count(block.file.database, record.length);
             counted = Some(block.file.database);
         }
     }
     let kind = record.info & KIND;
     let known = match record.manager {
-        HEAP => heap(record, blocks, ledger).map_err(|what| WalError::malformed(record.at, what))?,
-        HEAP2 => heap2(record, blocks, ledger).map_err(|what| WalError::malformed(record.at, what))?,
+        HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
+        HEAP2 => heap2(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
         // What an index holds follows from its table, whose own change is in the log.
         BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
         XACT => {
-            transaction(record, major, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?;
+            transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
             matches!(record.info & KIND_WITH_FLAG, 0x00..=0x60)
         }
-        XLOG => xlog(record, blocks, ledger),
-        SMGR => storage(record, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?,
-        DBASE => database(record, major, ledger).ok_or_else(|| WalError::malformed(record.at, CUT))?,
+        XLOG => xlog(record, blocks, untaken),
+        SMGR => storage(record, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?,
+        DBASE => database(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?,
         RELMAP if kind == 0x00 => {
             let database = number(record.data, 0).ok_or_else(|| WalError::malformed(record.at, CUT))?;
-            ledger.count(database, record.length);
-            ledger.doubt(database, "a system catalog was rewritten");
+            untaken.count(database, record.length);
+            untaken.doubt(database, "a system catalog was rewritten");
             true
         }
         SEQ if kind == 0x00 && !blocks.is_empty() => {
             for block in blocks {
-                ledger.sequence(block.file);
+                untaken.sequence(block.file);
             }
             true
         }
         REPLORIGIN if matches!(kind, 0x00 | 0x10) => {
-            ledger.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
+            untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
             true
         }
         // Transaction states, row locks of several transactions, locks and messages: nothing that a query reads. What is
@@ -106,26 +106,26 @@ pub(super) fn classify(
     // A record that changes files beyond its blocks, of a kind that is not known to: nothing tells which files.
     let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
     if record.info & SPECIAL != 0 && !may_be_special {
-        ledger.doubt(0, UNKNOWN);
+        untaken.doubt(0, UNKNOWN);
     }
     if !known {
-        unknown(record, blocks, ledger);
+        unknown(record, blocks, untaken);
     }
     Ok(())
 }
 
 /// A record of which only the blocks are known.
-fn unknown(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) {
+fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
-        ledger.change(record.transaction, block.file, |file| file.other = true);
+        untaken.change(record.transaction, block.file, |file| file.other = true);
     }
     if blocks.is_empty() {
-        ledger.doubt(0, UNKNOWN);
+        untaken.doubt(0, UNKNOWN);
     }
 }
 
 /// Rows of tables. The first block is the one with the new version of a row.
-fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> Result<bool, &'static str> {
+fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
     // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose
     // insertion is, LOCK changes no contents.
@@ -134,16 +134,16 @@ fn heap(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> R
     }
     let block = blocks.first().ok_or("the heap record names no block")?;
     match kind {
-        0x00 => ledger.change(record.transaction, block.file, |file| file.inserted += 1),
-        0x10 => ledger.change(record.transaction, block.file, |file| file.deleted += 1),
-        0x20 | 0x40 => ledger.change(record.transaction, block.file, |file| file.updated += 1),
-        _ => ledger.in_place(block.file),
+        0x00 => untaken.change(record.transaction, block.file, |file| file.inserted += 1),
+        0x10 => untaken.change(record.transaction, block.file, |file| file.deleted += 1),
+        0x20 | 0x40 => untaken.change(record.transaction, block.file, |file| file.updated += 1),
+        _ => untaken.in_place(block.file),
     }
     Ok(true)
 }
 
 /// More about rows of tables.
-fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> Result<bool, &'static str> {
+fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     // REWRITE and NEW_CID are for logical decoding. 0x10 to 0x40 remove dead rows, freeze, and set visibility: CLEAN,
     // FREEZE_PAGE, CLEANUP_INFO, VISIBLE in 13; PRUNE, VACUUM, FREEZE_PAGE, VISIBLE from 14 on; three kinds of PRUNE, and
     // VISIBLE from 17 on. 0x60 is LOCK_UPDATED.
@@ -152,19 +152,19 @@ fn heap2(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> 
     }
     let block = blocks.first().ok_or("the heap record names no block")?;
     let rows = field(record.data, 2).map(u16::from_ne_bytes).ok_or(CUT)?;
-    ledger.change(record.transaction, block.file, |file| file.inserted += u64::from(rows));
+    untaken.change(record.transaction, block.file, |file| file.inserted += u64::from(rows));
     Ok(true)
 }
 
 /// The server's own records, and images of pages.
-fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> bool {
+fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
         // FPI_FOR_HINT: a page as it was but for hints.
         0xA0 => true,
         // FPI: a page of any content. Maps of free space and visibility are cut with it, and hold no rows.
         0xB0 => {
             for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
-                ledger.change(record.transaction, block.file, |file| file.other = true);
+                untaken.change(record.transaction, block.file, |file| file.other = true);
             }
             true
         }
@@ -176,7 +176,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], ledger: &mut UntakenChanges) -> b
 }
 
 /// Files made and cut: the block references do not tell.
-fn storage(record: &Record<'_>, ledger: &mut UntakenChanges) -> Option<bool> {
+fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
             tablespace: number(record.data, at)?,
@@ -187,15 +187,15 @@ fn storage(record: &Record<'_>, ledger: &mut UntakenChanges) -> Option<bool> {
     match record.info & KIND {
         0x10 => {
             let file = file_at(0)?;
-            ledger.count(file.database, record.length);
-            ledger.create(record.transaction, file);
+            untaken.count(file.database, record.length);
+            untaken.create(record.transaction, file);
         }
         0x20 => {
             let file = file_at(4)?;
-            ledger.count(file.database, record.length);
+            untaken.count(file.database, record.length);
             // SMGR_TRUNCATE_HEAP; the others are the maps of visibility and free space.
             if number(record.data, 16)? & 1 != 0 {
-                ledger.change(record.transaction, file, |file| file.truncated = true);
+                untaken.change(record.transaction, file, |file| file.truncated = true);
             }
         }
         _ => return Some(false),
@@ -204,26 +204,26 @@ fn storage(record: &Record<'_>, ledger: &mut UntakenChanges) -> Option<bool> {
 }
 
 /// Databases made, moved and dropped. Until 14 there is one way to make one; from 15 on two, and DROP has another number.
-fn database(record: &Record<'_>, major: u32, ledger: &mut UntakenChanges) -> Option<bool> {
+fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, major) {
         (0x00, _) => {
             let source = number(record.data, 8)?;
             if source == target {
-                ledger.move_database(target);
+                untaken.move_database(target);
             } else {
-                ledger.create_database(record.transaction, target);
+                untaken.create_database(record.transaction, target);
             }
         }
-        (0x10, 15..) => ledger.create_database(record.transaction, target),
-        (0x10, _) | (0x20, 15..) => ledger.drop_database(target),
+        (0x10, 15..) => untaken.create_database(record.transaction, target),
+        (0x10, _) | (0x20, 15..) => untaken.drop_database(target),
         _ => return Some(false),
     }
     Some(true)
 }
 
 /// Commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
-fn transaction(record: &Record<'_>, major: u32, ledger: &mut UntakenChanges) -> Option<()> {
+fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);
     if !commits && !matches!(kind, 0x20 | 0x40) {
@@ -238,12 +238,12 @@ fn transaction(record: &Record<'_>, major: u32, ledger: &mut UntakenChanges) -> 
     let subtransactions = end.subtransactions.chunks_exact(4).filter_map(|number| self::number(number, 0));
     let all = std::iter::once(top).chain(subtransactions);
     if commits {
-        ledger.commit(all, end.database);
+        untaken.commit(all, end.database);
     } else {
-        ledger.abort(all);
+        untaken.abort(all);
     }
     if end.has_origin {
-        ledger.share(SharedChange { file: REPLICATION_ORIGIN, from: end.database, in_place: false });
+        untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: end.database, in_place: false });
     }
     Some(())
 }

@@ -13,7 +13,7 @@ use super::record::{Block, Record};
 #[derive(Debug)]
 pub struct WalReader {
     pages: Pages,
-    ledger: UntakenChanges,
+    untaken: UntakenChanges,
     /// Where the next record will start.
     position: u64,
     /// Where the last one ended; less than `position` by a page's header or by what a switch of segments left empty.
@@ -32,7 +32,7 @@ impl WalReader {
         let start = pages.record_start(position.0)?;
         Ok(Self {
             pages,
-            ledger: UntakenChanges::default(),
+            untaken: UntakenChanges::default(),
             position: start,
             settled: position.0,
             previous: None,
@@ -68,7 +68,7 @@ impl WalReader {
             if self.previous.is_some_and(|previous| previous != record.previous) {
                 return Err(WalError::malformed(at, "the record does not follow the one before it"));
             }
-            classify(&record, &self.blocks, major, &mut self.ledger)?;
+            classify(&record, &self.blocks, major, &mut self.untaken)?;
             let switches = classify::is_switch(&record);
             (self.previous, self.settled) = (Some(at), span.end);
             let next = if switches { self.pages.next_segment(at) } else { self.settled };
@@ -85,17 +85,17 @@ impl WalReader {
 
     /// What changed in a database since the last call; leaves nothing.
     pub fn take(&mut self, database: u32) -> Changes {
-        self.ledger.take(database)
+        self.untaken.take(database)
     }
 
     /// What changed in a database since the last [`Self::take`]; `None` if the log does not name it.
     #[must_use]
     pub fn peek(&self, database: u32) -> Option<&Changes> {
-        self.ledger.peek(database)
+        self.untaken.peek(database)
     }
 
     /// What changed of the catalogs that all databases share, in transactions that have committed since the last call.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
-        self.ledger.take_shared()
+        self.untaken.take_shared()
     }
 }

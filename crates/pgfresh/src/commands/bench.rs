@@ -75,8 +75,8 @@ fn measure(
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
             let disk = disk::path(settings, path.as_deref())?;
-            let panel = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
-            let thermometer = || panel.as_ref().and_then(|panel| panel.look().temperature);
+            let sensors = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
+            let thermometer = || sensors.as_ref().and_then(|sensors| sensors.look().temperature);
             let mut targets = target.clone();
             if targets.is_empty() {
                 targets = vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];

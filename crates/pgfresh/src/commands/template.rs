@@ -37,7 +37,7 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recipe that is meant: `name` says it, or the options do.
+/// The specification that is meant: `name` says it, or the options do.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);

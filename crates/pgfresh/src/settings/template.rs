@@ -93,7 +93,7 @@ fn read_one<'i>(
     Ok(Read { spec, from })
 }
 
-/// The recipe at `index` with those that it goes on from; `path` are the names on the way to it.
+/// The specification at `index` with those that it goes on from; `path` are the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [Read],

@@ -46,7 +46,7 @@ fn project(user: User) -> Scene {
 }
 
 /// What lies in the cache of the servers of this project.
-fn spots(scene: &Scene) -> usize {
+fn slots(scene: &Scene) -> usize {
     let about = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("about")).unwrap_or_default();
     let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
     entries
@@ -71,7 +71,7 @@ fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
         let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "0\n");
         assert_eq!(stop(&scene).stdout, "stopped the background server\n");
-        assert_eq!(spots(&scene), 0);
+        assert_eq!(slots(&scene), 0);
         assert_eq!(stop(&scene).stdout, "nothing to stop\n");
     }
 }
@@ -129,8 +129,8 @@ fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
 fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
     let scene = project(User::Ourselves);
     url(&scene, &["--idle", "1s"]);
-    assert_eq!(spots(&scene), 1);
-    wait_until("the end of an idle server", || spots(&scene) == 0);
+    assert_eq!(slots(&scene), 1);
+    wait_until("the end of an idle server", || slots(&scene) == 0);
     scene.assert_nothing_left("after it was idle");
 }
 
@@ -169,7 +169,7 @@ fn a_former_one_that_still_has_clients_is_stopped_too() {
     scene.write("schema.sql", "CREATE TABLE two (id int);");
     url(&scene, &[]);
     assert_eq!(stop(&scene).stdout, "stopped 2 background servers\n");
-    assert_eq!(spots(&scene), 0);
+    assert_eq!(slots(&scene), 0);
     end_of(&mut holder, "the holder of one that is gone");
     scene.assert_nothing_left("after both were stopped");
 }
@@ -265,8 +265,8 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
         let before = asked(&scene);
         let outcome = scene.run(["stop", "--all"]);
         assert_eq!(outcome.code, Some(0), "{outcome}");
-        let is_there = |spot: &PathBuf| sys::Lock::is_held(&spot.join("owner.lock")).unwrap();
-        let left: Vec<_> = before.iter().filter(|spot| is_there(spot)).collect();
+        let is_there = |slot: &PathBuf| sys::Lock::is_held(&slot.join("owner.lock")).unwrap();
+        let left: Vec<_> = before.iter().filter(|slot| is_there(slot)).collect();
         assert!(left.is_empty(), "round {round}: still there: {left:?}");
         stopped += usize::from(outcome.stdout.starts_with("stopped"));
         for outcome in requests.into_iter().map(collect) {
@@ -276,7 +276,7 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
                 || outcome.stderr.contains("shutting down");
             assert!(outcome.code == Some(0) || gone, "round {round}: {outcome}");
         }
-        assert!(before.iter().all(|spot| !is_there(spot)), "round {round}: one has come later");
+        assert!(before.iter().all(|slot| !is_there(slot)), "round {round}: one has come later");
         scene.run(["stop", "--all"]);
         assert!(asked(&scene).is_empty(), "round {round}: {:?}", asked(&scene));
     }
@@ -297,7 +297,7 @@ fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
     let outcome = collect(request);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.contains("\"pgfresh stop\" came in between"), "{outcome}");
-    assert!(asked(&scene).iter().all(|spot| !sys::Lock::is_held(&spot.join("owner.lock")).unwrap()));
+    assert!(asked(&scene).iter().all(|slot| !sys::Lock::is_held(&slot.join("owner.lock")).unwrap()));
     url(&scene, &[]);
     stop(&scene);
 }
@@ -315,7 +315,7 @@ fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
         starter.wait().unwrap();
         assert_eq!(scene.run(["stop", "--all"]).code, Some(0));
         let left = asked(&scene);
-        let held = left.iter().filter(|spot| sys::Lock::is_held(&spot.join("owner.lock")).unwrap());
+        let held = left.iter().filter(|slot| sys::Lock::is_held(&slot.join("owner.lock")).unwrap());
         assert_eq!(held.count(), 0, "round {round}: {left:?}");
         scene.assert_nothing_left(format!("round {round}"));
     }
@@ -328,7 +328,7 @@ fn what_keeps_it_from_starting_is_said() {
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.contains("shared_buffers"), "{outcome}");
     assert!(outcome.stderr.ends_with("the background server did not start\n"), "{outcome}");
-    assert_eq!(spots(&scene), 0);
+    assert_eq!(slots(&scene), 0);
 }
 
 #[test]
@@ -347,5 +347,5 @@ fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
             assert_eq!(outcome.code, Some(0), "round {round}: {outcome}");
         }
     }
-    wait_until("the end of the last one", || spots(&scene) == 0);
+    wait_until("the end of the last one", || slots(&scene) == 0);
 }

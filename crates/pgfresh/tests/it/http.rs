@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::common::serve::Serve;
-use crate::common::{PATIENCE, Scene, User, ground, is_root};
+use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root};
 use serde_json::{Value, json};
 
 /// The user number of somebody else.
@@ -22,7 +22,7 @@ impl Serve {
     /// Sends a request with these headers besides `Host`; returns the stream of the answer.
     fn send(&self, request: &str, headers: &[&str], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.write_all(self.wording(request, headers, body).as_bytes()).unwrap();
         stream
     }
@@ -54,9 +54,9 @@ impl Serve {
     }
 
     /// Leases a database; returns what is said of it.
-    fn lease(&self, wish: &Value) -> Value {
-        let answer = self.call("POST /v1/databases", wish);
-        assert_eq!(answer.status, 201, "{wish}: {answer:?}");
+    fn lease(&self, request: &Value) -> Value {
+        let answer = self.call("POST /v1/databases", request);
+        assert_eq!(answer.status, 201, "{request}: {answer:?}");
         answer.json()
     }
 }

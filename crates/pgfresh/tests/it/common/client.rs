@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use super::PATIENCE;
+use super::WAIT_TIMEOUT;
 
 /// A message of the server's: its tag and its body.
 pub(crate) type Message = (u8, Vec<u8>);
@@ -55,8 +55,8 @@ impl Client {
     /// A connection on which nothing has been said yet.
     pub(crate) fn knock(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, key: Vec::new(), reported: Vec::new() }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::connection::{Address, Connection, Rows, SqlError};
 use super::serve::Serve;
-use super::{PATIENCE, Scene, User, postgres, wait_until};
+use super::{Scene, User, WAIT_TIMEOUT, postgres, wait_until};
 
 /// A running `pgfresh serve`. Dropping it ends it and proves that it leaves nothing.
 pub(crate) struct Gateway {
@@ -80,7 +80,8 @@ impl Gateway {
         let token = format!("Bearer {}", self.serve.secret());
         let request = ureq::http::Request::builder().method(method).uri(url);
         let request = request.header("authorization", token).header("content-type", "application/json");
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+        let config =
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(WAIT_TIMEOUT));
         let agent: ureq::Agent = config.build().into();
         let mut response = agent.run(request.body(body.to_owned()).unwrap())?;
         let text = response.body_mut().read_to_string()?;

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use leftovers::{History, children_of};
 
 /// How long anything may take that does end; on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
@@ -280,7 +280,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs `command` to its end, which must come within [`PATIENCE`].
+/// Runs `command` to its end, which must come within [`WAIT_TIMEOUT`].
 pub(crate) fn finish(mut command: Command) -> Outcome {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     collect(command.spawn().unwrap())
@@ -291,9 +291,9 @@ pub(crate) fn collect(child: Child) -> Outcome {
     let pid = rustix::process::Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
-    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+    let Ok(output) = receiver.recv_timeout(WAIT_TIMEOUT) else {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        panic!("process {pid:?} has not ended after {PATIENCE:?}");
+        panic!("process {pid:?} has not ended after {WAIT_TIMEOUT:?}");
     };
     let output = output.unwrap();
     Outcome {
@@ -315,7 +315,7 @@ pub(crate) fn line_of(mut pipe: impl Read) -> String {
     String::from_utf8(line).unwrap()
 }
 
-/// Waits for the end of `child`, which must come within [`PATIENCE`].
+/// Waits for the end of `child`, which must come within [`WAIT_TIMEOUT`].
 pub(crate) fn end_of(child: &mut Child, context: impl fmt::Display) -> ExitStatus {
     let mut status = None;
     wait_until(&format!("the end of pgfresh ({context})"), || {
@@ -325,11 +325,11 @@ pub(crate) fn end_of(child: &mut Child, context: impl fmt::Display) -> ExitStatu
     status.unwrap()
 }
 
-/// Waits until `condition` holds, which it must within [`PATIENCE`].
+/// Waits until `condition` holds, which it must within [`WAIT_TIMEOUT`].
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain for {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use super::start;
-use crate::common::PATIENCE;
+use crate::common::WAIT_TIMEOUT;
 use crate::common::client::{message, packet, startup};
 use crate::common::random::Random;
 use crate::common::serve::Serve;
@@ -29,14 +29,14 @@ impl Connection for std::os::unix::net::UnixStream {
 
 fn to_gateway(serve: &Serve) -> Box<dyn Connection> {
     let stream = std::net::TcpStream::connect(serve.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     Box::new(stream)
 }
 
 fn to_server(serve: &Serve) -> Box<dyn Connection> {
     let run = std::path::Path::new(serve.ready["log"].as_str().unwrap()).parent().unwrap();
     let stream = std::os::unix::net::UnixStream::connect(run.join("socket/.s.PGSQL.5432")).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     Box::new(stream)
 }
 

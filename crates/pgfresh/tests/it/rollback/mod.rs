@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::common::client::{Client, Failure, Message, failure, message, packet, query, startup};
 use crate::common::serve::Serve;
-use crate::common::{MAJORS, PATIENCE, Scene, User, postgres, wait_until};
+use crate::common::{MAJORS, Scene, User, WAIT_TIMEOUT, postgres, wait_until};
 use serde_json::Value;
 
 /// A table of each kind that matters here.
@@ -159,7 +159,7 @@ fn sessions_one_after_another_share_data_and_nothing_else() {
         assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept");
         next.close();
     }
-    // A database may be wished as new.
+    // A client may ask for a new database.
     let new = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s -c pgfresh.reset=1";
     assert_eq!(serve.connect("shared", new).unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
 }
@@ -323,5 +323,5 @@ fn large_values_and_copies_pass_in_little_memory() {
         assert_eq!(tags(&session.until_ready()), "12TDCZI");
     }
     writer.join().unwrap();
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < WAIT_TIMEOUT);
 }
