@@ -1,92 +1,27 @@
 //! Databases handed out: that a name gives a fresh copy, that copies do not see each other, and what becomes of them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use lease::{
-    ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, SessionGuard,
-    TemplateDatabase,
-};
+use lease::{Connected, Isolation, LeaseError, SessionGuard};
 use pgwire::StartupParams;
 use server::AdminConnection;
-use template::{Provisioner, ServerOptions, Started};
+use template::ServerOptions;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::common::WAIT_TIMEOUT;
+use crate::common::leases::LeaseFixture;
 
-/// A server with a template of three tables, and its databases.
-struct Fixture {
-    leases: Leases,
-    started: Started,
-    _cache: tempfile::TempDir,
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        self.leases.close();
-    }
-}
-
-fn fixture(setup: &str) -> Fixture {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-    let provisioner = Provisioner::find(ServerOptions::default(), cache, program).unwrap();
-    let started = provisioner.start(&|_| ()).unwrap();
-    let folder = started.server.run().socket_directory();
-    let mut admin = AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
-    admin.query("CREATE DATABASE app").unwrap();
-    let mut app = AdminConnection::open(&folder, "postgres", "app", PATIENCE).unwrap();
-    app.query(setup).unwrap();
-    drop((app, admin));
-    let leases = Leases::open(LeaseOptions {
-        directory: folder,
-        data: started.server.run().data(),
-        major: provisioner.installation.version().major,
-        budget: 1 << 30,
-        templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
-        isolation: Isolation::Clone,
-        linger: Duration::ZERO,
-        paranoid: true,
-        provisioner: None,
-    })
-    .unwrap();
-    Fixture { leases, started, _cache: directory }
+fn fixture(setup: &str) -> LeaseFixture {
+    LeaseFixture::new(ServerOptions::default(), setup, Duration::ZERO, true)
 }
 
 fn params() -> StartupParams {
     StartupParams { version: 0x0003_0000, parameters: b"user\0postgres\0application_name\0test\0".to_vec() }
 }
 
-impl Fixture {
+impl LeaseFixture {
     fn connect(&self, name: &str) -> Result<(AdminConnection, SessionGuard), LeaseError> {
         let Connected { backend, guard } = self.connect_with(name, None, &params())?;
-        Ok((AdminConnection::adopt(backend.stream, PATIENCE).unwrap(), guard))
-    }
-
-    fn connect_with(
-        &self,
-        name: &str,
-        template: Option<&str>,
-        params: &StartupParams,
-    ) -> Result<Connected, LeaseError> {
-        let request = ConnectRequest {
-            database: name,
-            template,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params,
-            client: None,
-        };
-        match self.leases.connect(&request)? {
-            Entered::Plain(connected) => Ok(connected),
-            Entered::Transaction(_) => panic!("a clone was asked for"),
-        }
-    }
-
-    fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
-        let folder = self.started.server.run().socket_directory();
-        AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap().query(sql).unwrap()
+        Ok((AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), guard))
     }
 
     /// Waits, with a bound, until no database of that name is left.
@@ -111,14 +46,14 @@ const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT I
 #[test]
 fn every_name_is_a_copy_of_its_own_and_stays_the_same_as_long_as_somebody_is_in_it() {
     let fixture = fixture(SETUP);
-    let (mut one_session, one_tenancy) = fixture.connect("one").unwrap();
+    let (mut one_session, one_guard) = fixture.connect("one").unwrap();
     let (mut other_session, _other) = fixture.connect("other").unwrap();
     one_session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
     assert_eq!(one(&mut one_session, "SELECT current_database()"), "one");
     assert_eq!(one(&mut other_session, "SELECT count(*) FROM item"), "1");
-    let (mut again, again_tenancy) = fixture.connect("one").unwrap();
+    let (mut again, again_guard) = fixture.connect("one").unwrap();
     assert_eq!(one(&mut again, "SELECT count(*) FROM item"), "2");
-    drop((one_session, one_tenancy, again, again_tenancy));
+    drop((one_session, one_guard, again, again_guard));
     fixture.wait_until_gone("one");
     let (mut fresh, _fresh) = fixture.connect("one").unwrap();
     assert_eq!(one(&mut fresh, "SELECT count(*) FROM item"), "1");
@@ -132,7 +67,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
          REVOKE CONNECT ON DATABASE app FROM public; GRANT CONNECT ON DATABASE app TO guest; \
          COMMENT ON DATABASE app IS 'mine'; ALTER DATABASE app CONNECTION LIMIT 50",
     );
-    let (mut session, _tenancy) = fixture.connect("copy").unwrap();
+    let (mut session, _guard) = fixture.connect("copy").unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "7MB");
     let sql = "SELECT concat_ws('|', pg_get_userbyid(datdba), datacl, datconnlimit, shobj_description(oid, 'pg_database')) \
                FROM pg_database WHERE datname = ";
@@ -141,7 +76,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
     assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
     let guest = StartupParams { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
     let connected = fixture.connect_with("copy", None, &guest).unwrap();
-    let mut session = AdminConnection::adopt(connected.backend.stream, PATIENCE).unwrap();
+    let mut session = AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
 }
 
@@ -149,15 +84,15 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
 fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
     let fixture = fixture(SETUP);
     fixture.admin("CREATE DATABASE by_sql");
-    let (mut session, tenancy) = fixture.connect("by_sql").unwrap();
+    let (mut session, guard) = fixture.connect("by_sql").unwrap();
     assert!(session.query("SELECT FROM item").is_err(), "it is no copy of the template");
-    drop((session, tenancy));
+    drop((session, guard));
     fixture.admin("DROP DATABASE by_sql");
-    let (mut session, _tenancy) = fixture.connect("by_sql").unwrap();
+    let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
     // Dropped under a lease: the next session gets a new one.
     fixture.admin("DROP DATABASE by_sql WITH (FORCE)");
-    let (mut session, _tenancy) = fixture.connect("by_sql").unwrap();
+    let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
 }
 
@@ -176,7 +111,7 @@ fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
         let leases = &fixture.leases;
         let release = scope.spawn(|| leases.release("held"));
         // It ends the sessions, the one that was left too; ours is counted out when we hear of it.
-        let mut session = AdminConnection::adopt(open.backend.stream, PATIENCE).unwrap();
+        let mut session = AdminConnection::adopt(open.backend.stream, WAIT_TIMEOUT).unwrap();
         while session.query("SELECT pg_sleep(0.01)").is_ok() {}
         drop(open.guard);
         release.join().unwrap().unwrap();
@@ -198,12 +133,12 @@ fn many_at_once_get_one_each_and_the_same_name_only_once() {
             let fixture = &fixture;
             scope.spawn(move || {
                 for round in 0..10 {
-                    let (mut session, _tenancy) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
+                    let (mut session, _guard) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
                     assert_eq!(
                         one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item"),
                         "2"
                     );
-                    let (mut shared, _tenancy) = fixture.connect(&format!("shared_{round}")).unwrap();
+                    let (mut shared, _guard) = fixture.connect(&format!("shared_{round}")).unwrap();
                     shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
                 }
             });
@@ -222,27 +157,27 @@ fn names_and_templates_that_cannot_be_are_refused() {
     ));
     let stranger = StartupParams { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
     assert!(matches!(fixture.connect_with("x", None, &stranger), Err(LeaseError::Refused(_))));
-    let (mut session, _tenancy) = fixture.connect("weird \"name' é").unwrap();
+    let (mut session, _guard) = fixture.connect("weird \"name' é").unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");
     let long = "n".repeat(80);
-    let (mut session, _tenancy) = fixture.connect(&long).unwrap();
+    let (mut session, _guard) = fixture.connect(&long).unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "n".repeat(63));
 }
 
 #[test]
 fn what_a_test_changes_for_all_others_is_named_with_its_database() {
     let fixture = fixture(SETUP);
-    let (mut session, tenancy) = fixture.connect("innocent").unwrap();
+    let (mut session, guard) = fixture.connect("innocent").unwrap();
     session.query("INSERT INTO item VALUES (2)").unwrap();
-    drop((session, tenancy));
+    drop((session, guard));
     // With its end it is no suspect any more.
     while fixture.leases.status().recycled.0 == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let (mut session, tenancy) = fixture.connect("guilty").unwrap();
+    let (mut session, guard) = fixture.connect("guilty").unwrap();
     session.query("CREATE ROLE left_behind").unwrap();
     session.query("ALTER SYSTEM SET work_mem = '5MB'").unwrap();
-    drop((session, tenancy));
+    drop((session, guard));
     fixture.wait_until_gone("guilty");
     let mut leaks = Vec::new();
     for _ in 0..2000 {
@@ -262,13 +197,13 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
 fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     let fixture = fixture(SETUP);
     fixture.leases.lease(Isolation::Clone, Some("source"), None).unwrap();
-    let (mut session, tenancy) = fixture.connect("source").unwrap();
+    let (mut session, guard) = fixture.connect("source").unwrap();
     session.query("INSERT INTO item VALUES (2, 'two')").unwrap();
     assert!(matches!(fixture.leases.snapshot("source", "later", false), Err(LeaseError::InUse { .. })));
-    drop((session, tenancy));
+    drop((session, guard));
     fixture.leases.snapshot("source", "later", false).unwrap();
     let connected = fixture.connect_with("copy", Some("later"), &params()).unwrap();
-    let mut copy = AdminConnection::adopt(connected.backend.stream, PATIENCE).unwrap();
+    let mut copy = AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
     fixture.leases.remove_template("later").unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");

@@ -13,6 +13,7 @@ pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod gateway;
 pub(crate) mod ground;
+pub(crate) mod leases;
 pub(crate) mod leftovers;
 pub(crate) mod machine;
 pub(crate) mod mounts;

@@ -1,18 +1,15 @@
 //! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use lease::{
-    Backend, ConnectRequest, Connected, Digest, Entered, Isolation, LeaseOptions, Leases, SessionGuard,
-    TemplateDatabase,
-};
+use lease::{Backend, Connected, Digest, SessionGuard};
 use pgwire::StartupParams;
 use proptest::prelude::*;
 use server::AdminConnection;
-use template::{Provisioner, ServerOptions, Started};
+use template::ServerOptions;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::common::WAIT_TIMEOUT;
+use crate::common::leases::LeaseFixture;
 
 /// A template with one of everything that reset has to think of.
 const SETUP: &str = include_str!("template.sql");
@@ -20,40 +17,16 @@ const SETUP: &str = include_str!("template.sql");
 const STATEMENTS: &str = include_str!("statements.sql");
 
 struct Fixture {
-    leases: Leases,
+    server: LeaseFixture,
     never_used: Digest,
-    started: Started,
-    _cache: tempfile::TempDir,
 }
 
 fn make_fixture() -> Fixture {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
-    let server_options = ServerOptions { settings, ..ServerOptions::default() };
-    let provisioner =
-        Provisioner::find(server_options, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
-    let started = provisioner.start(&|_| ()).unwrap();
-    let folder = started.server.run().socket_directory();
-    let mut admin = AdminConnection::open(&folder, "postgres", "postgres", PATIENCE).unwrap();
-    admin.query("CREATE ROLE guest LOGIN").unwrap();
-    admin.query("CREATE DATABASE app").unwrap();
-    let mut app = AdminConnection::open(&folder, "postgres", "app", PATIENCE).unwrap();
-    app.query(SETUP).unwrap();
-    drop((app, admin));
-    let leases = Leases::open(LeaseOptions {
-        directory: folder,
-        data: started.server.run().data(),
-        major: provisioner.installation.version().major,
-        budget: 1 << 30,
-        templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
-        linger: Duration::from_mins(10),
-        isolation: Isolation::Clone,
-        paranoid: false,
-        provisioner: None,
-    })
-    .unwrap();
-    let mut fixture = Fixture { never_used: Digest::default(), leases, started, _cache: directory };
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let setup = format!("CREATE ROLE guest LOGIN; {SETUP}");
+    let server = LeaseFixture::new(options, &setup, Duration::from_mins(10), false);
+    let mut fixture = Fixture { server, never_used: Digest::default() };
     fixture.never_used = fixture.digest("never_used");
     fixture
 }
@@ -63,19 +36,8 @@ impl Fixture {
         // A prepared transaction may hold what the next statement waits for.
         let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
         let params = StartupParams { version: 0x0003_0000, parameters: parameters.into_bytes() };
-        let request = ConnectRequest {
-            database: name,
-            template: None,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params: &params,
-            client: None,
-        };
-        let Entered::Plain(Connected { backend, guard }) = self.leases.connect(&request).unwrap() else {
-            panic!("a clone was asked for");
-        };
-        (AdminConnection::adopt(backend.stream, PATIENCE).unwrap(), backend.greeting, guard)
+        let Connected { backend, guard } = self.server.connect_with(name, None, &params).unwrap();
+        (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.greeting, guard)
     }
 
     fn digest(&self, name: &str) -> Digest {
@@ -84,7 +46,7 @@ impl Fixture {
     }
 
     fn recycled(&self) -> u64 {
-        self.leases.status().recycled.0
+        self.server.leases.status().recycled.0
     }
 }
 
@@ -113,10 +75,10 @@ fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -
             }
         }
     }
-    fixture.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let digest = fixture.digest(name);
     let difference = fixture.never_used.difference(&digest);
-    prop_assert_eq!(difference, None, "status: {:?}", fixture.leases.status().dropped);
+    prop_assert_eq!(difference, None, "status: {:?}", fixture.server.leases.status().dropped);
     Ok(())
 }
 
@@ -161,10 +123,9 @@ fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_use
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let result = runner.run(&sessions(), |sessions| check(&fixture, "case", &sessions));
-    let status = fixture.leases.status();
+    let status = fixture.server.leases.status();
     println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
-    fixture.leases.close();
-    drop(fixture.started);
+    drop(fixture);
     result.unwrap();
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }
@@ -179,11 +140,9 @@ fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
             check(&fixture, "alone", &[(vec![statement.clone()], end, false)])
                 .unwrap_or_else(|error| panic!("{statement} ({end:?}): {error}"));
             if cheap {
-                let why = fixture.leases.status().dropped;
+                let why = fixture.server.leases.status().dropped;
                 assert!(fixture.recycled() > before, "not recycled after {statement} ({end:?}): {why:?}");
             }
         }
     }
-    fixture.leases.close();
-    drop(fixture.started);
 }

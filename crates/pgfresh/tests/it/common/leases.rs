@@ -1,0 +1,83 @@
+//! The leases of a server without a gateway before it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lease::{
+    ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, TemplateDatabase,
+};
+use pgwire::StartupParams;
+use server::AdminConnection;
+use template::{Provisioner, ServerOptions, Started};
+
+use super::WAIT_TIMEOUT;
+
+/// A server with a template database `app`, and its leases, which are closed before it stops.
+pub(crate) struct LeaseFixture {
+    pub(crate) leases: Leases,
+    started: Started,
+    _cache: tempfile::TempDir,
+}
+
+impl Drop for LeaseFixture {
+    fn drop(&mut self) {
+        self.leases.close();
+    }
+}
+
+impl LeaseFixture {
+    /// `setup` is run in the template.
+    pub(crate) fn new(options: ServerOptions, setup: &str, linger: Duration, paranoid: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
+        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let started = provisioner.start(&|_| ()).unwrap();
+        admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
+        admin(&started, "app").query(setup).unwrap();
+        let leases = Leases::open(LeaseOptions {
+            directory: started.server.run().socket_directory(),
+            data: started.server.run().data(),
+            major: provisioner.installation.version().major,
+            budget: 1 << 30,
+            templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+            isolation: Isolation::Clone,
+            linger,
+            paranoid,
+            provisioner: None,
+        })
+        .unwrap();
+        Self { leases, started, _cache: directory }
+    }
+
+    pub(crate) fn connect_with(
+        &self,
+        name: &str,
+        template: Option<&str>,
+        params: &StartupParams,
+    ) -> Result<Connected, LeaseError> {
+        let request = ConnectRequest {
+            database: name,
+            template,
+            isolation: None,
+            linger: None,
+            reset: false,
+            params,
+            client: None,
+        };
+        match self.leases.connect(&request)? {
+            Entered::Plain(connected) => Ok(connected),
+            Entered::Transaction(_) => panic!("a clone was asked for"),
+        }
+    }
+
+    /// Runs `sql` in the database `postgres`.
+    pub(crate) fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        admin(&self.started, "postgres").query(sql).unwrap()
+    }
+}
+
+fn admin(started: &Started, database: &str) -> AdminConnection {
+    let folder = started.server.run().socket_directory();
+    AdminConnection::open(&folder, "postgres", database, WAIT_TIMEOUT).unwrap()
+}
