@@ -350,12 +350,6 @@ impl SessionGuard {
             stay.leaving();
         }
     }
-
-    /// Whether the session is in a leased database.
-    #[must_use]
-    pub fn is_leased(&self) -> bool {
-        self.0.is_some()
-    }
 }
 
 impl Drop for SessionGuard {

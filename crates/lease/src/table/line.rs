@@ -66,28 +66,21 @@ impl Line {
 }
 
 impl LeaseTable {
-    pub(super) fn request(
-        &mut self,
-        ticket: Ticket,
-        name: &str,
-        want: Want,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn request(&mut self, ticket: Ticket, name: &str, want: Want, now: Instant) {
         if let Some(why) = self.closed {
-            return out.push(refused(ticket, why.error()));
+            return self.actions.push(refused(ticket, why.error()));
         }
         let line = self
             .names
             .entry(name.to_owned())
             .or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
         line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
-        self.advance(name, now, out);
+        self.advance(name, now);
     }
 
     /// Serves the line of a name as far as things are.
-    pub(super) fn advance(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) {
-        while let Some(Step::Next) = self.step(name, now, out) {}
+    pub(super) fn advance(&mut self, name: &str, now: Instant) {
+        while let Some(Step::Next) = self.step(name, now) {}
         let Some(line) = self.names.get_mut(name) else { return };
         if line.requests.is_empty() {
             line.give_up_waiting();
@@ -113,53 +106,47 @@ impl LeaseTable {
         })
     }
 
-    fn step(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    fn step(&mut self, name: &str, now: Instant) -> Option<Step> {
         let line = self.names.get_mut(name)?;
         let head = line.requests.front_mut()?;
         if now >= head.since + LONGEST_WAIT {
             let error = LeaseError::Timeout { name: name.to_owned(), waited: LONGEST_WAIT };
-            return self.refuse_head(name, error, out);
+            return self.refuse_head(name, error);
         }
         match line.state.clone() {
-            NameState::Free => self.step_free(name, now, out),
-            NameState::Reserved(terms) => self.step_reserved(name, terms, now, out),
+            NameState::Free => self.step_free(name, now),
+            NameState::Reserved(terms) => self.step_reserved(name, terms, now),
             NameState::Wanted(_) => Some(Step::Wait),
             NameState::Held(id) => match &self.databases.get(&id)?.state {
-                DatabaseState::Ready => self.step_parked(name, id, now, out),
-                DatabaseState::Leased(_) => self.step_leased(name, id, now, out),
+                DatabaseState::Ready => self.step_parked(name, id, now),
+                DatabaseState::Leased(_) => self.step_leased(name, id, now),
                 _ => Some(Step::Wait),
             },
         }
     }
 
     /// The name is nobody's.
-    fn step_free(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) -> Option<Step> {
+    fn step_free(&mut self, name: &str, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
-            _ if head.begun => self.answer_head(name, Answer::Done(None), out),
+            _ if head.begun => self.answer_head(name, Answer::Done(None)),
             Want::Lease { terms, .. } if terms.isolation == Isolation::Rollback => {
                 self.names.get_mut(name)?.state = NameState::Reserved(terms);
-                self.answer_head(name, Answer::Done(None), out)
+                self.answer_head(name, Answer::Done(None))
             }
             Want::Session { mut terms, .. } | Want::Lease { mut terms, .. } => {
                 terms.retained |= self.retained.contains(name) && terms.isolation == Isolation::Clone;
-                self.want_database(name, terms, now, out)
+                self.want_database(name, terms, now)
             }
-            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned())),
             Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
-                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
+                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()))
             }
         }
     }
 
     /// Puts the name into the line for a ready database.
-    pub(super) fn want_database(
-        &mut self,
-        name: &str,
-        terms: Terms,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant) -> Option<Step> {
         let source = terms.source();
         if !self.supplies.contains_key(&source) {
             let error = match source {
@@ -167,91 +154,73 @@ impl LeaseTable {
                 Source::Server => LeaseError::NoServers,
             };
             self.names.get_mut(name)?.state = NameState::Free;
-            return self.refuse_head(name, error, out);
+            return self.refuse_head(name, error);
         }
         self.names.get_mut(name)?.state = NameState::Wanted(terms);
         self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
-        self.serve(&source, now, out);
+        self.serve(&source, now);
         // It may have been refused: then another may be at the head.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
     }
 
     /// The name is leased, and has no database yet.
-    fn step_reserved(
-        &mut self,
-        name: &str,
-        reserved: Terms,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
             Want::Session { terms, explicit: true, .. } if terms.isolation != reserved.isolation => {
                 let error =
                     LeaseError::OtherIsolation { name: name.to_owned(), isolation: reserved.isolation };
-                self.refuse_head(name, error, out)
+                self.refuse_head(name, error)
             }
-            Want::Session { .. } => self.want_database(name, reserved, now, out),
-            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned()), out),
+            Want::Session { .. } => self.want_database(name, reserved, now),
+            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned())),
             Want::Reset { .. } => {
                 if !reserved.retained {
                     self.names.get_mut(name)?.state = NameState::Free;
                 }
-                self.answer_head(name, Answer::Done(None), out)
+                self.answer_head(name, Answer::Done(None))
             }
             Want::Release => {
                 self.names.get_mut(name)?.state = NameState::Free;
-                self.answer_head(name, Answer::Done(None), out)
+                self.answer_head(name, Answer::Done(None))
             }
             Want::Keep { .. } | Want::Copy { .. } => {
-                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()), out)
+                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()))
             }
-            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned())),
         }
     }
 
     /// A database that was rolled back still has the name; no lease does.
-    fn step_parked(
-        &mut self,
-        name: &str,
-        id: DatabaseId,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let database = self.databases.get(&id)?;
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
-            _ if head.begun => self.answer_head(name, Answer::Done(None), out),
+            _ if head.begun => self.answer_head(name, Answer::Done(None)),
             Want::Session { params, terms, .. }
                 if terms.isolation == Isolation::Rollback
                     && database.params == Some(params)
                     && database.source == terms.source() =>
             {
                 self.names.get_mut(name)?.state = NameState::Wanted(terms);
-                self.assign(id, name, now, out);
+                self.assign(id, name, now);
                 None
             }
             Want::Session { .. } | Want::Lease { .. } => {
                 let ticket = head.ticket;
                 self.unname(id, false, None);
-                self.run_now(id, TaskKind::Unname, ticket, out);
+                self.run_now(id, TaskKind::Unname, ticket);
                 None
             }
-            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out),
+            Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned())),
             Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
-                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()), out)
+                self.refuse_head(name, LeaseError::NotLeased(name.to_owned()))
             }
         }
     }
 
-    fn step_leased(
-        &mut self,
-        name: &str,
-        id: DatabaseId,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let DatabaseState::Leased(lease) = &self.databases.get(&id)?.state else { return None };
         if lease.sessions() == 0 && lease.deadline.is_some_and(|deadline| deadline <= now) {
@@ -264,40 +233,34 @@ impl LeaseTable {
         match &head.want {
             // What it asked for has been done.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
-                self.answer_head(name, Answer::Done(Some(id)), out)
+                self.answer_head(name, Answer::Done(Some(id)))
             }
             Want::Session { terms, explicit: true, .. } if terms.isolation != isolation => {
                 let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation };
-                self.refuse_head(name, error, out)
+                self.refuse_head(name, error)
             }
-            Want::Session { .. } => self.step_session(name, id, is_late, out),
+            Want::Session { .. } => self.step_session(name, id, is_late),
             Want::Lease { .. } if lease.is_over() && !is_late => Some(Step::Wait),
-            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned()), out),
+            Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned())),
             Want::Server if isolation != Isolation::Server => {
-                self.refuse_head(name, LeaseError::NoServer(name.to_owned()), out)
+                self.refuse_head(name, LeaseError::NoServer(name.to_owned()))
             }
             Want::Server => {
                 let lease = lease.clone();
                 self.databases.get_mut(&id)?.state = DatabaseState::Changing(Change::Server(lease));
-                self.answer_head(name, Answer::Done(Some(id)), out)
+                self.answer_head(name, Answer::Done(Some(id)))
             }
             Want::Keep { .. } | Want::Copy { .. } if isolation != Isolation::Clone => {
-                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()), out)
+                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()))
             }
             Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
-                self.step_change(name, id, is_late, out)
+                self.step_change(name, id, is_late)
             }
         }
     }
 
     /// A session, in a database that is leased.
-    fn step_session(
-        &mut self,
-        name: &str,
-        id: DatabaseId,
-        is_late: bool,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let database = self.databases.get_mut(&id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let head = self.names.get_mut(name)?.requests.front_mut()?;
@@ -309,30 +272,24 @@ impl LeaseTable {
                 true => LeaseError::InUse { name: name.to_owned(), sessions },
                 false => LeaseError::Busy(name.to_owned()),
             };
-            return self.refuse_head(name, error, out);
+            return self.refuse_head(name, error);
         }
         if *reset {
             *reset = false;
             let lease = lease.clone();
-            self.reset_in_place(id, lease, ticket, out);
+            self.reset_in_place(id, lease, ticket);
             return None;
         }
         if lease.terms.isolation == Isolation::Rollback && database.params != Some(*params) {
-            return self.refuse_head(name, LeaseError::OtherParameters(name.to_owned()), out);
+            return self.refuse_head(name, LeaseError::OtherParameters(name.to_owned()));
         }
         lease.open += 1;
         lease.deadline = None;
-        self.answer_head(name, Answer::Session(id), out)
+        self.answer_head(name, Answer::Session(id))
     }
 
     /// A change that no session may be there for.
-    fn step_change(
-        &mut self,
-        name: &str,
-        id: DatabaseId,
-        is_late: bool,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
+    fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want) = (head.ticket, head.want.clone());
         let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false, .. });
@@ -342,12 +299,12 @@ impl LeaseTable {
         if sessions > 0 && !is_late {
             if closes && !std::mem::replace(&mut lease.closing, true) {
                 let task = Task { database: id, kind: TaskKind::Close };
-                out.push(Action::Run { task, ticket });
+                self.actions.push(Action::Run { task, ticket });
             }
             return Some(Step::Wait);
         }
         if sessions > 0 && !closes {
-            return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions }, out);
+            return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions });
         }
         let stays = sessions > 0;
         lease.closing = false;
@@ -356,85 +313,67 @@ impl LeaseTable {
             Want::Reset { .. } if stays => {
                 self.names.get_mut(name)?.requests.front_mut()?.begun = true;
                 self.unname(id, true, Some(lease.terms));
-                self.run_now(id, TaskKind::Unname, ticket, out);
+                self.run_now(id, TaskKind::Unname, ticket);
             }
             Want::Reset { .. } => {
                 self.names.get_mut(name)?.requests.front_mut()?.begun = true;
-                self.reset_in_place(id, lease, ticket, out);
+                self.reset_in_place(id, lease, ticket);
             }
             Want::Keep { .. } | Want::Copy { .. } if stays => {
-                return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions }, out);
+                return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions });
             }
             Want::Keep { to } => {
-                self.change(
-                    id,
-                    Change::Keeping { to: to.clone(), lease },
-                    TaskKind::Keep { to },
-                    ticket,
-                    out,
-                );
+                self.change(id, Change::Keeping { to: to.clone(), lease }, TaskKind::Keep { to }, ticket);
             }
             Want::Copy { to, .. } => {
-                self.change(id, Change::Copying(lease), TaskKind::Copy { to }, ticket, out);
+                self.change(id, Change::Copying(lease), TaskKind::Copy { to }, ticket);
             }
             _ => {
                 self.names.get_mut(name)?.requests.front_mut()?.begun = true;
                 self.end_lease(id, stays);
                 let task = self.start_due(id)?;
-                out.push(Action::Run { task, ticket });
+                self.actions.push(Action::Run { task, ticket });
             }
         }
         None
     }
 
-    fn change(
-        &mut self,
-        id: DatabaseId,
-        change: Change,
-        kind: TaskKind,
-        ticket: Ticket,
-        out: &mut Vec<Action>,
-    ) {
+    fn change(&mut self, id: DatabaseId, change: Change, kind: TaskKind, ticket: Ticket) {
         if let Some(database) = self.databases.get_mut(&id) {
             database.state = DatabaseState::Changing(change);
         }
-        self.run_now(id, kind, ticket, out);
+        self.run_now(id, kind, ticket);
     }
 
-    fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket, out: &mut Vec<Action>) {
+    fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         if lease.terms.isolation == Isolation::Server {
             // A server is not put right, it is replaced.
             self.unname(id, true, Some(lease.terms));
-            return self.run_now(id, TaskKind::Unname, ticket, out);
+            return self.run_now(id, TaskKind::Unname, ticket);
         }
         if let Some(database) = self.databases.get_mut(&id) {
             database.state = DatabaseState::Resetting(Then::Lease(lease));
         }
-        self.run_now(id, TaskKind::Reset { in_place: true }, ticket, out);
+        self.run_now(id, TaskKind::Reset { in_place: true }, ticket);
     }
 
-    pub(super) fn run_now(&mut self, id: DatabaseId, kind: TaskKind, ticket: Ticket, out: &mut Vec<Action>) {
+    pub(super) fn run_now(&mut self, id: DatabaseId, kind: TaskKind, ticket: Ticket) {
         if let Some(database) = self.databases.get_mut(&id) {
             database.work = Work::Running;
         }
-        out.push(Action::Run { task: Task { database: id, kind }, ticket });
+        self.actions.push(Action::Run { task: Task { database: id, kind }, ticket });
     }
 
     /// Answers the first in a line.
-    fn answer_head(&mut self, name: &str, answer: Answer, out: &mut Vec<Action>) -> Option<Step> {
+    fn answer_head(&mut self, name: &str, answer: Answer) -> Option<Step> {
         let request = self.names.get_mut(name)?.requests.pop_front()?;
-        out.push(Action::Answer { ticket: request.ticket, answer });
+        self.actions.push(Action::Answer { ticket: request.ticket, answer });
         Some(Step::Next)
     }
 
     /// Refuses the first in a line.
-    pub(super) fn refuse_head(
-        &mut self,
-        name: &str,
-        error: LeaseError,
-        out: &mut Vec<Action>,
-    ) -> Option<Step> {
-        self.answer_head(name, Answer::Refused(error), out)
+    pub(super) fn refuse_head(&mut self, name: &str, error: LeaseError) -> Option<Step> {
+        self.answer_head(name, Answer::Refused(error))
     }
 }
 

@@ -253,6 +253,8 @@ pub(crate) struct LeaseTable {
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) recycled: u64,
     pub(crate) failures: u64,
+    /// What follows from the event that is being handled.
+    actions: Vec<Action>,
 }
 
 impl LeaseTable {
@@ -269,20 +271,20 @@ impl LeaseTable {
             dropped: BTreeMap::new(),
             recycled: 0,
             failures: 0,
+            actions: Vec::new(),
         }
     }
 
     /// Takes note of what has happened.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
-        let mut out = Vec::new();
         match event {
-            Event::Request { ticket, name, want } => self.request(ticket, &name, want, now, &mut out),
-            Event::Leaving { database } => self.leaving(database, now, &mut out),
-            Event::Disconnected { database, leaving } => self.disconnected(database, leaving, now, &mut out),
-            Event::Lost { database, leaving } => self.lost(database, leaving, now, &mut out),
+            Event::Request { ticket, name, want } => self.request(ticket, &name, want, now),
+            Event::Leaving { database } => self.leaving(database, now),
+            Event::Disconnected { database, leaving } => self.disconnected(database, leaving, now),
+            Event::Lost { database, leaving } => self.lost(database, leaving, now),
             Event::Finished { database, outcome } => {
-                self.finished(database, outcome, now, &mut out);
-                self.serve_all(now, &mut out);
+                self.finished(database, outcome, now);
+                self.serve_all(now);
             }
             Event::Warmed { database, params } => {
                 if let Some(database) = self.databases.get_mut(&database) {
@@ -290,9 +292,9 @@ impl LeaseTable {
                 }
             }
             Event::Vacate => self.vacate(),
-            Event::Tick => self.tick(now, &mut out),
-            Event::Close(why) => self.close(why, &mut out),
+            Event::Tick => self.tick(now),
+            Event::Close(why) => self.close(why),
         }
-        out
+        std::mem::take(&mut self.actions)
     }
 }

@@ -8,27 +8,27 @@ use super::{Action, Answer, DatabaseId, DatabaseState, LeaseTable, Outcome, RETR
 use crate::{Isolation, LeaseError};
 
 impl LeaseTable {
-    pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
         let Some(database) = self.databases.get_mut(&id) else { return };
         database.work = Work::None;
         if matches!(outcome, Outcome::Failed(_)) {
             self.failures += 1;
         }
         match database.state.clone() {
-            DatabaseState::Creating => self.created(id, outcome, now, out),
-            DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now, out),
+            DatabaseState::Creating => self.created(id, outcome, now),
+            DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now),
             DatabaseState::Changing(Change::Unnaming { retire }) => {
-                self.unnamed(id, retire, &outcome, now, out);
+                self.unnamed(id, retire, &outcome, now);
             }
             DatabaseState::Changing(Change::Keeping { to, lease }) => {
-                self.kept(id, to, lease, &outcome, now, out);
+                self.kept(id, to, lease, &outcome, now);
             }
             DatabaseState::Changing(Change::Copying(lease)) => {
-                self.answer_holder(id, outcome, out);
-                self.resume(id, lease, now, out);
+                self.answer_holder(id, outcome);
+                self.resume(id, lease, now);
             }
-            DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now, out),
-            DatabaseState::Resetting(then) => self.reset(id, then, outcome, now, out),
+            DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now),
+            DatabaseState::Resetting(then) => self.reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
                 Outcome::Done | Outcome::Vanished => {
                     self.databases.remove(&id);
@@ -39,7 +39,7 @@ impl LeaseTable {
         }
     }
 
-    fn created(&mut self, id: DatabaseId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn created(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
         let Some(source) = self.databases.get(&id).map(|database| database.source.clone()) else { return };
         match outcome {
             Outcome::Fresh(_proof) => {
@@ -47,12 +47,12 @@ impl LeaseTable {
                 if !self.supplies.contains_key(&source) {
                     return self.unname(id, true, None);
                 }
-                self.serve(&source, now, out);
+                self.serve(&source, now);
             }
             Outcome::Failed(error) => {
                 // A part of it may be there.
                 self.retire(id, "it could not be made");
-                self.not_made(&source, error, now, out);
+                self.not_made(&source, error, now);
             }
             _ => {
                 // What was made is not to be trusted.
@@ -61,11 +61,11 @@ impl LeaseTable {
         }
     }
 
-    fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant) {
         let terms = self.terms_of(id);
         match (outcome, terms) {
             (Outcome::Done | Outcome::Fresh(_), Some(terms)) => {
-                self.leave_old_name(id, name, now, out);
+                self.leave_old_name(id, name, now);
                 let Some(database) = self.databases.get_mut(&id) else { return };
                 database.name = Some(name.to_owned());
                 database.isolation = terms.isolation;
@@ -74,16 +74,16 @@ impl LeaseTable {
                     _ => None,
                 });
                 database.warm.clear();
-                self.resume(id, Lease::new(terms, now), now, out);
+                self.resume(id, Lease::new(terms, now), now);
             }
             (Outcome::NameTaken, _) => {
                 // It keeps whatever name it has.
                 self.set_state(id, DatabaseState::Ready);
-                self.taken(name, now, out);
+                self.taken(name, now);
             }
             (outcome, terms) => {
                 // It may have the name now, or not: it is taken away in any case before the name gets another.
-                self.leave_old_name(id, name, now, out);
+                self.leave_old_name(id, name, now);
                 if let Some(database) = self.databases.get_mut(&id) {
                     database.name = Some(name.to_owned());
                 }
@@ -91,29 +91,29 @@ impl LeaseTable {
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
                 self.unname(id, retire, again);
                 if let Outcome::Failed(error) = outcome {
-                    self.refuse_head(name, error, out);
+                    self.refuse_head(name, error);
                 }
             }
         }
     }
 
     /// A database that had another name has given that up.
-    fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant, out: &mut Vec<Action>) {
+    fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let old = self.databases.get_mut(&id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
-            self.free(&old, None, now, out);
+            self.free(&old, None, now);
         }
     }
 
     /// The name turned out to be that of a database made by SQL: those who want a session get one with that.
-    fn taken(&mut self, name: &str, now: Instant, out: &mut Vec<Action>) {
+    fn taken(&mut self, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         line.state = NameState::Free;
         let (sessions, others): (Vec<_>, Vec<_>) =
             line.requests.drain(..).partition(|request| matches!(request.want, Want::Session { .. }));
         line.requests.extend(others);
         for request in sessions {
-            out.push(Action::Answer { ticket: request.ticket, answer: Answer::Elsewhere });
+            self.actions.push(Action::Answer { ticket: request.ticket, answer: Answer::Elsewhere });
         }
         if self
             .names
@@ -121,20 +121,13 @@ impl LeaseTable {
             .and_then(|line| line.requests.front())
             .is_some_and(|head| matches!(head.want, Want::Lease { .. } | Want::Reset { .. }))
         {
-            self.refuse_head(name, LeaseError::Leased(name.to_owned()), out);
+            self.refuse_head(name, LeaseError::Leased(name.to_owned()));
         }
-        self.advance(name, now, out);
+        self.advance(name, now);
     }
 
     /// A database has lost its name.
-    fn unnamed(
-        &mut self,
-        id: DatabaseId,
-        retire: bool,
-        outcome: &Outcome,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
             Outcome::Vanished => true,
@@ -158,33 +151,25 @@ impl LeaseTable {
             self.due_now(id);
         }
         if let Some(name) = name {
-            self.free(&name, again, now, out);
+            self.free(&name, again, now);
         }
     }
 
     /// A name has no database any more.
-    fn free(&mut self, name: &str, again: Option<Terms>, now: Instant, out: &mut Vec<Action>) {
+    fn free(&mut self, name: &str, again: Option<Terms>, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         match again {
             // Its database comes with the first session, for that says with which parameters.
             Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
             Some(terms) if !line.requests.is_empty() => {
-                self.want_database(name, terms, now, out);
+                self.want_database(name, terms, now);
             }
             _ => line.state = NameState::Free,
         }
-        self.advance(name, now, out);
+        self.advance(name, now);
     }
 
-    fn kept(
-        &mut self,
-        id: DatabaseId,
-        to: String,
-        mut lease: Lease,
-        outcome: &Outcome,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    fn kept(&mut self, id: DatabaseId, to: String, mut lease: Lease, outcome: &Outcome, now: Instant) {
         let name = self.databases.get(&id).and_then(|database| database.name.clone()).unwrap_or_default();
         match outcome {
             Outcome::Done | Outcome::Fresh(_) => {
@@ -199,30 +184,30 @@ impl LeaseTable {
                     requests: std::collections::VecDeque::new(),
                 };
                 self.names.insert(to, kept);
-                self.answer_first(&name, Answer::Done(Some(id)), out);
-                self.free(&name, None, now, out);
+                self.answer_first(&name, Answer::Done(Some(id)));
+                self.free(&name, None, now);
             }
             Outcome::Vanished => {
-                self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())), out);
+                self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())));
                 self.databases.remove(&id);
-                self.free(&name, None, now, out);
+                self.free(&name, None, now);
             }
             Outcome::NameTaken => {
-                self.answer_holder(id, Outcome::NameTaken, out);
-                self.resume(id, lease, now, out);
+                self.answer_holder(id, Outcome::NameTaken);
+                self.resume(id, lease, now);
             }
             // It may have either name: the one that it is to have is given again.
             _ => self.retry(id, now),
         }
     }
 
-    fn reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    fn reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         let reason = match outcome {
             Outcome::Fresh(_proof) => {
                 self.recycled += 1;
                 return match then {
-                    Then::Lease(lease) => self.resume(id, lease, now, out),
-                    Then::Ready => self.ready_again(id, now, out),
+                    Then::Lease(lease) => self.resume(id, lease, now),
+                    Then::Ready => self.ready_again(id, now),
                 };
             }
             Outcome::Doubt(reason) => reason,
@@ -238,22 +223,22 @@ impl LeaseTable {
         self.unname(id, true, again);
     }
 
-    fn ready_again(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+    fn ready_again(&mut self, id: DatabaseId, now: Instant) {
         self.set_state(id, DatabaseState::Ready);
         let Some(database) = self.databases.get(&id) else { return };
         let source = database.source.clone();
         if !self.supplies.contains_key(&source) || (self.ready(&source) > 0 && !self.wants_more(&source)) {
             self.unname(id, true, None);
         }
-        self.advance_holder(id, now, out);
-        self.serve(&source, now, out);
+        self.advance_holder(id, now);
+        self.serve(&source, now);
     }
 
     /// A lease begins, or goes on. It begins to end only once those have been served who wait for it.
-    fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant, out: &mut Vec<Action>) {
+    fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         lease.deadline = None;
         self.set_state(id, DatabaseState::Leased(lease));
-        self.advance_holder(id, now, out);
+        self.advance_holder(id, now);
         if let Some(DatabaseState::Leased(lease)) =
             self.databases.get_mut(&id).map(|database| &mut database.state)
         {
@@ -262,7 +247,7 @@ impl LeaseTable {
     }
 
     /// Answers the request that a task was for.
-    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome, out: &mut Vec<Action>) {
+    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
             Outcome::Done | Outcome::Fresh(_) => Answer::Done(Some(id)),
@@ -270,12 +255,12 @@ impl LeaseTable {
             Outcome::NameTaken => Answer::Refused(LeaseError::Leased(name.clone())),
             _ => Answer::Refused(LeaseError::NotLeased(name.clone())),
         };
-        self.answer_first(&name, answer, out);
+        self.answer_first(&name, answer);
     }
 
-    fn answer_first(&mut self, name: &str, answer: Answer, out: &mut Vec<Action>) {
+    fn answer_first(&mut self, name: &str, answer: Answer) {
         if let Some(request) = self.names.get_mut(name).and_then(|line| line.requests.pop_front()) {
-            out.push(Action::Answer { ticket: request.ticket, answer });
+            self.actions.push(Action::Answer { ticket: request.ticket, answer });
         }
     }
 
@@ -303,9 +288,9 @@ impl LeaseTable {
         }
     }
 
-    pub(super) fn serve_all(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn serve_all(&mut self, now: Instant) {
         for source in self.sources() {
-            self.serve(&source, now, out);
+            self.serve(&source, now);
         }
     }
 }

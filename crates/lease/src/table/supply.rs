@@ -45,23 +45,22 @@ impl LeaseTable {
 
     /// No more are made from it, and those that are ready are dropped. Those that are leased stay.
     pub(crate) fn remove_source(&mut self, source: &Source, now: Instant) -> Vec<Action> {
-        let mut out = Vec::new();
-        let Some(supply) = self.supplies.remove(source) else { return out };
+        let Some(supply) = self.supplies.remove(source) else { return Vec::new() };
         for name in supply.line {
-            self.refuse_wanted(&name, source, now, &mut out);
+            self.refuse_wanted(&name, source, now);
         }
         for id in self.ready_of(source).collect::<Vec<_>>() {
             self.unname(id, true, None);
         }
-        out
+        std::mem::take(&mut self.actions)
     }
 
-    fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant, out: &mut Vec<Action>) {
+    fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         if let Some(line) = self.names.get_mut(name) {
             line.state = NameState::Free;
-            self.refuse_head(name, error, out);
-            self.advance(name, now, out);
+            self.refuse_head(name, error);
+            self.advance(name, now);
         }
     }
 
@@ -84,14 +83,14 @@ impl LeaseTable {
     }
 
     /// Gives ready databases to those who wait for them.
-    pub(super) fn serve(&mut self, source: &Source, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn serve(&mut self, source: &Source, now: Instant) {
         while let Some(demand) = self.first_demand(source) {
             if self.closed.is_some() {
                 return;
             }
             let Some(id) = self.pick(source, &demand) else {
                 if !self.expand(source, now) {
-                    self.refuse_for_room(&demand.name, source, now, out);
+                    self.refuse_for_room(&demand.name, source, now);
                     continue;
                 }
                 return;
@@ -99,7 +98,7 @@ impl LeaseTable {
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.line.pop_front();
             }
-            self.assign(id, &demand.name, now, out);
+            self.assign(id, &demand.name, now);
         }
     }
 
@@ -143,7 +142,7 @@ impl LeaseTable {
     }
 
     /// Begins to give a ready database a name.
-    pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         let NameState::Wanted(terms) = line.state.clone() else { return };
         let Some(request) = line.requests.front_mut() else { return };
@@ -156,7 +155,7 @@ impl LeaseTable {
             database.terms = Some(terms);
         }
         self.quiet_until = Some(now + QUIET);
-        self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket, out);
+        self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
     /// Nothing is ready, and somebody waits: more are kept ready from now on. False if there is no room, nor will be.
@@ -194,31 +193,25 @@ impl LeaseTable {
         true
     }
 
-    fn refuse_for_room(&mut self, name: &str, source: &Source, now: Instant, out: &mut Vec<Action>) {
+    fn refuse_for_room(&mut self, name: &str, source: &Source, now: Instant) {
         let leased = self.databases.values().filter(|database| database.lease().is_some()).count();
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.line.pop_front();
         }
-        self.refuse_name(name, LeaseError::Full { leased, most: self.capacity }, now, out);
+        self.refuse_name(name, LeaseError::Full { leased, most: self.capacity }, now);
     }
 
     /// A name that waited for a database gets none.
-    pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();
         }
-        self.refuse_head(name, error, out);
-        self.advance(name, now, out);
+        self.refuse_head(name, error);
+        self.advance(name, now);
     }
 
     /// A database could not be made: the first who waits hears why, and the next attempt waits.
-    pub(super) fn not_made(
-        &mut self,
-        source: &Source,
-        error: LeaseError,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
         let first = self.first_demand(source).map(|demand| demand.name);
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.not_before = Some(now + super::RETRY);
@@ -227,7 +220,7 @@ impl LeaseTable {
             }
         }
         if let Some(name) = first {
-            self.refuse_name(&name, error, now, out);
+            self.refuse_name(&name, error, now);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::database::{Change, Database, Work};
 use super::line::{NameState, refused};
-use super::{Action, Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
+use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
 use crate::Isolation;
 
 /// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
@@ -110,7 +110,7 @@ impl LeaseTable {
     }
 
     /// Looks after all who wait.
-    pub(super) fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn tick(&mut self, now: Instant) {
         let waited_for: Vec<_> = self
             .names
             .iter()
@@ -118,7 +118,7 @@ impl LeaseTable {
             .map(|(name, _)| name.clone())
             .collect();
         for name in waited_for {
-            self.advance(&name, now, out);
+            self.advance(&name, now);
         }
     }
 
@@ -129,22 +129,16 @@ impl LeaseTable {
     }
 
     /// A client has gone, and its backend has not.
-    pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
         let Some(database) = self.databases.get_mut(&id) else { return };
         if let Some(lease) = database.lease_mut() {
             lease.open = lease.open.saturating_sub(1);
             lease.leaving += 1;
         }
-        self.advance_holder(id, now, out);
+        self.advance_holder(id, now);
     }
 
-    pub(super) fn disconnected(
-        &mut self,
-        id: DatabaseId,
-        leaving: bool,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn disconnected(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
         let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
         lease.begin_to_end(now);
@@ -156,24 +150,24 @@ impl LeaseTable {
         {
             self.end_lease(id, false);
         }
-        self.advance_holder(id, now, out);
+        self.advance_holder(id, now);
     }
 
     /// A lease's database is not there any more, or not fit to go on with.
-    pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
         let Some(database) = self.databases.get(&id) else { return };
         let DatabaseState::Leased(lease) = &database.state else {
-            return self.advance_holder(id, now, out);
+            return self.advance_holder(id, now);
         };
         let again = Some(lease.terms.clone()).filter(|terms| terms.retained);
         self.unname(id, false, again);
     }
 
     /// Serves those who wait for the name of a database.
-    pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant) {
         if let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) {
-            self.advance(&name, now, out);
+            self.advance(&name, now);
         }
     }
 
@@ -189,10 +183,10 @@ impl LeaseTable {
         }
     }
 
-    pub(super) fn close(&mut self, why: Closing, out: &mut Vec<Action>) {
+    pub(super) fn close(&mut self, why: Closing) {
         self.closed = self.closed.or(Some(why));
         for line in self.names.values_mut() {
-            out.extend(line.requests.drain(..).map(|request| refused(request.ticket, why.error())));
+            self.actions.extend(line.requests.drain(..).map(|request| refused(request.ticket, why.error())));
         }
         self.names.retain(|_, line| matches!(line.state, NameState::Held(_) | NameState::Reserved(_)));
     }
