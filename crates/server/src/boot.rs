@@ -14,8 +14,6 @@ use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
 
-/// How long a boot may take; crash recovery of a large snapshot may need it.
-const BOOT: Duration = Duration::from_mins(2);
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
 /// The folder of a data directory that a server does not look into before it is ready.
@@ -58,6 +56,26 @@ pub struct Phases {
     pub ready: Duration,
 }
 
+/// How long a server may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// To be ready; crash recovery of a large snapshot may need it.
+    pub(crate) boot: Duration,
+    /// To shut down immediately, before it is killed.
+    pub(crate) immediate_stop: Duration,
+    /// To shut down cleanly: it writes all that is dirty.
+    pub(crate) clean_stop: Duration,
+    /// To end the processes that outlive its postmaster.
+    pub(crate) stragglers: Duration,
+}
+
+const TIMEOUTS: Timeouts = Timeouts {
+    boot: Duration::from_mins(2),
+    immediate_stop: Duration::from_secs(2),
+    clean_stop: Duration::from_mins(10),
+    stragglers: Duration::from_millis(500),
+};
+
 /// A running server. Dropping it stops it and leaves nothing.
 #[derive(Debug)]
 pub struct Server {
@@ -67,6 +85,7 @@ pub struct Server {
     /// Its other end is held by all processes of the server: readable once they are gone.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
+    pub(crate) timeouts: Timeouts,
     phases: Phases,
     copied: Option<Copied>,
 }
@@ -86,6 +105,15 @@ impl Server {
         data: Data<'_>,
         watch: &dyn Fn(u64, u64),
     ) -> Result<Self, StartError> {
+        Self::start_within(&TIMEOUTS, order, data, watch)
+    }
+
+    pub(crate) fn start_within(
+        timeouts: &Timeouts,
+        order: &Order<'_>,
+        data: Data<'_>,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Self, StartError> {
         let begun = Instant::now();
         let (guard, copying) = match data {
             Data::Made(guard) => (guard, None),
@@ -99,8 +127,15 @@ impl Server {
         let (postmaster, handle, alive) = spawn(order, guard.run())?;
         let spawned = Instant::now();
         // From here on, dropping the server stops it, on every way out.
-        let mut server =
-            Self { postmaster, handle, alive, guard: Some(guard), phases: Phases::default(), copied: None };
+        let mut server = Self {
+            postmaster,
+            handle,
+            alive,
+            guard: Some(guard),
+            timeouts: *timeouts,
+            phases: Phases::default(),
+            copied: None,
+        };
         let lock = server.run().server_lock_path();
         orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid)
             .attempt("watch", Path::new("postmaster"))?;
@@ -126,7 +161,7 @@ impl Server {
             if says_ready(&files) {
                 return Ok(());
             }
-            let left = BOOT.saturating_sub(since.elapsed());
+            let left = self.timeouts.boot.saturating_sub(since.elapsed());
             let has_ended = watch.wait(&self.alive, left).attempt("wait for a change in", &data)?;
             let last_words =
                 || log::last_words(&self.guard.as_ref().expect("held until dropped").run().log());
@@ -135,7 +170,7 @@ impl Server {
                 let status = self.postmaster.wait().attempt("wait for", Path::new("postgres"))?;
                 return Err(StartError::Exited { status, after: since.elapsed(), last_words });
             }
-            if since.elapsed() >= BOOT {
+            if since.elapsed() >= self.timeouts.boot {
                 return Err(StartError::TooLate { after: since.elapsed(), last_words: last_words() });
             }
         }
@@ -261,3 +296,6 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
     let rows = session.query(&sql)?;
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
 }
+
+#[cfg(test)]
+mod tests;

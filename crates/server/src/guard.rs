@@ -26,7 +26,7 @@ pub(crate) const PID_FILE: &str = "postmaster.pid";
 /// More than it ever has, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 /// How long a server may take for an immediate shutdown before it is killed.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 /// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -153,13 +153,19 @@ pub fn guard_main() -> bool {
     if arguments.next().is_none_or(|argument| argument != ARGUMENT) {
         return false;
     }
-    let Some(path) = arguments.next().map(PathBuf::from) else { return true };
-    // The end of the lifeline, or an error on it, is the end of the owner.
-    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(&path) {
-        let _ = clear_away(abandoned);
+    if let Some(path) = arguments.next().map(PathBuf::from) {
+        outlive_owner(&path);
     }
     true
+}
+
+/// Waits for the end of the owner of run directory `path`, and clears it away.
+fn outlive_owner(path: &Path) {
+    // The end of the lifeline, or an error on it, is the end of the owner.
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
+        let _ = clear_away(abandoned);
+    }
 }
 
 /// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere. What cannot be
@@ -217,3 +223,6 @@ pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     }
     (removed, failures)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ mod package;
 mod preset;
 mod settings;
 mod stop;
+#[cfg(test)]
+mod stub;
 mod trim;
 mod version;
 

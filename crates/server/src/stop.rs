@@ -11,14 +11,8 @@ use crate::error::StopError;
 use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
-/// How long an immediate shutdown may take before the server is killed.
-const AT_ONCE: Duration = Duration::from_secs(2);
-/// How long processes of a server may take that outlive the postmaster.
-const STRAGGLING: Duration = Duration::from_millis(500);
 /// How long we remove files ourselves; the guard goes on.
 const TIDYING: Duration = Duration::from_millis(30);
-/// How long a clean one may take: it writes all that is dirty.
-const CLEANLY: Duration = Duration::from_mins(10);
 
 impl Server {
     /// Stops it at once and removes everything; returns how long each took.
@@ -29,7 +23,7 @@ impl Server {
         self.signal(Signal::QUIT);
         // Most of the files can go while its processes do.
         let removing = Removing::begin(&self.run().data(), "base");
-        self.wait_for_end(AT_ONCE)?;
+        self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
         removing.finish(TIDYING);
         drop(self.guard.take());
@@ -40,7 +34,7 @@ impl Server {
     /// where that is now.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
-        self.end(Signal::INT, CLEANLY)?;
+        self.end(Signal::INT, self.timeouts.clean_stop)?;
         self.guard.take().expect("held until dropped").keep()
     }
 
@@ -51,17 +45,17 @@ impl Server {
     #[allow(clippy::missing_panics_doc)]
     pub fn shut_down(mut self) -> Result<Guard, StopError> {
         let log = self.run().log();
-        match self.end(Signal::INT, CLEANLY)? {
+        match self.end(Signal::INT, self.timeouts.clean_stop)? {
             Some(status) if status.success() => Ok(self.guard.take().expect("held until dropped")),
             Some(status) => Err(StopError::Unclean { status, last_words: log::last_words(&log) }),
-            None => Err(StopError::TooLate { after: CLEANLY }),
+            None => Err(StopError::TooLate { after: self.timeouts.clean_stop }),
         }
     }
 
     /// Ends it at once, so that its data are as after a loss of power: the next start recovers them. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
-        self.end(Signal::QUIT, AT_ONCE)?;
+        self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
         Ok(self.guard.take().expect("held until dropped"))
     }
 
@@ -83,7 +77,8 @@ impl Server {
         let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
         // It waits for its children, but not for programs that SQL has started: `orphans` ends those soon. Whatever is
         // left then is ended here.
-        let gone = ended && sys::wait_readable(&self.alive, STRAGGLING).attempt("wait for", postmaster)?;
+        let gone = ended
+            && sys::wait_readable(&self.alive, self.timeouts.stragglers).attempt("wait for", postmaster)?;
         if !gone {
             let lock = self.run().server_lock_path();
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
@@ -98,7 +93,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.guard.is_some() {
-            let _ = self.end(Signal::QUIT, AT_ONCE);
+            let _ = self.end(Signal::QUIT, self.timeouts.immediate_stop);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

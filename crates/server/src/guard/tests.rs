@@ -1,0 +1,116 @@
+use std::env;
+use std::fs;
+
+use sys::{Lock, Signal};
+
+use super::*;
+use crate::stub::{GUARDED, Stub, left_in, wait_until};
+
+/// What `main` does in a guard: other tests start this program with just this test.
+#[test]
+#[ignore = "it is the guard of other tests"]
+fn this_process_is_a_guard() {
+    outlive_owner(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
+}
+
+/// Runs the stub's postmaster under the server's lock, and waits until it has said what it has started.
+fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
+    let guarded = guard.ward().unwrap();
+    let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
+    let child = command.arg("-D").arg(guard.run().data()).spawn().unwrap();
+    wait_until("a start", || stub.count() == processes);
+    child
+}
+
+#[test]
+fn what_works_under_a_guard_ends_with_it() {
+    for script in ["serve", "trap '' INT QUIT TERM\nserve", "trap '' QUIT\nexec sleep 600"] {
+        let stub = Stub::new(&format!("grandchild\n{script}"));
+        let guard = stub.guard();
+        let mut child = spawn(&stub, &guard, 2);
+        assert_eq!(stub.processes().len(), 2, "{script}: they live as long as the guard");
+        drop(guard);
+        stub.expect_nothing_left(script);
+        assert!(!child.wait().unwrap().success(), "{script}");
+    }
+}
+
+#[test]
+fn an_owner_whose_guard_was_killed_cleans_up_itself() {
+    let stub = Stub::new("trap '' QUIT\nserve");
+    let mut guard = stub.guard();
+    let mut child = spawn(&stub, &guard, 1);
+    sys::signal(&guard.process.child, Signal::KILL).unwrap();
+    guard.process.child.wait().unwrap();
+    drop(guard);
+    // Nobody else does it any more: all is gone at once.
+    assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
+    stub.expect_ended("a killed guard");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_guard_waits_for_the_owner_s_lock() {
+    let stub = Stub::new("serve");
+    let mut guard = stub.guard();
+    let mut child = spawn(&stub, &guard, 1);
+    drop(guard.process.lifeline.take());
+    // It cannot have removed anything as long as the lock is held; its end would be seen.
+    assert!(!sys::wait_readable(&guard.process.done, REMOVAL_TIMEOUT).unwrap());
+    assert!(guard.run().data().is_dir());
+    assert_eq!(stub.processes().len(), 1);
+    drop(guard);
+    stub.expect_nothing_left("the owner let go");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_sweep_takes_what_nobody_owns_and_leaves_the_rest() {
+    let stub = Stub::new("grandchild\nserve");
+    let root = stub.place.root().join(format!("pgfresh-{}", sys::user()));
+    let (owned, mut dead) = (stub.unguarded(), stub.unguarded());
+    let mut command = stub.installation().command("postgres", &stub.account);
+    command.arg("-D").arg(dead.data());
+    let lock = dead.server_lock().unwrap();
+    sys::inherit(&mut command, vec![lock.descriptor().unwrap()]);
+    let mut child = command.spawn().unwrap();
+    drop((command, lock));
+    wait_until("a start", || stub.count() == 2);
+    let path = dead.path().to_owned();
+    dead.let_go();
+    let (removed, failures) = sweep(std::slice::from_ref(&root));
+    assert!(failures.is_empty(), "{failures:?}");
+    assert_eq!(removed, [path]);
+    stub.expect_ended("a sweep");
+    child.wait().unwrap();
+    assert_eq!(left_in(&root), [owned.path()]);
+    assert!(owned.data().is_dir() && Lock::is_held(&owned.path().join("owner.lock")).unwrap());
+    drop(owned);
+    let (removed, failures) = sweep(&[root]);
+    assert!(removed.len() == 1 && failures.is_empty(), "{failures:?}");
+    assert!(left_in(stub.place.root()).is_empty());
+}
+
+#[test]
+fn the_postmaster_is_the_first_line_of_the_pid_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(PID_FILE);
+    for (text, pid) in [
+        ("4711\n/data\n", Some(4711)),
+        ("-4711\n/data\n", Some(4711)),
+        ("4711", Some(4711)),
+        ("  4711  \n", Some(4711)),
+        ("", None),
+        ("\n4711\n", None),
+        ("0\n", None),
+        ("47x\n", None),
+        ("99999999999\n", None),
+    ] {
+        fs::write(&file, text).unwrap();
+        assert_eq!(postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
+    }
+    fs::write(&file, b"\xff\n").unwrap();
+    assert_eq!(postmaster(folder.path()), None);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(postmaster(folder.path()), None);
+}

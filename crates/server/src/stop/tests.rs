@@ -1,0 +1,166 @@
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::mpsc;
+
+use super::*;
+use crate::StartError;
+use crate::boot::Timeouts;
+use crate::guard::PID_FILE;
+use crate::stub::{SHORT, Stub, TIMEOUTS};
+
+/// A server that is up, with a backend and a grandchild, and does `traps` when it is told to end.
+fn up(traps: &str, timeouts: &Timeouts) -> (Stub, Server) {
+    let stub = Stub::new(&format!("{traps}\nbackend; grandchild; pid_file 8 ready; serve"));
+    let server: Result<Server, StartError> = stub.start_up(timeouts, &[]);
+    (stub, server.expect(traps))
+}
+
+const ORDERLY: &str = "trap 'finish 0' INT; trap 'finish 1' QUIT";
+
+#[test]
+fn an_immediate_stop_leaves_nothing_whatever_the_postmaster_does() {
+    let short = Timeouts { immediate_stop: SHORT, ..TIMEOUTS };
+    for (traps, timeouts) in [
+        (ORDERLY, &TIMEOUTS),
+        ("trap 'finish 77' QUIT", &TIMEOUTS),
+        ("trap 'kill -9 $$' QUIT", &TIMEOUTS),
+        ("trap 'kill -11 $$' QUIT", &TIMEOUTS),
+        ("trap '' INT QUIT TERM", &short),
+        ("trap 'backend' QUIT", &short),
+    ] {
+        let (stub, server) = up(traps, timeouts);
+        server.stop().expect(traps);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn a_server_that_is_dropped_leaves_nothing() {
+    for traps in [ORDERLY, "trap '' INT QUIT TERM"] {
+        let (stub, server) = up(traps, &Timeouts { immediate_stop: SHORT, ..TIMEOUTS });
+        drop(server);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn a_clean_shutdown_leaves_the_data_under_guard() {
+    let (stub, server) = up(ORDERLY, &TIMEOUTS);
+    fs::write(server.run().data().join("table"), "rows").unwrap();
+    let guard = server.shut_down().unwrap();
+    // A backend and a grandchild have outlived it.
+    stub.expect_ended("shut down");
+    let data = guard.run().data();
+    assert_eq!(fs::read_to_string(data.join("table")).unwrap(), "rows");
+    assert!(!data.join(PID_FILE).exists());
+    assert!(!sys::Lock::is_held(&guard.run().server_lock_path()).unwrap());
+    drop(guard);
+    stub.expect_nothing_left("shut down");
+}
+
+#[test]
+fn a_shutdown_that_is_not_clean_is_an_error_and_leaves_nothing() {
+    for (traps, code, signal) in [
+        ("trap 'log FATAL why; finish 1' INT", Some(1), None),
+        ("trap 'log FATAL why; finish 2' INT", Some(2), None),
+        ("trap 'log FATAL why; kill -9 $$' INT", None, Some(9)),
+        ("trap 'log FATAL why; kill -11 $$' INT", None, Some(11)),
+    ] {
+        let (stub, server) = up(traps, &TIMEOUTS);
+        let error = server.shut_down().unwrap_err();
+        let StopError::Unclean { status, ref last_words } = error else { panic!("{traps}: {error:?}") };
+        assert_eq!(
+            (status.code(), status.signal(), last_words.as_deref()),
+            (code, signal, Some("FATAL:  why"))
+        );
+        assert_eq!(
+            error.to_string(),
+            format!("could not stop server cleanly: postmaster ended with {status}")
+        );
+        assert_eq!(error.detail().unwrap(), "Last log line: FATAL:  why");
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn a_postmaster_that_does_not_shut_down_is_ended() {
+    // One leaves on the next signal, one on none.
+    for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
+        let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
+        let error = server.shut_down().unwrap_err();
+        assert!(matches!(error, StopError::TooLate { after } if after == SHORT), "{traps}: {error:?}");
+        assert_eq!(error.to_string(), "could not stop server: it was still there after 0 s");
+        assert_eq!(error.detail(), None);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_meanwhile_or_was_before_is_no_clean_shutdown() {
+    for moment in ["before", "during"] {
+        let (stub, server) = up("trap 'log LOG told' INT", &TIMEOUTS);
+        let postmaster = sys::ProcessHandle::of_number(server.pid()).unwrap();
+        let killer = if moment == "before" {
+            postmaster.kill();
+            None
+        } else {
+            let log = server.run().log();
+            Some(std::thread::spawn(move || {
+                crate::stub::wait_until("the signal", || {
+                    fs::read_to_string(&log).is_ok_and(|text| !text.is_empty())
+                });
+                postmaster.kill();
+            }))
+        };
+        let error = server.shut_down().unwrap_err();
+        if let Some(killer) = killer {
+            killer.join().unwrap();
+        }
+        let StopError::Unclean { status, .. } = error else { panic!("{moment}: {error:?}") };
+        assert_eq!(status.signal(), Some(9), "{moment}");
+        stub.expect_nothing_left(moment);
+    }
+}
+
+#[test]
+fn a_crash_keeps_the_data_as_they_are() {
+    for traps in ["trap 'kill -9 $$' QUIT", "trap '' INT QUIT"] {
+        let (stub, server) = up(traps, &Timeouts { immediate_stop: SHORT, ..TIMEOUTS });
+        let guard = server.crash().unwrap();
+        stub.expect_ended(traps);
+        assert!(guard.run().data().join(PID_FILE).exists(), "the next start has to recover");
+        drop(guard);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn a_server_that_is_kept_ends_and_its_directory_stays() {
+    for traps in [ORDERLY, "trap '' INT QUIT TERM"] {
+        let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
+        fs::write(server.run().data().join("table"), "rows").unwrap();
+        let kept = server.keep().unwrap();
+        stub.expect_ended(traps);
+        assert!(kept.file_name().unwrap().to_str().unwrap().starts_with("kept-"), "{}", kept.display());
+        assert_eq!(fs::read_to_string(kept.join("data/table")).unwrap(), "rows");
+        assert!(!sys::Lock::is_held(&kept.join("server.lock")).unwrap());
+        assert_eq!(storage::remove_kept(kept.parent().unwrap()).unwrap(), [kept]);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+#[test]
+fn the_end_of_all_processes_is_told_once() {
+    let (stub, server) = up(ORDERLY, &TIMEOUTS);
+    let (sender, told) = mpsc::channel();
+    server.when_gone(move || sender.send(()).unwrap()).unwrap();
+    assert!(told.try_recv().is_err() && server.is_alive());
+    sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
+    // A backend and a grandchild outlive the postmaster; they are ended soon.
+    told.recv().unwrap();
+    assert!(told.recv().is_err());
+    assert!(!server.is_alive());
+    stub.expect_ended("the end is told");
+    drop(server);
+    stub.expect_nothing_left("the end is told");
+}

@@ -1,0 +1,242 @@
+//! A stub of PostgreSQL for tests: a shell script in the place of `postgres`, told line by line what to do, and a thread that
+//! answers SQL on the server's socket.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pgwire::{encode, frames};
+use storage::{Account, Cache, Place, PlaceRequest, RunDirectory};
+use sys::ProcessHandle;
+
+use crate::boot::Timeouts;
+use crate::{Data, Guard, Installation, Order, SOCKET, Server, Settings, StartError};
+
+/// Names the run directory in a process of this test program that is a guard: see [`crate::guard`].
+pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
+/// The test that such a process runs.
+const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
+/// Longer than anything takes on a busy machine: who waits for so long waits for ever.
+const HANG: Duration = Duration::from_secs(30);
+
+/// As short as it can be where it is meant to pass, so long that it never does where not.
+pub(crate) const TIMEOUTS: Timeouts =
+    Timeouts { boot: HANG, immediate_stop: HANG, clean_stop: HANG, stragglers: Duration::from_millis(500) };
+pub(crate) const SHORT: Duration = Duration::from_millis(100);
+
+/// What the script has at hand. `data` is the data directory, `stub` a folder of the test's.
+const PRELUDE: &str = r#"
+case $1 in
+--version) echo 'postgres (PostgreSQL) 18.4'; exit;;
+--describe-config) printf 'fsync\tx\nwork_mem\tx\n'; exit;;
+esac
+data=$2
+stub=${0%/bin/postgres}
+echo $$ >>"$stub/pids"
+# A line in the log, as a server writes it.
+log() { echo "2026-01-01 00:00:00.000 UTC [$$] $1:  $2"; }
+# The first lines of the pid file, so many; the last of all says how far the server is. Or the same in another file.
+pid_file() {
+    printf '%s\n' $$ "$data" 1767225600 5432 "$data" '' '  5432001         7' "$2" | head -n "$1" >"$data/${3-postmaster.pid}"
+}
+# A process of the server's that does not end by itself, and says so to the test.
+backend() {
+    sleep 600 &
+    echo $! >>"$stub/pids"
+}
+# The same as a child of nobody's.
+grandchild() { (backend); }
+# Waits for signals, as a server that is up. A shell runs its traps where it waits; one that comes just before is seen at
+# the next turn.
+serve() {
+    while :; do
+        sleep 0.02 &
+        wait $!
+    done
+}
+# An orderly end, with that exit code.
+finish() {
+    rm -f "$data/postmaster.pid"
+    exit "$1"
+}
+"#;
+
+/// A place with a stub of PostgreSQL in it. Each test has one.
+pub(crate) struct Stub {
+    folder: tempfile::TempDir,
+    pub(crate) account: Account,
+    pub(crate) place: Place,
+    installation: Installation,
+    program: PathBuf,
+    settings: Settings,
+}
+
+impl Stub {
+    /// One whose postmaster does what the lines of `script` say.
+    pub(crate) fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let account = Account::for_server().unwrap();
+        fs::set_permissions(root, fs::Permissions::from_mode(0o711)).unwrap();
+        for name in ["bin", "place", "cache"] {
+            fs::create_dir(root.join(name)).unwrap();
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(root.join("pids"), "").unwrap();
+        fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
+        write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
+        write_program(&root.join("bin/initdb"), "#!/bin/sh\n");
+        // The test program has no guard's `main`. Its standard output is the guard's sign of life, so nothing is printed.
+        let tests = std::env::current_exe().unwrap();
+        let program = root.join("guard");
+        let words = format!(
+            "#!/bin/sh\nexec 3>&1 >/dev/null\n{GUARDED}=\"$2\" exec '{}' --exact --ignored {GUARD_TEST}\n",
+            tests.display()
+        );
+        write_program(&program, &words);
+        let cache = Cache::locate(Some(&root.join("cache"))).unwrap();
+        let installation = Installation::probe(&root.join("bin"), &cache).unwrap();
+        let request = PlaceRequest::At(root.join("place"));
+        let place = Place::choose(&request, 0, Path::new("/nowhere"), &account).unwrap();
+        Self { folder, account, place, installation, program, settings: Settings::default() }
+    }
+
+    /// Asks for a setting.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.settings.set(name, value).unwrap();
+    }
+
+    /// A guarded run directory with an empty data directory.
+    pub(crate) fn guard(&self) -> Guard {
+        let guard = Guard::over(&self.place, &self.account, &self.program).unwrap();
+        guard.run().create_data(&self.account).unwrap();
+        guard
+    }
+
+    /// A run directory with an empty data directory, which nobody guards.
+    pub(crate) fn unguarded(&self) -> RunDirectory {
+        let (run, ()) = RunDirectory::create(&self.place, &self.account, |_| Ok(())).unwrap();
+        run.create_data(&self.account).unwrap();
+        run
+    }
+
+    pub(crate) fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// Starts a server in what `guard` guards.
+    pub(crate) fn start_in(&self, guard: Guard, timeouts: &Timeouts) -> Result<Server, StartError> {
+        let Self { account, place, installation, program, settings, .. } = self;
+        let order = Order { installation, account, place, settings, program };
+        Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ())
+    }
+
+    /// Starts a server that answers no SQL.
+    pub(crate) fn start(&self, timeouts: &Timeouts) -> Result<Server, StartError> {
+        self.start_in(self.guard(), timeouts)
+    }
+
+    /// Starts a server that answers SQL, with what it says of settings.
+    pub(crate) fn start_up(
+        &self,
+        timeouts: &Timeouts,
+        answers: &[(&str, &str)],
+    ) -> Result<Server, StartError> {
+        let guard = self.guard();
+        let backend = serve_one_session(guard.run(), answers);
+        let server = self.start_in(guard, timeouts);
+        backend.join().unwrap();
+        server
+    }
+
+    /// The processes that the stub has started, with itself: those that there still are.
+    pub(crate) fn processes(&self) -> Vec<ProcessHandle> {
+        let pids = fs::read_to_string(self.folder.path().join("pids")).unwrap();
+        assert!(!pids.is_empty(), "the stub has not run");
+        pids.lines().filter_map(|pid| ProcessHandle::of_number(pid.parse().unwrap())).collect()
+    }
+
+    /// How many processes the stub has started in its life.
+    pub(crate) fn count(&self) -> usize {
+        fs::read_to_string(self.folder.path().join("pids")).unwrap().lines().count()
+    }
+
+    /// Every process of the stub's has ended, or does so now.
+    pub(crate) fn expect_ended(&self, context: &str) {
+        for process in self.processes() {
+            assert!(sys::wait_readable(&process, HANG).unwrap(), "{context}: a process is left");
+        }
+    }
+
+    /// No process is left, and no file.
+    pub(crate) fn expect_nothing_left(&self, context: &str) {
+        self.expect_ended(context);
+        // The guard may still be at it.
+        wait_until(context, || left_in(self.place.root()).is_empty());
+    }
+}
+
+/// What is in a folder.
+pub(crate) fn left_in(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn wait_until(context: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + HANG;
+    while !condition() {
+        assert!(Instant::now() < end, "{context}: it never comes");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Writes a program. Another process writes it at last: a child that another test starts at this moment has all our files
+/// open until it runs its own program, and a program that is open for writing cannot be run.
+fn write_program(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(Command::new("cp").arg("-p").args([&draft, path]).status().unwrap().success());
+}
+
+/// Plays the backend of the one session that a start needs.
+fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
+    let listener = UnixListener::bind(run.socket_directory().join(SOCKET)).unwrap();
+    let answers: BTreeMap<String, String> =
+        answers.iter().map(|(name, value)| (format!("SHOW \"{name}\""), (*value).to_owned())).collect();
+    thread::spawn(move || answer(&listener.accept().unwrap().0, &answers))
+}
+
+fn answer(mut stream: &UnixStream, answers: &BTreeMap<String, String>) {
+    let mut startup = [0; 4];
+    stream.read_exact(&mut startup).unwrap();
+    let mut rest = vec![0; u32::from_be_bytes(startup) as usize - 4];
+    stream.read_exact(&mut rest).unwrap();
+    stream.write_all(&[encode(b'R', &[0; 4]), encode(b'Z', b"I")].concat()).unwrap();
+    let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
+    while let count @ 1.. = stream.read(&mut chunk).unwrap() {
+        said.extend_from_slice(&chunk[..count]);
+        let Some(query) = frames(&said).next() else { continue };
+        let sql = String::from_utf8(query.body[..query.body.len() - 1].to_vec()).unwrap();
+        let mut reply = Vec::new();
+        for statement in sql.split(';').filter(|statement| !statement.is_empty()) {
+            let value = match answers.get(statement) {
+                Some(value) => value.as_str(),
+                None if statement == "SELECT 1" => "1",
+                // Whether the value comes from where it may come from.
+                None => "f",
+            };
+            let length = u32::try_from(value.len()).unwrap().to_be_bytes();
+            reply.extend(encode(b'D', &[&[0, 1], &length[..], value.as_bytes()].concat()));
+        }
+        reply.extend(encode(b'Z', b"I"));
+        stream.write_all(&reply).unwrap();
+        said.clear();
+    }
+}
