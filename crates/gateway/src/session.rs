@@ -11,7 +11,7 @@ use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
     SessionGuard,
 };
-use pgwire::{Conversation, DISCARD_ALL, ErrorResponse, SessionTraces, Startup, without_negotiation};
+use pgwire::{Conversation, DISCARD_ALL, ErrorResponse, SessionTraces, Startup, frames, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
@@ -108,9 +108,10 @@ fn hand_over(
             let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
             let leases = state.leases.clone();
+            let vacate = Box::new(move || leases.vacate());
             let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, observed, leases, tap, words), closing).await;
+                session.run(Forward::new(client, server, observed, vacate, tap, words), closing).await;
             });
         }
         Entered::Transaction(mut lease) => {
@@ -208,23 +209,13 @@ impl Session {
             () = closed(&mut closing) => None,
         };
         let Forward { client, server, conversation, .. } = forward;
-        let words = match end {
+        match end {
             Some(End::Idle) => return self.give_back(server).await,
             Some(End::Client) => return,
-            // A server that says nothing more has not chosen to go.
-            Some(End::Server) | None if conversation.ends_in_error() => Vec::new(),
-            // A length that a server does not take it does not answer either.
-            Some(End::Server) if conversation.is_within_message() => Vec::new(),
-            Some(End::Server) => {
-                ErrorResponse::fatal("57P02", "terminating connection because the server went away")
-                    .hint("The log of the server says why.")
-                    .to_bytes()
-            }
-            None => ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
-                .to_bytes(),
-        };
+            Some(End::Server) | None => {}
+        }
         drop((server, self));
-        if conversation.may_interject() {
+        if let Some(words) = last_words(&conversation, end.is_some()) {
             client.say_and_close(&words).await;
         }
     }
@@ -249,18 +240,42 @@ impl Session {
     }
 }
 
+/// What a client is told at the end of a session that it has not ended itself: the server has, or else the gateway closes.
+/// `None` where it is within a message of the server's.
+fn last_words(conversation: &Conversation, server_ended: bool) -> Option<Vec<u8>> {
+    if !conversation.may_interject() {
+        return None;
+    }
+    // A server that says nothing more has not chosen to go. A length that a server does not take it does not answer either.
+    if conversation.ends_in_error() || (server_ended && conversation.is_within_message()) {
+        return Some(Vec::new());
+    }
+    let words = if server_ended {
+        ErrorResponse::fatal("57P02", "terminating connection because the server went away")
+            .hint("The log of the server says why.")
+    } else {
+        ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
+    };
+    Some(words.to_bytes())
+}
+
 /// Whether the backend has forgotten all that its session told it, and is idle.
 async fn forget(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
     server.write_all(DISCARD_ALL).await?;
-    let mut chunk = [0; 1024];
+    let (mut chunk, mut answer) = ([0; 1024], Vec::new());
     while !conversation.is_idle() {
         let count = server.read(&mut chunk).await?;
         conversation.server_says(&chunk[..count]);
+        answer.extend_from_slice(&chunk[..count]);
         if count == 0 || conversation.has_failed() {
             return Ok(false);
         }
+    }
+    // An error may come together with the ReadyForQuery behind it: of a timeout that the client has set.
+    if frames(&answer).any(|frame| frame.tag == b'E') {
+        return Ok(false);
     }
     // Nothing may follow: it would be the first that the next client reads.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
@@ -269,3 +284,6 @@ async fn forget(server: &mut Stream) -> io::Result<bool> {
     });
     Ok(more.await.is_continue())
 }
+
+#[cfg(test)]
+mod tests;

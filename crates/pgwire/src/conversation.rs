@@ -2,6 +2,9 @@
 
 use crate::frame::{FrameDecoder, FramePrefix};
 
+/// Bytes of a statement that are shown at once, however many pieces it comes in; of a longer one at least as many.
+const STATEMENT: usize = 1024;
+
 /// Both directions of a session.
 #[derive(Debug)]
 pub struct Conversation {
@@ -33,26 +36,23 @@ impl Conversation {
         }
     }
 
-    /// Takes note of what the client says, and shows each frame to `see`, as much of its body as is there. Returns how many
-    /// bytes are to be passed on: all, or those before a Terminate.
+    /// Takes note of what the client says, and shows each frame to `see`: a statement once its first kilobyte is there, of
+    /// others as much as is there. Returns how many bytes are to be passed on: all, or those before a Terminate.
     pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
-        client.decode(
-            bytes,
-            |_| 0,
-            |frame| {
-                see(frame);
-                match frame.tag {
-                    b'Q' | b'S' | b'F' => {
-                        *owed += 1;
-                        *unsynchronized = false;
-                    }
-                    // CopyData, CopyDone and CopyFail are part of the statement that asked for them.
-                    b'd' | b'c' | b'f' => {}
-                    _ => *unsynchronized = true,
+        let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
+        client.decode(bytes, wanted, |frame| {
+            see(frame);
+            match frame.tag {
+                b'Q' | b'S' | b'F' => {
+                    *owed += 1;
+                    *unsynchronized = false;
                 }
-            },
-        )
+                // CopyData, CopyDone and CopyFail are part of the statement that asked for them.
+                b'd' | b'c' | b'f' => {}
+                _ => *unsynchronized = true,
+            }
+        })
     }
 
     /// Takes note of what the server says.

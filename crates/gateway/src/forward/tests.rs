@@ -1,0 +1,475 @@
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use pgwire::{encode, query};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+
+use super::*;
+use crate::events::{EventLog, SessionEventKind};
+use crate::history::StatementHistory;
+use crate::stream::Socket;
+use crate::tap::Taps;
+
+const GREETING: &[u8] = b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0";
+/// Longer than anything takes on a busy machine.
+const HANG: Duration = Duration::from_mins(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+use Side::{Client, Server};
+
+/// Who says something, and what.
+type Said = (Side, Vec<u8>);
+
+/// A session that is forwarded, and both of its ends, which the test holds.
+struct Fixture {
+    forward: Forward,
+    client: Stream,
+    server: Stream,
+    taps: Taps,
+    vacated: Arc<AtomicUsize>,
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(HANG, test).await.expect("something never comes") });
+}
+
+/// Two ends of a connection. Where `room` is given, not more than about so many bytes are on their way.
+fn pair(room: Option<usize>) -> (Stream, Stream) {
+    let (one, other) = UnixStream::pair().unwrap();
+    let stream = |end: UnixStream| {
+        let same = end.try_clone().unwrap();
+        let socket = Socket::unix(end).unwrap();
+        if let Some(room) = room {
+            sys::set_send_buffer(&same, room).unwrap();
+        }
+        Stream::new(socket, Vec::new()).unwrap()
+    };
+    (stream(one), stream(other))
+}
+
+impl Fixture {
+    fn new(room: Option<usize>) -> Self {
+        let taps = Taps { history: Some(Arc::new(StatementHistory::default())), ..Taps::default() };
+        taps.events.set(EventLog::default()).unwrap();
+        let ((client, near), (far, server)) = (pair(room), pair(room));
+        let vacated = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&vacated);
+        let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
+        let observed = (Conversation::new(false), SessionTraces::of_session(GREETING));
+        let tap = taps.tap("d", None, Instant::now());
+        let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
+        Self { forward, client, server, taps, vacated }
+    }
+
+    /// Says one piece after the other; the next only once the last has arrived, so that each is read by itself. Returns what
+    /// has arrived at the server and at the client.
+    async fn play<'a>(&mut self, pieces: impl IntoIterator<Item = (Side, &'a [u8])>) -> (Vec<u8>, Vec<u8>) {
+        let Self { forward, client, server, .. } = self;
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let script = async {
+            for (side, piece) in pieces {
+                let (from, to, arrived) = match side {
+                    Client => (&mut *client, &mut *server, &mut up),
+                    Server => (&mut *server, &mut *client, &mut down),
+                };
+                from.write_all(piece).await.unwrap();
+                let start = arrived.len();
+                arrived.resize(start + piece.len(), 0);
+                to.read_exact(&mut arrived[start..]).await.unwrap();
+            }
+        };
+        tokio::select! {
+            biased;
+            end = forward.run() => panic!("ended: {end:?}"),
+            () = script => {}
+        }
+        (up, down)
+    }
+
+    /// What those hear who want to know what is run.
+    fn heard(&self) -> Vec<String> {
+        let (events, lost) = self.taps.events.get().unwrap().take();
+        assert_eq!(lost, 0);
+        let in_words = |kind| match kind {
+            SessionEventKind::Began { .. } => "began".to_owned(),
+            SessionEventKind::Requested => "requested".to_owned(),
+            SessionEventKind::Completed { statement, runs, rests } => format!("{runs} {statement} {rests:?}"),
+            SessionEventKind::Ended => "ended".to_owned(),
+        };
+        let ran = self.taps.history.as_ref().unwrap().of("d", HANG);
+        let ran = ran.into_iter().map(|ran| format!("{} {:?}", ran.statement, ran.error));
+        events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
+    }
+
+    /// All that is known of the session after it.
+    fn known(&self) -> (Vec<String>, usize, bool, bool) {
+        let Forward { conversation, traces, .. } = &self.forward;
+        let vacated = self.vacated.load(Ordering::Relaxed);
+        (self.heard(), vacated, conversation.is_idle(), traces.leaves_nothing())
+    }
+}
+
+fn whole(conversation: &[Said]) -> impl Iterator<Item = (Side, &[u8])> {
+    conversation.iter().map(|(side, bytes)| (*side, &bytes[..]))
+}
+
+/// The conversation in pieces: what `side` says is cut at these of its bytes.
+fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    for (from, bytes) in whole(conversation) {
+        if from != side {
+            pieces.push((from, bytes));
+            continue;
+        }
+        let mut start = 0;
+        for cut in
+            cuts.iter().filter_map(|cut| cut.checked_sub(at)).filter(|cut| (1..bytes.len()).contains(cut))
+        {
+            pieces.push((from, &bytes[start..cut]));
+            start = cut;
+        }
+        pieces.push((from, &bytes[start..]));
+        at += bytes.len();
+    }
+    pieces
+}
+
+/// All that one side says.
+fn said(conversation: &[Said], side: Side) -> Vec<u8> {
+    whole(conversation).filter(|(from, _)| *from == side).flat_map(|(_, bytes)| bytes.to_vec()).collect()
+}
+
+fn ready(status: u8) -> Vec<u8> {
+    encode(b'Z', &[status])
+}
+
+/// A conversation with a message of each kind that means something to those who listen.
+fn conversation() -> Vec<Said> {
+    let error = encode(b'E', b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0");
+    let row = encode(b'D', b"\0\x01\0\0\0\x0bZ\0\0\0\x05IE\0\0\0\x04");
+    let extended = [
+        encode(b'P', b"s\0SELECT $1\0\0\0"),
+        encode(b'B', b"\0s\0\0\0\0\x01\0\0\0\x05X\0\0\0\x04\0\0"),
+        encode(b'D', b"P\0"),
+        encode(b'E', b"\0\0\0\0\0"),
+        encode(b'S', b""),
+    ];
+    let answer = [
+        encode(b'1', b""),
+        encode(b'2', b""),
+        encode(b'n', b""),
+        row,
+        encode(b'C', b"SELECT 1\0"),
+        ready(b'I'),
+    ];
+    let copy = [encode(b'd', b"1\tQ\0\0\0\x08X\0\0\0\x04\n"), encode(b'c', b"")];
+    vec![
+        (Client, query(b"BEGIN")),
+        (Server, [encode(b'C', b"BEGIN\0"), ready(b'T')].concat()),
+        (Client, query(b"INSERT INTO t VALUES ('Z')")),
+        (Server, [error, ready(b'E')].concat()),
+        (Client, query(b"ROLLBACK")),
+        (Server, [encode(b'N', b"SWARNING\0\0"), encode(b'C', b"ROLLBACK\0"), ready(b'I')].concat()),
+        (Client, extended.concat()),
+        (Server, answer.concat()),
+        (Client, query(b"COPY t FROM STDIN")),
+        (Server, encode(b'G', b"\0\0\x01\0\0")),
+        (Client, copy.concat()),
+        (Server, [encode(b'C', b"COPY 1\0"), ready(b'I')].concat()),
+        (Server, encode(b'A', b"\0\0\0\x07news\0\0")),
+        (Client, query(b" /* app */ drop\ndatabase x")),
+        (Server, [encode(b'C', b"DROP DATABASE\0"), ready(b'I')].concat()),
+        (Client, encode(b'P', b"\0CREATE DATABASE y\0\0\0")),
+        (Client, encode(b'S', b"")),
+        (Server, [encode(b'1', b""), ready(b'I')].concat()),
+    ]
+}
+
+#[test]
+fn what_is_said_arrives_wherever_it_is_cut_and_all_who_listen_hear_the_same() {
+    let conversation = conversation();
+    let sent = (said(&conversation, Client), said(&conversation, Server));
+    run(async {
+        let mut fixture = Fixture::new(None);
+        assert_eq!(fixture.play(whole(&conversation)).await, sent);
+        let known = fixture.known();
+        assert_eq!((known.1, known.2, known.3), (2, true, false));
+        assert!(known.0.contains(&"1 SELECT $1 Some(false)".to_owned()), "{:?}", known.0);
+        for (side, length) in [(Client, sent.0.len()), (Server, sent.1.len())] {
+            for at in 1..length {
+                let mut fixture = Fixture::new(None);
+                assert_eq!(fixture.play(cut(&conversation, side, &[at])).await, sent);
+                assert_eq!(fixture.known(), known, "{side:?} cut at byte {at}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_session_that_leaves_nothing_does_so_wherever_it_is_cut() {
+    let conversation: Vec<Said> = conversation().into_iter().take(8).collect();
+    let length = said(&conversation, Client).len();
+    run(async {
+        for at in 1..length {
+            let mut fixture = Fixture::new(None);
+            fixture.play(cut(&conversation, Client, &[at])).await;
+            assert!(fixture.forward.traces.leaves_nothing(), "cut at byte {at}");
+            // A Terminate is not passed on to a server that can go on.
+            fixture.client.write_all(TERMINATE).await.unwrap();
+            assert_eq!(fixture.forward.run().await, End::Idle);
+            drop(fixture.forward);
+            assert_eq!(fixture.server.read(&mut [0]).await.unwrap(), 0);
+        }
+    });
+}
+
+fn frames_of(tags: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+    let body = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..20),
+        Just(b"SELECT 1\0".to_vec()),
+        Just(b"DROP DATABASE x\0".to_vec()),
+        Just(b"name\0SELECT 2\0\0\0".to_vec()),
+        Just(b"X\0\0\0\x04Z\0\0\0\x05I".to_vec()),
+    ];
+    let frame = (prop::sample::select(tags), body, prop::sample::select(&b"ITE"[..]))
+        .prop_map(|(tag, body, status)| if tag == b'Z' { ready(status) } else { encode(tag, &body) });
+    prop::collection::vec(frame, 1..5).prop_map(|frames| frames.concat())
+}
+
+fn any_conversation() -> impl Strategy<Value = Vec<Said>> {
+    let turn = (frames_of(b"QQPBEDSdcfFH"), frames_of(b"ZZCEDTANG12"))
+        .prop_map(|(client, server)| [(Client, client), (Server, server)]);
+    prop::collection::vec(turn, 1..8).prop_map(|turns| turns.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn any_conversation_arrives_in_any_pieces(
+        conversation in any_conversation(),
+        mut cuts in prop::collection::vec(1_usize..400, 0..12),
+        side in prop::sample::select(&[Client, Server][..]),
+        unsent in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        cuts.sort_unstable();
+        cuts.dedup();
+        let sent = (said(&conversation, Client), said(&conversation, Server));
+        run(async {
+            let mut fixture = Fixture::new(None);
+            assert_eq!(fixture.play(whole(&conversation)).await, sent);
+            let mut other = Fixture::new(None);
+            // The rest of the greeting comes first.
+            other.forward.down.bytes.clone_from(&unsent);
+            let reads = async { let mut first = vec![0; unsent.len()]; other.client.read_exact(&mut first).await.unwrap(); first };
+            let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
+            assert_eq!(first, unsent);
+            assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
+            assert_eq!(other.known(), fixture.known());
+        });
+    }
+}
+
+/// Frames of many sizes, about `length` bytes of them.
+fn flood(tag: u8, length: usize, seed: u64) -> Vec<u8> {
+    let (mut bytes, mut state) = (Vec::new(), seed);
+    while bytes.len() < length {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let size = [0, 7, 300, 4096, 70_000, 200_000][(state >> 33) as usize % 6];
+        let body: Vec<u8> = state.to_be_bytes().into_iter().chain(0..=255).cycle().take(size).collect();
+        bytes.extend(encode(tag, &body));
+    }
+    bytes
+}
+
+async fn read_all(mut from: impl tokio::io::AsyncRead + Unpin, length: usize, chunk: usize) -> Vec<u8> {
+    let (mut read, mut buffer) = (Vec::new(), vec![0; chunk]);
+    while read.len() < length {
+        match from.read(&mut buffer).await.unwrap() {
+            0 => break,
+            count => read.extend_from_slice(&buffer[..count]),
+        }
+    }
+    read
+}
+
+#[test]
+fn floods_in_both_directions_pass_through_small_buffers() {
+    for (room, chunk) in [(Some(1), 1000), (Some(1), 100_000), (None, 333), (Some(20_000), 7777)] {
+        let (up, down) = (flood(b'd', 1 << 20, 7), flood(b'D', 1 << 20, 11));
+        run(async {
+            let Fixture { mut forward, client, server, .. } = Fixture::new(room);
+            let ((from_client, mut to_client), (from_server, mut to_server)) = (split(client), split(server));
+            let work = async {
+                tokio::join!(
+                    async { to_client.write_all(&up).await.unwrap() },
+                    async { to_server.write_all(&down).await.unwrap() },
+                    read_all(from_client, down.len(), chunk),
+                    read_all(from_server, up.len(), chunk),
+                )
+            };
+            let ((), (), at_client, at_server) = tokio::select! {
+                end = forward.run() => panic!("ended: {end:?}"),
+                done = work => done,
+            };
+            assert!(at_client == down && at_server == up, "{room:?} {chunk}");
+            assert!(
+                forward.up.bytes.is_empty() && forward.down.bytes.is_empty(),
+                "nothing is kept of an idle session"
+            );
+        });
+    }
+}
+
+#[test]
+fn one_direction_that_is_stuck_does_not_stop_the_other() {
+    let flood = flood(b'D', 4 << 20, 3);
+    run(async {
+        for stuck in [Client, Server] {
+            let Fixture { mut forward, client, server, .. } = Fixture::new(Some(1));
+            let (deaf, mut other) = if stuck == Client { (client, server) } else { (server, client) };
+            let (mut deaf_in, mut deaf_out) = split(deaf);
+            let work = async {
+                let (mut other_in, mut other_out) = split(&mut other);
+                let writes = other_out.write_all(&flood);
+                let talks = async {
+                    // It reads nothing, and is heard all the same.
+                    for number in 0..200_u8 {
+                        let message = encode(b'd', &[number; 9]);
+                        deaf_out.write_all(&message).await.unwrap();
+                        let mut heard = vec![0; message.len()];
+                        other_in.read_exact(&mut heard).await.unwrap();
+                        assert_eq!(heard, message);
+                    }
+                    read_all(&mut deaf_in, flood.len(), 50_000).await
+                };
+                let (written, read) = tokio::join!(writes, talks);
+                written.unwrap();
+                assert!(read == flood);
+            };
+            tokio::select! {
+                end = forward.run() => panic!("ended: {end:?}"),
+                () = work => {}
+            }
+        }
+    });
+}
+
+/// Plays a client that ends after `up`, and a server that answers with `down` once it has seen that.
+async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
+    let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
+    let work = async {
+        client.write_all(up).await.unwrap();
+        if farewell.is_empty() {
+            client.socket().finish().unwrap();
+        }
+        let mut heard = Vec::new();
+        server.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, [up.strip_suffix(farewell).unwrap(), farewell].concat());
+        server.write_all(down).await.unwrap();
+        drop(server);
+        let mut answer = vec![0; down.len()];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, down);
+        client
+    };
+    let forwarded = async {
+        let end = forward.run().await;
+        if end == End::Client {
+            forward.drain().await;
+        }
+        drop(forward);
+        end
+    };
+    let (end, mut client) = tokio::join!(forwarded, work);
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    end
+}
+
+#[test]
+fn a_client_may_end_at_any_byte_and_hears_what_the_server_still_has_to_say() {
+    let conversation = conversation();
+    let (up, down) = (said(&conversation, Client), said(&conversation, Server));
+    run(async {
+        for at in (1..up.len()).step_by(3).chain([1, 2, 3, 4, 5]) {
+            assert_eq!(end_of_client(&up[..at], &down[..at.min(down.len())], b"").await, End::Client, "{at}");
+        }
+        // It has said Terminate, to a server that is not done.
+        for up in [query(b"SELECT 1"), query(b"CREATE EXTENSION x"), encode(b'P', b"\0BEGIN\0\0\0")] {
+            assert_eq!(end_of_client(&[&up[..], TERMINATE].concat(), &down, TERMINATE).await, End::Client);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_is_gone_does_not_keep_the_server_from_ending() {
+    run(async {
+        let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(Some(1));
+        client.write_all(&query(b"SELECT 1")).await.unwrap();
+        drop(client);
+        assert_eq!(forward.run().await, End::Client);
+        let flood = flood(b'D', 1 << 20, 5);
+        let writes = async {
+            let mut heard = Vec::new();
+            server.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, query(b"SELECT 1"));
+            // It is not told that nobody listens, nor cut off in the middle.
+            server.write_all(&flood).await.unwrap();
+            drop(server);
+        };
+        tokio::join!(forward.drain(), writes);
+    });
+}
+
+#[test]
+fn a_server_may_end_at_any_byte_and_all_before_arrives() {
+    let down = said(&conversation(), Server);
+    run(async {
+        for at in 0..down.len() {
+            let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
+            server.write_all(&down[..at]).await.unwrap();
+            drop(server);
+            assert_eq!(forward.run().await, End::Server);
+            let is_between = forward.conversation.may_interject();
+            drop(forward);
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, down[..at]);
+            assert_eq!(is_between, ends_with_a_frame(&heard), "{at}");
+        }
+    });
+}
+
+fn ends_with_a_frame(bytes: &[u8]) -> bool {
+    pgwire::frames(bytes).map(|frame| frame.body.len() + 5).sum::<usize>() == bytes.len()
+}
+
+#[test]
+fn statements_about_databases_are_known() {
+    for (message, clears) in [
+        (encode(b'Q', b"DROP DATABASE x\0"), true),
+        (encode(b'Q', b" /* app */-- x\n\tdrop\n database if exists x\0"), true),
+        (encode(b'P', b"name\0CREATE DATABASE x TEMPLATE y\0\0\0"), true),
+        (encode(b'P', b"\0alter database x rename to y\0\0\0"), true),
+        (encode(b'Q', b"DROP TABLE database\0"), false),
+        (encode(b'Q', b"SELECT 'DROP DATABASE x'\0"), false),
+        (encode(b'Q', b"-- DROP DATABASE x\0"), false),
+        (encode(b'Q', b"/* DROP DATABASE x\0"), false),
+        (encode(b'd', b"DROP DATABASE x\0"), false),
+        (encode(b'Q', b""), false),
+        (encode(b'P', b"DROP DATABASE x"), false),
+    ] {
+        let mut found = false;
+        Conversation::new(false).client_says(&message, |frame| {
+            found |= statement(frame).is_some_and(is_about_a_database);
+        });
+        assert_eq!(found, clears, "{message:?}");
+    }
+}

@@ -1,0 +1,116 @@
+use std::os::unix::net::UnixStream;
+
+use pgwire::{encode, query};
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test);
+}
+
+/// Whether a backend is taken for forgetful that answers in these pieces, each sent once the one before has been read.
+async fn forgets(pieces: &[&[u8]]) -> bool {
+    let (mut server, mut backend) = pair();
+    let answers = async {
+        let mut request = vec![0; DISCARD_ALL.len()];
+        backend.read_exact(&mut request).await.unwrap();
+        assert_eq!(request, DISCARD_ALL);
+        for piece in pieces {
+            backend.write_all(piece).await.unwrap();
+            // The other future of the two reads it now.
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(forget(&mut server), answers).0.unwrap()
+}
+
+/// The same of one that says all this at once and then ends.
+async fn forgets_and_ends(words: &[u8]) -> bool {
+    let (mut server, mut backend) = pair();
+    backend.write_all(words).await.unwrap();
+    backend.socket().finish().unwrap();
+    forget(&mut server).await.unwrap()
+}
+
+fn pair() -> (Stream, Stream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let stream = |end| Stream::new(Socket::unix(end).unwrap(), Vec::new()).unwrap();
+    (stream(ours), stream(theirs))
+}
+
+#[test]
+fn a_backend_has_forgotten_its_session_when_it_says_so_in_whatever_pieces() {
+    let answer = [encode(b'C', b"DISCARD ALL\0"), encode(b'Z', b"I")].concat();
+    run(async {
+        for at in 1..=answer.len() {
+            assert!(forgets(&[&answer[..at], &answer[at..]]).await, "{at}");
+        }
+        let notice = encode(b'N', b"SWARNING\0\0");
+        assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
+    });
+}
+
+#[test]
+fn a_backend_that_fails_or_says_more_serves_nobody_else() {
+    let error = encode(b'E', b"SERROR\0VERROR\0C57014\0Mcanceling statement due to statement timeout\0\0");
+    let done = encode(b'C', b"DISCARD ALL\0");
+    let ready = |status: u8| encode(b'Z', &[status]);
+    run(async {
+        let failed = [error.clone(), ready(b'I')].concat();
+        for at in 1..=failed.len() {
+            assert!(!forgets(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
+        }
+        // What follows a good answer and was not read with it would be the first that the next client reads.
+        let answer = [&done[..], &ready(b'I')].concat();
+        let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
+        assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
+        let news = encode(b'A', b"\0\0\0\x07news\0\0");
+        for more in [&news[..], &error, b"N"] {
+            assert!(!forgets(&[&[&notice, &answer, more].concat()]).await, "{more:?}");
+            assert!(!forgets_and_ends(&[&notice, &answer, more].concat()).await, "{more:?}, and the end");
+        }
+        for (words, what) in [
+            ([done.clone(), ready(b'T')].concat(), "a transaction"),
+            ([done.clone(), ready(b'E')].concat(), "a failed transaction"),
+            (done.clone(), "an end without ReadyForQuery"),
+            (Vec::new(), "an end without a word"),
+            ([done, ready(b'I')].concat(), "an end afterwards"),
+        ] {
+            assert!(!forgets_and_ends(&words).await, "{what}");
+        }
+    });
+}
+
+/// What a client that has heard `down` of the server is told at last.
+fn told(up: &[u8], down: &[u8], server_ended: bool) -> Option<Vec<u8>> {
+    let mut conversation = Conversation::new(false);
+    conversation.client_says(up, |_| ());
+    conversation.server_says(down);
+    last_words(&conversation, server_ended)
+}
+
+#[test]
+fn a_client_hears_of_the_end_once_and_never_within_a_message() {
+    let has = |words: Option<Vec<u8>>, code: &str| {
+        words.is_some_and(|words| String::from_utf8_lossy(&words).contains(&format!("C{code}\0")))
+    };
+    let row = encode(b'D', b"\0\x01\0\0\0\x05hello");
+    let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
+    for (ended, code) in [(true, "57P02"), (false, "57P01")] {
+        assert!(has(told(b"", b"", ended), code));
+        assert!(has(told(&query(b"SELECT 1"), &row, ended), code));
+        for at in 1..row.len() {
+            assert_eq!(told(&query(b"SELECT 1"), &row[..at], ended), None, "{at}");
+        }
+        // The server has said why.
+        assert_eq!(told(b"", &error, ended), Some(Vec::new()));
+        for at in 1..error.len() {
+            assert_eq!(told(b"", &error[..at], ended), None, "{at}");
+        }
+    }
+    // A server refuses a length without a word; a gateway that closes says so all the same.
+    assert_eq!(told(b"Q\0\0\0\x03", b"", true), Some(Vec::new()));
+    assert!(has(told(b"Q\0\0\0\x03", b"", false), "57P01"));
+}
