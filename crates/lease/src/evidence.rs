@@ -234,13 +234,29 @@ impl State {
 }
 
 #[cfg(test)]
+pub(crate) use tests::log_with;
+
+#[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
+    use std::io::Write as _;
 
     use super::*;
 
+    impl Evidence {
+        /// Has the log say that settings were changed there, and nowhere else.
+        pub(crate) fn change_settings(&self, at: Lsn) {
+            self.lock().settings_changed = at;
+        }
+
+        /// Has the log be unreadable.
+        pub(crate) fn lose(&self) {
+            self.lock().reader = None;
+        }
+    }
+
     /// The first page of a log, with nothing behind its header.
-    fn log_with(magic: u16) -> tempfile::TempDir {
+    pub(crate) fn log_with(magic: u16) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let mut page = vec![0; 8192];
         page[..2].copy_from_slice(&magic.to_ne_bytes());
@@ -250,9 +266,10 @@ mod tests {
         page[32..36].copy_from_slice(&0x0100_0000_u32.to_ne_bytes());
         page[36..40].copy_from_slice(&8192_u32.to_ne_bytes());
         fs::create_dir(folder.path().join("pg_wal")).unwrap();
+        let mut segment = File::create(folder.path().join("pg_wal/000000010000000000000001")).unwrap();
+        segment.write_all(&page).unwrap();
         // A segment has 16 MiB, as its header says.
-        page.resize(0x0100_0000, 0);
-        fs::write(folder.path().join("pg_wal/000000010000000000000001"), page).unwrap();
+        segment.set_len(0x0100_0000).unwrap();
         folder
     }
 

@@ -20,6 +20,8 @@ mod digest;
 mod error;
 mod evidence;
 mod execute;
+#[cfg(test)]
+mod fake;
 mod inner;
 mod isolation;
 mod leased_server;

@@ -409,3 +409,6 @@ fn is_gone(error: &LeaseError) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

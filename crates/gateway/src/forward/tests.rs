@@ -251,7 +251,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Said>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn any_conversation_arrives_in_any_pieces(
         conversation in any_conversation(),
@@ -302,8 +302,8 @@ async fn read_all(mut from: impl tokio::io::AsyncRead + Unpin, length: usize, ch
 
 #[test]
 fn floods_in_both_directions_pass_through_small_buffers() {
-    for (room, chunk) in [(Some(1), 1000), (Some(1), 100_000), (None, 333), (Some(20_000), 7777)] {
-        let (up, down) = (flood(b'd', 1 << 20, 7), flood(b'D', 1 << 20, 11));
+    for (room, chunk) in [(Some(1), 5000), (None, 777), (Some(20_000), 100_000)] {
+        let (up, down) = (flood(b'd', 1 << 19, 7), flood(b'D', 1 << 19, 11));
         run(async {
             let Fixture { mut forward, client, server, .. } = Fixture::new(room);
             let ((from_client, mut to_client), (from_server, mut to_server)) = (split(client), split(server));
@@ -330,7 +330,7 @@ fn floods_in_both_directions_pass_through_small_buffers() {
 
 #[test]
 fn one_direction_that_is_stuck_does_not_stop_the_other() {
-    let flood = flood(b'D', 4 << 20, 3);
+    let flood = flood(b'D', 1 << 20, 3);
     run(async {
         for stuck in [Client, Server] {
             let Fixture { mut forward, client, server, .. } = Fixture::new(Some(1));
@@ -341,7 +341,7 @@ fn one_direction_that_is_stuck_does_not_stop_the_other() {
                 let writes = other_out.write_all(&flood);
                 let talks = async {
                     // It reads nothing, and is heard all the same.
-                    for number in 0..200_u8 {
+                    for number in 0..50_u8 {
                         let message = encode(b'd', &[number; 9]);
                         deaf_out.write_all(&message).await.unwrap();
                         let mut heard = vec![0; message.len()];

@@ -1,0 +1,255 @@
+//! A fake server for tests: it speaks the protocol on a unix socket, answers what this crate asks for, and knows of each
+//! connection whether it is still open.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgwire::{Frame, StartupParams, encode};
+use server::SOCKET;
+
+use crate::catalog::FUNCTIONS;
+use crate::core::lock;
+use crate::evidence::log_with;
+use crate::{Backend, Isolation, LeaseOptions, Leases, TemplateDatabase};
+
+/// Longer than anything takes on a busy machine.
+const HANG: Duration = Duration::from_secs(30);
+/// What a connection of pgfresh's own says at its start.
+const OURS: &[u8] = b"application_name\0pgfresh\0";
+/// What a backend is started with that is to wait in a ready database.
+const READY: &[u8] = b"database\0pgfresh_ready_";
+/// Where its log ends.
+pub(crate) const POSITION: &str = "0/1000028";
+
+/// The server. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct FakeServer(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    last_pid: u32,
+    last_oid: u32,
+    /// What a new session would read at its start, in words.
+    stamp: String,
+    /// SQLSTATEs with which the next sessions of clients are refused.
+    refusals: VecDeque<&'static str>,
+    /// How many times backends were to be terminated by SQL, which it does not do.
+    terminations: usize,
+    /// The connections that are open, ours aside.
+    open: HashMap<u32, UnixStream>,
+}
+
+/// Leases of a fake server. Dropped, they are closed.
+pub(crate) struct FakeLeases {
+    pub(crate) leases: Leases,
+    pub(crate) server: FakeServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for FakeLeases {
+    fn drop(&mut self) {
+        self.leases.close();
+    }
+}
+
+impl FakeLeases {
+    /// Leases that outlive their sessions by `linger`.
+    pub(crate) fn open(linger: Duration) -> Self {
+        let folder = log_with(0xD118);
+        let server = FakeServer::start(folder.path());
+        let leases = Leases::open(LeaseOptions {
+            directory: folder.path().to_owned(),
+            data: folder.path().to_owned(),
+            major: 18,
+            budget: 1 << 30,
+            templates: vec![TemplateDatabase { name: "app".to_owned(), database: "template1".to_owned() }],
+            isolation: Isolation::Clone,
+            linger,
+            paranoid: false,
+            provisioner: None,
+        });
+        let leases = leases.unwrap();
+        leases.0.evidence.change_settings("0/0".parse().unwrap());
+        Self { leases, server, _folder: folder }
+    }
+}
+
+impl FakeServer {
+    fn start(folder: &Path) -> Self {
+        let server = Self::default();
+        server.lock().stamp = "as it was".to_owned();
+        let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
+        let accepting = server.clone();
+        // It ends with the process of the tests.
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let server = accepting.clone();
+                thread::spawn(move || server.serve(stream));
+            }
+        });
+        server
+    }
+
+    /// What a new session reads at its start is now another thing.
+    pub(crate) fn change_catalogs(&self) {
+        self.lock().stamp.push('!');
+    }
+
+    /// Refuses the next sessions of clients.
+    pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
+        self.lock().refusals.extend(sqlstates);
+    }
+
+    /// How many refusals are still to come.
+    pub(crate) fn refusals(&self) -> usize {
+        self.lock().refusals.len()
+    }
+
+    /// How many times backends were to be terminated by SQL.
+    pub(crate) fn terminations(&self) -> usize {
+        self.lock().terminations
+    }
+
+    /// Has a backend say `words`, and then end if `ends`.
+    pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
+        let mut state = self.lock();
+        let mut stream = &state.open[&pid];
+        stream.write_all(words).unwrap();
+        if ends {
+            stream.shutdown(Shutdown::Write).unwrap();
+            state.open.remove(&pid);
+        }
+    }
+
+    /// Ends a backend as `pg_terminate_backend()` does.
+    pub(crate) fn terminate(&self, pid: u32) {
+        self.say(pid, &error("57P01"), true);
+    }
+
+    /// The backends of clients that there are.
+    pub(crate) fn backends(&self) -> BTreeSet<u32> {
+        self.lock().open.keys().copied().collect()
+    }
+
+    /// Waits until a backend is there no more: pgfresh has closed its connection.
+    pub(crate) fn expect_closed(&self, pid: u32) {
+        self.wait_until(&format!("the end of backend {pid}"), |backends| !backends.contains(&pid));
+    }
+
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&BTreeSet<u32>) -> bool) {
+        let end = Instant::now() + HANG;
+        while !holds(&self.backends()) {
+            assert!(Instant::now() < end, "{what} never comes: {:?}", self.backends());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    fn serve(&self, mut stream: UnixStream) {
+        let Some(startup) = read_startup(&mut stream) else { return };
+        let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
+        // None is started ahead: a test knows which backend it gets.
+        if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
+            let _ = stream.write_all(&error("57P03"));
+            return;
+        }
+        let pid = {
+            let mut state = self.lock();
+            state.last_pid += 1;
+            if !is_ours {
+                if let Some(sqlstate) = state.refusals.pop_front() {
+                    let _ = stream.write_all(&error(sqlstate));
+                    return;
+                }
+                let pid = state.last_pid;
+                state.open.insert(pid, stream.try_clone().unwrap());
+            }
+            state.last_pid
+        };
+        let key = [&pid.to_be_bytes()[..], b"key!"].concat();
+        let greeting = [encode(b'R', &[0; 4]), encode(b'K', &key), encode(b'Z', b"I")].concat();
+        let _ = stream.write_all(&greeting);
+        self.answer(&mut stream);
+        self.lock().open.remove(&pid);
+    }
+
+    /// Answers queries until the other end is closed.
+    fn answer(&self, stream: &mut UnixStream) {
+        let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = stream.read(&mut chunk) {
+            said.extend_from_slice(&chunk[..count]);
+            while let Ok(Some((frame, length))) = Frame::first(&said) {
+                let sql =
+                    String::from_utf8_lossy(frame.body.strip_suffix(b"\0").unwrap_or_default()).into_owned();
+                let rows = if frame.tag == b'Q' { self.rows(&sql) } else { Vec::new() };
+                said.drain(..length);
+                let rows = rows.iter().flat_map(|row| encode(b'D', &row_of(row)));
+                let answer: Vec<u8> = rows.chain(encode(b'Z', b"I")).collect();
+                if stream.write_all(&answer).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+        let row = |columns: &[&str]| vec![columns.iter().map(|column| (*column).to_owned()).collect()];
+        let mut state = self.lock();
+        state.terminations += usize::from(sql.contains("pg_terminate_backend"));
+        match sql {
+            FUNCTIONS => row(&["f"]),
+            _ if sql.contains("pg_database_size") => row(&["5", "1000", "postgres", "f"]),
+            _ if sql.starts_with("SELECT oid FROM pg_database") => {
+                state.last_oid += 1;
+                row(&[&(16384 + state.last_oid).to_string()])
+            }
+            _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {
+                [row(&[&state.stamp]), row(&[POSITION])].concat()
+            }
+            _ if sql.contains("pg_logical_emit_message") => row(&[POSITION]),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The process that a backend's greeting names.
+pub(crate) fn pid_of(backend: &Backend) -> u32 {
+    let key = pgwire::cancel_key(&backend.greeting).unwrap();
+    u32::from_be_bytes(backend.greeting[key.start..key.start + 4].try_into().unwrap())
+}
+
+/// Parameters of a client.
+pub(crate) fn params(application: &str) -> StartupParams {
+    let parameters = format!("user\0postgres\0application_name\0{application}\0").into_bytes();
+    StartupParams { version: 0x0003_0000, parameters }
+}
+
+fn read_startup(stream: &mut UnixStream) -> Option<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).ok()?;
+    let mut rest = vec![0; u32::from_be_bytes(length) as usize - 4];
+    stream.read_exact(&mut rest).ok()?;
+    Some(rest)
+}
+
+fn error(sqlstate: &str) -> Vec<u8> {
+    encode(b'E', format!("SFATAL\0VFATAL\0C{sqlstate}\0Mas the test wants it\0\0").as_bytes())
+}
+
+fn row_of(columns: &[String]) -> Vec<u8> {
+    let mut row = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for column in columns {
+        row.extend(u32::try_from(column.len()).unwrap().to_be_bytes());
+        row.extend(column.as_bytes());
+    }
+    row
+}

@@ -1,0 +1,392 @@
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgwire::encode;
+
+use super::*;
+use crate::fake::{FakeLeases, POSITION, params, pid_of};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A client that may be gone.
+#[derive(Debug, Default)]
+struct FakeLink(AtomicBool);
+
+impl ClientLink for FakeLink {
+    fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl FakeLeases {
+    fn enter(
+        &self,
+        name: &str,
+        params: &StartupParams,
+        link: Option<Arc<dyn ClientLink>>,
+    ) -> Result<Connected, LeaseError> {
+        let request = ConnectRequest {
+            database: name,
+            template: None,
+            isolation: None,
+            linger: None,
+            reset: false,
+            params,
+            client: link,
+        };
+        match self.leases.connect(&request)? {
+            Entered::Plain(connected) => Ok(connected),
+            other @ Entered::Transaction(_) => panic!("a plain session was expected: {other:?}"),
+        }
+    }
+
+    fn connect(&self, name: &str, params: &StartupParams) -> Connected {
+        self.enter(name, params, None).unwrap()
+    }
+
+    /// Has a backend wait in the lease of that name; returns its process.
+    fn leave_waiting(&self, name: &str, params: &StartupParams) -> u32 {
+        let Connected { backend, guard } = self.connect(name, params);
+        let pid = pid_of(&backend);
+        guard.give_back(backend);
+        pid
+    }
+
+    /// The processes that wait in the lease.
+    fn waiting(&self, name: &str) -> Vec<u32> {
+        let core = self.leases.0.lock();
+        let id = core.table.holder(name).unwrap();
+        core.databases[&id].waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
+    }
+
+    /// Sessions in the lease, as the table counts them and by their clients.
+    fn sessions(&self, name: &str) -> (usize, usize) {
+        let core = self.leases.0.lock();
+        let lease = core.table.lease(name).unwrap();
+        (lease.sessions, core.databases[&lease.database.unwrap()].clients.len())
+    }
+
+    fn counters(&self) -> (u64, u64) {
+        let core = self.leases.0.lock();
+        (core.counters.warm, core.counters.cold)
+    }
+}
+
+#[test]
+fn a_backend_that_was_given_back_serves_the_next_client_and_only_one() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let pid = fake.leave_waiting("db", &params);
+    assert_eq!((fake.waiting("db"), fake.sessions("db")), (vec![pid], (0, 0)));
+    let one = fake.connect("db", &params);
+    let two = fake.connect("db", &params);
+    assert_eq!(pid_of(&one.backend), pid);
+    assert_ne!(pid_of(&two.backend), pid);
+    assert_eq!((fake.counters(), fake.sessions("db")), ((1, 2), (2, 2)));
+    assert!(fake.waiting("db").is_empty());
+    let pids = [pid_of(&one.backend), pid_of(&two.backend)];
+    one.guard.give_back(one.backend);
+    two.guard.give_back(two.backend);
+    assert_eq!((fake.waiting("db"), fake.sessions("db")), (pids.to_vec(), (0, 0)));
+}
+
+#[test]
+fn a_backend_that_has_ended_or_spoken_while_it_waited_is_given_to_nobody() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    for what in ["terminated", "ended without a word", "notice", "half a message"] {
+        let pid = fake.leave_waiting("db", &params);
+        match what {
+            "terminated" => fake.server.terminate(pid),
+            "ended without a word" => fake.server.say(pid, b"", true),
+            "notice" => fake.server.say(pid, &encode(b'N', b"SWARNING\0\0"), false),
+            _ => fake.server.say(pid, b"N", false),
+        }
+        let connected = fake.connect("db", &params);
+        assert_ne!(pid_of(&connected.backend), pid, "{what}");
+        assert!(sys::is_silent(&connected.backend.stream), "{what}");
+        assert!(fake.waiting("db").is_empty(), "{what}");
+        fake.server.expect_closed(pid);
+    }
+}
+
+#[test]
+fn of_those_that_wait_the_first_that_lives_is_given() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let sessions: Vec<_> = (0..4).map(|_| fake.connect("db", &params)).collect();
+    let pids: Vec<u32> = sessions.iter().map(|session| pid_of(&session.backend)).collect();
+    for Connected { backend, guard } in sessions {
+        guard.give_back(backend);
+    }
+    for dead in [pids[0], pids[3], pids[1]] {
+        fake.server.terminate(dead);
+    }
+    assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
+}
+
+#[test]
+fn a_backend_with_other_parameters_waits_for_its_own_client() {
+    let fake = FakeLeases::open(HOUR);
+    let (a, b) = (params("a"), params("b"));
+    let pid = fake.leave_waiting("db", &a);
+    let other = fake.connect("db", &b);
+    assert_ne!(pid_of(&other.backend), pid);
+    assert_eq!(fake.waiting("db"), [pid]);
+    // A prefix, another order and another protocol are others, too.
+    let mut longer = a.clone();
+    longer.parameters.extend(b"options\0-c x=y\0");
+    let newer = StartupParams { version: 0x0003_0002, ..a.clone() };
+    for params in [longer, newer] {
+        assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
+    }
+    assert_eq!(pid_of(&fake.connect("db", &a).backend), pid);
+}
+
+#[test]
+fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
+    let params = params("a");
+    for what in ["catalogs", "log", "lost log"] {
+        let fake = FakeLeases::open(HOUR);
+        let pid = fake.leave_waiting("db", &params);
+        match what {
+            "catalogs" => fake.server.change_catalogs(),
+            "log" => fake.leases.0.evidence.change_settings(POSITION.parse().unwrap()),
+            _ => fake.leases.0.evidence.lose(),
+        }
+        assert_ne!(pid_of(&fake.connect("db", &params).backend), pid, "{what}");
+        fake.server.expect_closed(pid);
+    }
+}
+
+#[test]
+fn a_backend_that_may_keep_anything_of_its_client_is_closed() {
+    let usual = params("a");
+    let mut compiling = usual.clone();
+    compiling.parameters.extend(b"options\0-c JIT=on\0");
+    for (params, functions) in [(&compiling, false), (&usual, true)] {
+        let fake = FakeLeases::open(HOUR);
+        let Connected { backend, guard } = fake.connect("db", params);
+        let id = fake.leases.0.lock().table.holder("db").unwrap();
+        fake.leases.0.lock().databases.get_mut(&id).unwrap().has_functions = functions;
+        let pid = pid_of(&backend);
+        guard.give_back(backend);
+        fake.server.expect_closed(pid);
+        assert_eq!(fake.sessions("db"), (0, 0));
+    }
+}
+
+#[test]
+fn only_so_many_backends_wait() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let sessions: Vec<_> = (0..70).map(|_| fake.connect("db", &params)).collect();
+    for Connected { backend, guard } in sessions {
+        guard.give_back(backend);
+    }
+    assert_eq!((fake.waiting("db").len(), fake.sessions("db")), (64, (0, 0)));
+    let waiting: BTreeSet<u32> = fake.waiting("db").into_iter().collect();
+    fake.server.wait_until("the end of the others", |backends| {
+        backends.iter().filter(|pid| !waiting.contains(pid)).count() == 0
+    });
+}
+
+#[test]
+fn clients_that_come_at_once_never_get_the_same_backend() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    for _ in 0..20 {
+        let barrier = Barrier::new(6);
+        let sessions: Vec<Connected> = thread::scope(|scope| {
+            let clients: Vec<_> = (0..6)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        fake.connect("db", &params)
+                    })
+                })
+                .collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        let pids: BTreeSet<u32> = sessions.iter().map(|session| pid_of(&session.backend)).collect();
+        assert_eq!(pids.len(), 6);
+        // Some wait, some do not.
+        for (at, Connected { backend, guard }) in sessions.into_iter().enumerate() {
+            if at % 3 > 0 {
+                guard.give_back(backend);
+            }
+        }
+        assert_eq!(fake.sessions("db"), (0, 0));
+    }
+    assert!(fake.counters().0 > 0);
+}
+
+#[test]
+fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    for moment in ["before", "after", "known", "known twice", "given back"] {
+        let link = Arc::new(FakeLink::default());
+        if moment == "before" {
+            link.0.store(true, Ordering::Relaxed);
+        }
+        let Connected { backend, guard } = fake.enter("db", &params, Some(link.clone())).expect(moment);
+        let stays = fake.connect("db", &params);
+        link.0.store(true, Ordering::Relaxed);
+        let pid = pid_of(&backend);
+        match moment {
+            "known" => guard.leaving(),
+            "known twice" => (guard.leaving(), guard.leaving()).0,
+            "given back" => {
+                guard.leaving();
+                guard.give_back(backend);
+                assert_eq!(fake.waiting("db"), [pid]);
+                assert_eq!(fake.sessions("db"), (1, 1), "{moment}");
+                continue;
+            }
+            _ => {}
+        }
+        // Another session asks: the table hears that the client is gone, if it has not before.
+        drop(fake.connect("db", &params));
+        drop((backend, guard));
+        fake.server.expect_closed(pid);
+        assert_eq!(fake.sessions("db"), (1, 1), "{moment}");
+        drop(stays);
+        assert_eq!(fake.sessions("db"), (0, 0), "{moment}");
+    }
+}
+
+#[test]
+fn a_backend_that_is_given_back_after_the_end_of_its_lease_is_closed() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let Connected { backend, guard } = fake.connect("db", &params);
+    let pid = pid_of(&backend);
+    thread::scope(|scope| {
+        // It has the session ended by the server, and waits for that; the client has just left by itself.
+        let release = scope.spawn(|| fake.leases.release("db"));
+        fake.server.wait_until("the release", |_| fake.server.terminations() > 0);
+        guard.give_back(backend);
+        release.join().unwrap().unwrap();
+    });
+    fake.server.expect_closed(pid);
+    // The name is free, and what waits in the new database is not the old backend.
+    assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
+}
+
+#[test]
+fn a_database_that_is_gone_when_the_session_starts_is_replaced_and_the_client_hears_nothing() {
+    let fake = FakeLeases::open(HOUR);
+    for gone in 1..ATTEMPTS {
+        fake.server.refuse(&vec!["3D000"; gone]);
+        // Other parameters each time: no backend waits for these.
+        let connected = fake.connect("db", &params(&format!("gone {gone} times")));
+        assert!(fake.server.backends().contains(&pid_of(&connected.backend)));
+        assert_eq!(fake.sessions("db"), (1, 1));
+        drop(connected);
+        fake.leases.release("db").unwrap();
+    }
+}
+
+#[test]
+fn an_error_at_the_start_of_a_session_is_passed_on_and_the_session_counted_out() {
+    let fake = FakeLeases::open(HOUR);
+    let usual = params("a");
+    let stays = fake.connect("db", &usual);
+    for sqlstate in ["28000", "42501", "22023", "57P03"] {
+        fake.server.refuse(&[sqlstate]);
+        let error = fake.enter("db", &params(sqlstate), None).unwrap_err();
+        let LeaseError::Refused(words) = &error else { panic!("{error:?}") };
+        assert!(says(words, format!("C{sqlstate}\0").as_bytes()));
+        assert_eq!(fake.sessions("db"), (1, 1), "{sqlstate}");
+    }
+    drop(stays);
+    assert_eq!(fake.sessions("db"), (0, 0));
+}
+
+#[test]
+fn those_that_wait_make_room_for_one_that_is_needed() {
+    let fake = FakeLeases::open(HOUR);
+    let (a, b) = (params("a"), params("b"));
+    let pid = fake.leave_waiting("db", &a);
+    fake.server.refuse(&["53300", "53300"]);
+    let connected = fake.connect("db", &b);
+    assert_eq!(fake.server.refusals(), 0);
+    fake.server.expect_closed(pid);
+    assert!(fake.waiting("db").is_empty());
+    // For a while none waits.
+    let pid = pid_of(&connected.backend);
+    connected.guard.give_back(connected.backend);
+    fake.server.expect_closed(pid);
+    // Where none waits, there is nothing to end: the client hears the server's own words.
+    fake.server.refuse(&["53300"]);
+    let error = fake.enter("db", &params("c"), None).unwrap_err();
+    assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
+    assert_eq!(fake.sessions("db"), (0, 0));
+}
+
+#[test]
+fn vacating_closes_those_that_wait_and_no_others() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let used = fake.connect("db", &params);
+    let waiting = fake.leave_waiting("db", &params);
+    fake.leases.vacate();
+    fake.server.expect_closed(waiting);
+    assert!(fake.waiting("db").is_empty() && fake.server.backends().contains(&pid_of(&used.backend)));
+}
+
+/// Random events: no client gets an error or a backend that another has, and none is left over at the end.
+#[test]
+fn no_backend_is_given_twice_and_none_leaks() {
+    for seed in 1..=3_u64 {
+        let fake = FakeLeases::open(HOUR);
+        let (kinds, names) = ([params("a"), params("b"), params("c")], ["one", "two"]);
+        let mut open: Vec<Connected> = Vec::new();
+        let mut state = seed;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for step in 0..300 {
+            let context = format!("seed {seed}, step {step}");
+            let name = names[random(2)];
+            match random(10) {
+                0..4 => open.push(fake.enter(name, &kinds[random(3)], None).expect(&context)),
+                4..7 if !open.is_empty() => {
+                    let Connected { backend, guard } = open.swap_remove(random(open.len()));
+                    guard.leaving();
+                    guard.give_back(backend);
+                }
+                7 if !open.is_empty() => drop(open.swap_remove(random(open.len()))),
+                8 => {
+                    // Another session terminates all that are not in use.
+                    let used: BTreeSet<u32> = open.iter().map(|session| pid_of(&session.backend)).collect();
+                    let idle: Vec<u32> = fake.server.backends().difference(&used).copied().collect();
+                    if !idle.is_empty() && fake.leases.isolation(name).is_some() {
+                        let waiting = fake.waiting(name);
+                        for pid in idle.into_iter().filter(|pid| waiting.contains(pid)) {
+                            fake.server.terminate(pid);
+                        }
+                    }
+                }
+                9 if random(4) == 0 => fake.server.change_catalogs(),
+                9 if random(4) == 0 => fake.leases.vacate(),
+                _ => {}
+            }
+            let used: Vec<u32> = open.iter().map(|session| pid_of(&session.backend)).collect();
+            let distinct: BTreeSet<u32> = used.iter().copied().collect();
+            assert_eq!(used.len(), distinct.len(), "{context}: given twice");
+            assert!(open.iter().all(|session| sys::is_silent(&session.backend.stream)), "{context}");
+            let leased = names.iter().filter(|name| fake.leases.isolation(name).is_some());
+            let (counted, clients) = leased
+                .map(|name| fake.sessions(name))
+                .fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
+            assert_eq!((counted, clients), (open.len(), open.len()), "{context}: sessions are miscounted");
+        }
+        drop(open);
+        fake.leases.close();
+        fake.server.wait_until("the end of all backends", BTreeSet::is_empty);
+    }
+}
