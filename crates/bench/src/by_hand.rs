@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use report::PhaseTimes;
 use server::{AdminConnection, Guard, GuardedCommand, SUPERUSER, Settings};
 use storage::{Attempt, Place, RunDirectory};
 use sys::Signal;
@@ -12,7 +13,6 @@ use template::Provisioner;
 
 use crate::BenchError;
 use crate::floor::Tree;
-use crate::runner::PhaseTimes;
 
 /// How long a server may take to come up and to answer.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

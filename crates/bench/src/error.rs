@@ -95,7 +95,7 @@ impl From<CacheError> for BenchError {
 
 impl From<SessionError> for BenchError {
     fn from(error: SessionError) -> Self {
-        StartError::from(error).into()
+        Self::Provisioner(error.into())
     }
 }
 

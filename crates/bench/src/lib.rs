@@ -1,9 +1,8 @@
-//! Workloads, and the runner that times them in pairs.
+//! Workloads, timed in turn.
 //!
-//! A bench names its contenders, [`runner::run_and_report`] lets them take turns, and what comes out is a
-//! [`report::Report`] with every sample behind it. Nothing is printed here, and nothing is known of the command line:
-//! who calls gives the commands that are to be timed. What a contender starts lives in a guarded run directory, so it
-//! goes away with us, whatever ends us.
+//! A bench names its contenders, [`report::Rounds`] lets them take turns, and what comes out is a [`report::Report`] with
+//! every sample behind it. Nothing is printed here, and nothing is known of the command line: who calls gives the commands
+//! that are to be timed. What a contender starts lives in a guarded run directory, so it goes away with us, whatever ends us.
 
 mod by_hand;
 mod client;
@@ -17,7 +16,6 @@ mod goal;
 mod memory;
 mod pgbench;
 mod proxy;
-pub mod runner;
 mod setup;
 mod start;
 mod start_report;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use report::PhaseTimes;
 use server::{Installation, SUPERUSER};
 use storage::Attempt;
 
 use crate::BenchError;
 use crate::client::Address;
-use crate::runner::PhaseTimes;
 
 /// An installation's.
 #[derive(Debug)]

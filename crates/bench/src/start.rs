@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use report::{Contender, PhaseTimes, Progress, Rounds, Timed};
 use storage::{Attempt, Cache, Place, PlaceRequest};
 use template::{ProvisionError, Provisioner, ServerOptions, TemplateSpec};
 
 use crate::by_hand::{self, Programs};
 use crate::floor::Tree;
 use crate::memory::Peak;
-use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
 use crate::start_report::{
     self, FLOOR, Facts, OURS, PGFRESH, REPLAY, SET_UP, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, WHOLE,
 };
@@ -42,7 +42,7 @@ impl Start<'_> {
     ///
     /// # Errors
     /// Nothing was measured at all.
-    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let provisioner = self.find(None)?;
         // Builds the base image if need be: no contender's time.
@@ -78,7 +78,7 @@ impl Start<'_> {
             report
         };
         let so_far = |timed: &[Timed]| report(timed, &[]);
-        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &so_far);
+        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&so_far));
         let peaks =
             (0..MEMORY_ROUNDS).map(|_| memory::of_serving((self.serve)())).collect::<Result<Vec<_>, _>>();
         let (peaks, end) = match (peaks, end) {

@@ -1,10 +1,9 @@
 //! What `start` found, as tables: contenders, phases, goals, and the published figures beside ours.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Unit, Warning};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning};
 
 use crate::memory::Peak;
-use crate::runner::{Timed, add_samples};
-use crate::summary::interval;
+use crate::summary::{add_samples, interval};
 
 /// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
 pub(crate) const OURS: [&str; 8] =

@@ -1,8 +1,13 @@
 //! What tables say of contenders.
 
-use report::{Interval, Quantity, Report, Sample, Unit, Warning};
+use report::{Interval, Quantity, Report, Sample, Timed, Unit, Warning};
 
-use crate::runner::Timed;
+/// Adds every value that was measured, for programs.
+pub(crate) fn add_samples(report: &mut Report, timed: &[Timed]) {
+    for timed in timed {
+        report.add_samples(timed.name(), timed.phases().to_vec());
+    }
+}
 
 /// What was timed of that name.
 pub(crate) fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
@@ -49,9 +54,9 @@ pub(crate) fn add_doubts(report: &mut Report, timed: &[Timed], option: &str) {
 
 #[cfg(test)]
 mod tests {
+    use report::{Contender, Rounds};
+
     use super::*;
-    use crate::runner::tests::Patience;
-    use crate::runner::{Contender, run_in_turn};
 
     /// What is said of a contender that takes so many seconds in each of its turns.
     fn doubts(seconds: &[u64]) -> String {
@@ -59,7 +64,7 @@ mod tests {
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);
         let mut contenders = [Contender::new("A", take)];
         let rounds = u32::try_from(seconds.len()).unwrap();
-        let (timed, _) = run_in_turn(&mut contenders, 0, rounds, &mut Patience(u32::MAX));
+        let (timed, _) = Rounds::new(0, rounds).time(&mut contenders, &(), None);
         let mut report = Report::new("t");
         add_doubts(&mut report, &timed, "--rounds");
         report.to_string()

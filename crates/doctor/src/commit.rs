@@ -1,12 +1,13 @@
 //! What a commit costs: single rows inserted on servers of ours, under each kind of settings and by several clients.
 //!
-//! All take turns, forwards and backwards, so that what disturbs one disturbs its neighbours: gains are medians of the
-//! ratios within a round.
+//! Gains are medians of the ratios within a round.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Sample, Table, Unit};
+use report::{
+    Basis, Cell, Column, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit,
+};
 use server::{AdminConnection, Server, SessionError};
 use template::ProvisionError;
 
@@ -14,8 +15,8 @@ use crate::device::as_f64;
 use crate::fixture::{Fixture, Setup};
 use crate::trial::Latencies;
 
-/// Rounds that count: of 12, the interval of a median leaves out the two extremes on either side.
-const ROUNDS: u32 = 12;
+/// The first round warms up. Of 12, the interval of a median leaves out the two extremes on either side.
+const ROUNDS: Rounds = Rounds::new(1, 12);
 /// Below this, a gain is not worth a change. Source: what is left of it in a suite that does more than commit.
 pub(crate) const NOTICEABLE: f64 = 1.15;
 /// RAM that gains less than this over the same settings on disk adds little.
@@ -52,14 +53,6 @@ impl CommitKind {
     }
 }
 
-/// One kind and its sessions, and what was measured.
-struct Contender {
-    kind: CommitKind,
-    sessions: Vec<AdminConnection>,
-    rates: Sample,
-    latencies: Latencies,
-}
-
 /// What was measured of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
@@ -69,14 +62,14 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// Measures within `length`, and as long as `goes_on` says so; servers are started before and stopped afterwards.
+    /// Measures within `length`, or until it is cancelled; servers are started before and stopped afterwards.
     ///
     /// # Errors
     /// A server does not start, or goes away.
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
-        goes_on: &dyn Fn() -> bool,
+        progress: &dyn Progress,
     ) -> Result<Self, ProvisionError> {
         let mut kinds = vec![CommitKind::Durable, CommitKind::Asynchronous, CommitKind::Fast];
         let why_no_ram = fixture.why_no_ram();
@@ -84,28 +77,28 @@ impl Commits {
             kinds.push(CommitKind::FastInRam);
         }
         kinds.extend([CommitKind::Clients(2), CommitKind::Clients(4)]);
-        let mut servers: Vec<(Setup, Server)> = Vec::new();
-        for kind in &kinds {
-            if goes_on() && servers.iter().all(|(setup, _)| *setup != kind.setup()) {
-                let server = fixture.start(kind.setup())?;
-                prepare(&server)?;
-                servers.push((kind.setup(), server));
-            }
-        }
-        let mut contenders = Vec::new();
+        let sql = ["CREATE TABLE doctor (value integer)", "CHECKPOINT"];
+        let servers = fixture.start_each(kinds.iter().map(|kind| kind.setup()), &sql, progress)?;
+        let turn = ROUNDS.turn_within(length, kinds.len());
+        let (mut measured, mut contenders) = (Vec::new(), Vec::new());
         for kind in kinds {
-            if let Some((_, server)) = servers.iter().find(|(setup, _)| *setup == kind.setup()) {
-                contenders.push(Contender::connect(kind, server)?);
-            }
+            let Some((_, server)) = servers.iter().find(|(setup, _)| *setup == kind.setup()) else {
+                continue;
+            };
+            let mut sessions = connect(kind, server)?;
+            let name = kind.name();
+            let rates = Sample::new(format!("commits per second, {name}"), Unit::PerSecond);
+            measured.push((kind, rates, Latencies::new(format!("a commit, {name}"))));
+            contenders.push(Contender::new(name, move || commit(&mut sessions, turn)));
         }
-        let turns = as_f64(contenders.len() as u64).max(1.0) * f64::from(ROUNDS + 1);
-        for round in 0..=ROUNDS {
-            // The first round warms up.
-            if !one_round(&mut contenders, round, length.div_f64(turns), goes_on).map_err(broken)? {
-                break;
+        ROUNDS.run(&mut contenders, progress, |round| {
+            for ((_, rates, latencies), (times, rate)) in measured.iter_mut().zip(round) {
+                rates.push(rate).expect("a rate is finite");
+                for time in times {
+                    latencies.add(time);
+                }
             }
-        }
-        let measured = contenders.into_iter().map(|one| (one.kind, one.rates, one.latencies)).collect();
+        })?;
         Ok(Self { measured, why_no_ram })
     }
 
@@ -124,9 +117,7 @@ impl Commits {
 
     /// How many times as often `kind` commits as `base`.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
-        let ratios = self.of(kind)?.1.ratio_to(&self.of(base)?.1).ok()?;
-        let point = ratios.median()?;
-        Some(Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval))
+        Factor::of(&self.of(kind)?.1.ratio_to(&self.of(base)?.1).ok()?)
     }
 
     /// Half of the commits took no longer, in seconds.
@@ -168,17 +159,13 @@ impl Commits {
             Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
         for (kind, rates, latencies) in &self.measured {
             let gain = self.gain(*kind, CommitKind::Durable).filter(|_| *kind != CommitKind::Durable);
-            let gain = gain.map(|gain| match gain {
-                Factor::Interval(interval) => interval.to_string(),
-                Factor::Point(point) => point.to_string(),
-            });
             let name = Cell::from(kind.name());
             table.add_row([
                 name,
                 rates.median().into(),
                 latencies.p50().into(),
                 latencies.p99().into(),
-                gain.into(),
+                gain.map(|gain| gain.to_string()).into(),
             ]);
         }
         table
@@ -239,80 +226,38 @@ impl Commits {
     }
 }
 
-impl Contender {
-    fn connect(kind: CommitKind, server: &Server) -> Result<Self, ProvisionError> {
-        let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
-        let mut sessions = Vec::new();
-        for _ in 0..count {
-            let mut session = server.session("postgres")?;
-            if kind == CommitKind::Asynchronous {
-                session.query("SET synchronous_commit = off").map_err(broken)?;
-            }
-            sessions.push(session);
+/// The sessions of that kind of commits.
+fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, ProvisionError> {
+    let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
+    let mut sessions = Vec::new();
+    for _ in 0..count {
+        let mut session = server.session("postgres")?;
+        if kind == CommitKind::Asynchronous {
+            session.query("SET synchronous_commit = off")?;
         }
-        let rates = Sample::new(format!("commits per second, {}", kind.name()), Unit::PerSecond);
-        Ok(Self { kind, sessions, rates, latencies: Latencies::new(format!("a commit, {}", kind.name())) })
+        sessions.push(session);
     }
+    Ok(sessions)
+}
 
-    /// Commits with all sessions at once for a while; returns the time of each commit, and how many there were a second.
-    fn commit(&mut self, length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
-        let begun = Instant::now();
-        let workers = |session| move || commit_in(session, length);
-        let times = thread::scope(|scope| {
-            let workers: Vec<_> =
-                self.sessions.iter_mut().map(|session| scope.spawn(workers(session))).collect();
-            let ended = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
-            ended.collect::<Result<Vec<_>, _>>()
-        })?;
-        let times = times.concat();
-        let rate = as_f64(times.len() as u64) / begun.elapsed().as_secs_f64();
-        Ok((times, rate))
-    }
+/// Commits with all sessions at once for a while; returns the time of each commit, and how many there were a second.
+fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
+    let begun = Instant::now();
+    let workers = |session| move || commit_in(session, length);
+    let times = thread::scope(|scope| {
+        let workers: Vec<_> = sessions.iter_mut().map(|session| scope.spawn(workers(session))).collect();
+        let ended = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        ended.collect::<Result<Vec<_>, _>>()
+    })?;
+    let times = times.concat();
+    let rate = as_f64(times.len() as u64) / begun.elapsed().as_secs_f64();
+    Ok((times, rate))
 }
 
 fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>, SessionError> {
     let mut latencies = Latencies::new("");
     latencies.measure(length, || session.query("INSERT INTO doctor VALUES (1)").map(drop))?;
     Ok(latencies.sample().values().to_vec())
-}
-
-/// Lets all have their turn; the first round is not kept. False if that was enough.
-fn one_round(
-    contenders: &mut [Contender],
-    round: u32,
-    length: Duration,
-    goes_on: &dyn Fn() -> bool,
-) -> Result<bool, SessionError> {
-    let mut measured = Vec::new();
-    let count = contenders.len();
-    for turn in 0..count {
-        if !goes_on() {
-            return Ok(false);
-        }
-        let index = if round.is_multiple_of(2) { turn } else { count - 1 - turn };
-        measured.push((index, contenders[index].commit(length)?));
-    }
-    for (index, (times, rate)) in measured {
-        if round > 0 {
-            let contender = &mut contenders[index];
-            contender.rates.push(rate).expect("a rate is finite");
-            for time in times {
-                contender.latencies.add(time);
-            }
-        }
-    }
-    Ok(true)
-}
-
-fn prepare(server: &Server) -> Result<(), ProvisionError> {
-    let mut session = server.session("postgres")?;
-    session.query("CREATE TABLE doctor (value integer)").map_err(broken)?;
-    session.query("CHECKPOINT").map_err(broken)?;
-    Ok(())
-}
-
-fn broken(error: SessionError) -> ProvisionError {
-    server::StartError::from(error).into()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use report::{Cell, Column, Interval, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Contender, Factor, Progress, Quantity, Report, Rounds, Sample, Table, Unit};
 use server::Guard;
 use storage::{Account, Attempt, Place, PlaceRequest};
 use sys::{Mount, Roots, Stack};
@@ -12,7 +12,7 @@ use sys::{Mount, Roots, Stack};
 use crate::device::Device;
 use crate::examination::NEED;
 use crate::sync::{METHODS, Syncs, Target};
-use crate::{DoctorError, Onlooker, machine};
+use crate::{DoctorError, machine};
 
 /// How long each method has in a round: the least that `pg_test_fsync` takes.
 const EACH: Duration = Duration::from_secs(1);
@@ -62,6 +62,15 @@ const PUBLISHED: [[Option<f64>; METHODS]; 2] = [
     ],
 ];
 
+/// The rounds within a turn are not those of the comparison.
+struct WithinTurn<'a>(&'a dyn Progress);
+
+impl Progress for WithinTurn<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 /// What is to be compared.
 #[derive(Debug, Clone)]
 pub struct SyncComparison {
@@ -81,7 +90,7 @@ impl SyncComparison {
     /// # Errors
     /// Nothing can be written at the path, or `pg_test_fsync` cannot be run.
     #[allow(clippy::missing_panics_doc)]
-    pub fn measure(&self, onlooker: &dyn Onlooker) -> Result<Report, DoctorError> {
+    pub fn measure(&self, progress: &dyn Progress) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
         let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
         let guard = Guard::over(&place, &account, &self.program)?;
@@ -89,40 +98,34 @@ impl SyncComparison {
         let mount = Mount::of(&roots, folder).attempt("find the mount of", folder)?;
         let device = Device::new(Stack::below(&roots, &mount), &roots);
         let target = Target::create(folder)?;
-        let mut names = Vec::new();
         let mut rates =
             vec![
                 [Sample::new("ours", Unit::PerSecond), Sample::new("pg_test_fsync", Unit::PerSecond)];
                 METHODS
             ];
-        let goes_on = || !onlooker.wants_to_stop();
-        for round in 0..self.rounds {
-            let (mut ours, mut theirs) = (None, Vec::new());
-            for turn in 0..2 {
-                if (turn + round) % 2 == 0 {
-                    onlooker.begins("our syncs");
-                    let length = EACH * u32::try_from(METHODS).unwrap_or(1);
-                    ours = Some(Syncs::measure(&target, &device, &roots, length, &goes_on));
-                } else {
-                    onlooker.begins("those of pg_test_fsync");
-                    theirs = self.original(folder)?;
+        let mut contenders = [
+            Contender::new("ours", || {
+                let length = EACH * u32::try_from(METHODS).unwrap_or(1);
+                let ours = Syncs::measure(&target, &device, &roots, length, &WithinTurn(progress));
+                Ok(ours.rates().collect())
+            }),
+            Contender::new("pg_test_fsync", || self.original(folder)),
+        ];
+        progress.measuring("our syncs and those of pg_test_fsync");
+        Rounds::new(0, self.rounds).run(&mut contenders, progress, |round| {
+            for (index, [ours, theirs]) in rates.iter_mut().enumerate() {
+                let rate = |of: &Vec<Option<f64>>| of.get(index).copied().flatten();
+                if let (Some(our), Some(their)) = (rate(&round[0]), rate(&round[1])) {
+                    ours.push(our).expect("it is finite");
+                    theirs.push(their).expect("it is finite");
                 }
             }
-            let Some(ours) = ours.filter(|_| goes_on()) else { break };
-            names = ours.names().collect();
-            for (index, rate) in ours.rates().enumerate() {
-                let pair = [rate.map(|rate| rate.value), theirs.get(index).copied().flatten()];
-                if let [Some(ours), Some(theirs)] = pair {
-                    rates[index][0].push(ours).expect("it is finite");
-                    rates[index][1].push(theirs).expect("it is finite");
-                }
-            }
-        }
+        })?;
         let mut report = Report::new(format!("pgfresh bench fsync {}", place.root().display()));
         machine::describe(&mut report, &roots);
         report.add_layer(device.layer());
-        report.add_table(table(&names, &rates));
-        for ((group, name), pair) in names.iter().zip(rates) {
+        report.add_table(table(&rates));
+        for ((group, name), pair) in Syncs::names().iter().zip(rates) {
             if pair.iter().all(|sample| !sample.is_empty()) {
                 report.add_samples(format!("{group}: {name}"), pair);
             }
@@ -147,15 +150,12 @@ fn read(text: &str) -> Vec<Option<f64>> {
     methods.map(rate).collect()
 }
 
-fn table(names: &[(&str, &str)], rates: &[[Sample; 2]]) -> Table {
+fn table(rates: &[[Sample; 2]]) -> Table {
     let numbers = ["ours", "pg_test_fsync", "ratio", "990 Pro", "Micron 7400"].map(Column::right);
     let columns = [Column::left("writes"), Column::left("method")].into_iter().chain(numbers);
     let mut table = Table::new("Operations a second", columns);
-    for (index, ((group, name), [ours, theirs])) in names.iter().zip(rates).enumerate() {
-        let ratio = ours.ratio_to(theirs).ok().and_then(|ratios| {
-            let interval = Interval::of_median(&ratios).map(|interval| interval.to_string());
-            interval.or_else(|| ratios.median().map(|median| median.to_string()))
-        });
+    for (index, ((group, name), [ours, theirs])) in Syncs::names().iter().zip(rates).enumerate() {
+        let ratio = ours.ratio_to(theirs).ok().and_then(|ratios| Some(Factor::of(&ratios)?.to_string()));
         let published =
             PUBLISHED.map(|all| Cell::from(all[index].map(|rate| Quantity::new(rate, Unit::PerSecond))));
         let measured = [ours.median().into(), theirs.median().into(), Cell::from(ratio)];

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Earlier, Finding, Layer, Report, Sample};
+use report::{Earlier, Finding, Layer, Progress, Report, Sample};
 use server::Guard;
 use storage::{Account, Attempt, Place, PlaceRequest};
 use sys::{Mount, Roots, Sensors, Stack};
@@ -59,15 +59,6 @@ pub enum Tests {
     Profile(Earlier),
 }
 
-/// Who looks on while it is measured.
-pub trait Onlooker {
-    /// Something else is measured from now on.
-    fn begins(&self, what: &str);
-
-    /// Whether to leave it at what was measured so far.
-    fn wants_to_stop(&self) -> bool;
-}
-
 /// What was found.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
@@ -82,7 +73,7 @@ impl Examination {
     ///
     /// # Errors
     /// Nothing can be written at the path. What else fails is said in the diagnosis.
-    pub fn diagnose(&self, onlooker: &dyn Onlooker) -> Result<Diagnosis, DoctorError> {
+    pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
         let mut report = Report::new(format!("pgfresh doctor {}", place.root().display()));
@@ -98,16 +89,15 @@ impl Examination {
         let mut chart = Chart { report, found, samples: Vec::new() };
 
         let target = Target::create(folder)?;
-        let goes_on = || !onlooker.wants_to_stop();
         // First of all, while the disk is still cold.
         let soak = self.soak.map(|length| {
-            onlooker.begins("a soak");
-            Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, &goes_on)
+            progress.measuring("a soak");
+            Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, progress)
         });
         let soak = soak.transpose().attempt("sync", folder)?;
-        onlooker.begins("syncs");
+        progress.measuring("syncs");
         let length = self.length.mul_f64(SYNC_SHARE);
-        let syncs = Syncs::measure(&target, &device, &self.roots, length, &goes_on);
+        let syncs = Syncs::measure(&target, &device, &self.roots, length, progress);
         chart.report.add_layer(syncs.layer(&device));
         chart.samples.extend(syncs.samples().map(|latencies| latencies.sample().clone()));
         if let Some(soak) = soak {
@@ -123,7 +113,7 @@ impl Examination {
         }
         let served = match &self.provisioner {
             Ok(provisioner) => self
-                .examine_servers(provisioner, place.root(), onlooker, &mut chart)
+                .examine_servers(provisioner, place.root(), progress, &mut chart)
                 .map_err(|error| chain(&error)),
             Err(error) => Err(chain(error)),
         };
@@ -141,38 +131,37 @@ impl Examination {
         &self,
         provisioner: &Provisioner,
         path: &Path,
-        onlooker: &dyn Onlooker,
+        progress: &dyn Progress,
         chart: &mut Chart,
     ) -> Result<(), ServedError> {
-        let goes_on = || !onlooker.wants_to_stop();
         chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
-        onlooker.begins("commits");
-        let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &goes_on)?;
+        progress.measuring("commits");
+        let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), progress)?;
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
         let mut tried = None;
-        if let Some(Tests::Command(command)) = self.suite.as_ref().filter(|_| goes_on()) {
+        if let Some(Tests::Command(command)) = self.suite.as_ref().filter(|_| !progress.is_cancelled()) {
             let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
             let suite = Suite { command, fixture: &fixture };
-            onlooker.begins("the suite");
+            progress.measuring("the suite");
             let watched = suite.watch()?;
-            if goes_on() {
+            if !progress.is_cancelled() {
                 watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
                 chart.report.add_table(watched.profile.kinds());
                 chart
                     .found
                     .extend(watched.profile.findings().iter().cloned().chain(commits.finding_on_ram()));
             }
-            if self.tries && goes_on() {
-                onlooker.begins("the suite with each remedy");
-                tried = Some(Remedies::of_suite(&suite, &goes_on)?);
+            if self.tries && !progress.is_cancelled() {
+                progress.measuring("the suite with each remedy");
+                tried = Some(Remedies::of_suite(&suite, progress)?);
             }
         } else {
             chart.found.extend(commits.findings());
-            if self.tries && goes_on() {
-                onlooker.begins("tests with each remedy");
-                tried = Some(Remedies::of_tests(&bare, &goes_on)?);
+            if self.tries && !progress.is_cancelled() {
+                progress.measuring("tests with each remedy");
+                tried = Some(Remedies::of_tests(&bare, progress)?);
             }
         }
         if let Some(remedies) = tried {

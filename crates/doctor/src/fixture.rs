@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use report::Progress;
 use server::{Data, Order, Preset, Server};
 use storage::{Place, PlaceError, PlaceRequest};
 use template::{ProvisionError, Provisioner, Template};
@@ -59,6 +60,28 @@ impl<'a> Fixture<'a> {
     /// The database that was prepared in the template.
     pub(crate) fn database(&self) -> &str {
         &self.template.database
+    }
+
+    /// Starts a server for each different setup, and runs `sql` in it. Once it is cancelled it starts no more.
+    ///
+    /// # Errors
+    /// One does not start, or refuses the statements.
+    pub(crate) fn start_each(
+        &self,
+        setups: impl IntoIterator<Item = Setup>,
+        sql: &[&str],
+        progress: &dyn Progress,
+    ) -> Result<Vec<(Setup, Server)>, ProvisionError> {
+        let mut servers: Vec<(Setup, Server)> = Vec::new();
+        for setup in setups {
+            if !progress.is_cancelled() && servers.iter().all(|(other, _)| *other != setup) {
+                let server = self.start(setup)?;
+                let mut session = server.session("postgres")?;
+                sql.iter().try_for_each(|sql| session.query(sql).map(drop))?;
+                servers.push((setup, server));
+            }
+        }
+        Ok(servers)
     }
 
     /// Starts a server, which goes away when it is dropped. Settings that the user wishes are over those of the setup.

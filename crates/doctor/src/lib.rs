@@ -23,5 +23,5 @@ mod url;
 
 pub use comparison::SyncComparison;
 pub use error::DoctorError;
-pub use examination::{Diagnosis, Examination, Onlooker, Tests};
+pub use examination::{Diagnosis, Examination, Tests};
 pub use url::Remote;

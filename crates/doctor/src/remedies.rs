@@ -1,20 +1,20 @@
-//! The remedies tried: the suite, or a test that stands for one, run with each of them in turn.
-//!
-//! Rounds go forwards and backwards (A B B A), so that what disturbs one run disturbs its neighbours, and a gain is the
-//! median of the ratios within a round.
+//! The remedies tried: the suite, or a test that stands for one, run with each of them in turn. A gain is the median of the
+//! ratios within a round.
 
 use std::time::Duration;
 
-use report::{Basis, Cell, Column, Factor, Finding, Gain, Interval, Sample, Table, Unit};
-use server::{AdminConnection, Server, SessionError};
+use report::{
+    Basis, Cell, Column, Contender, Factor, Finding, Gain, PhaseTimes, Progress, Rounds, Sample, Table,
+    Timed, mean_cycle,
+};
+use server::{AdminConnection, SessionError};
 use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 use crate::suite::Suite;
-use crate::trial::Latencies;
 
-/// Rounds: the fewest of which a median has a 95 % interval.
-const ROUNDS: u32 = 6;
+/// The fewest of which a median has a 95 % interval.
+const ROUNDS: Rounds = Rounds::new(0, 6);
 /// Tables of the test that stands for a suite. Source: a service of middling size.
 const TABLES: usize = 30;
 /// A gain of this share of the best one is as good.
@@ -29,8 +29,8 @@ pub(crate) struct Remedies {
     tried: Vec<(&'static str, Sample)>,
 }
 
-/// One remedy, and how to do it once; returns seconds.
-type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, ProvisionError> + 'a>);
+/// One remedy, and how to do it once.
+type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
 
 /// How a test cleans up after itself.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ enum CleanUp {
 
 impl Remedies {
     /// Runs the suite as it is and with each remedy, each time on a new server.
-    pub(crate) fn of_suite(suite: &Suite<'_>, goes_on: &dyn Fn() -> bool) -> Result<Self, ProvisionError> {
+    pub(crate) fn of_suite(suite: &Suite<'_>, progress: &dyn Progress) -> Result<Self, ProvisionError> {
         let mut setups = vec![
             ("as it is", Setup::Durable),
             ("synchronous_commit=off", Setup::Asynchronous),
@@ -55,14 +55,11 @@ impl Remedies {
         for (name, setup) in setups {
             tries.push((name, Box::new(move || suite.time(setup))));
         }
-        Self::take_turns("the suite", &mut tries, goes_on)
+        Self::take_turns("the suite", tries, progress)
     }
 
     /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that stay.
-    pub(crate) fn of_tests(
-        fixture: &Fixture<'_>,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<Self, ProvisionError> {
+    pub(crate) fn of_tests(fixture: &Fixture<'_>, progress: &dyn Progress) -> Result<Self, ProvisionError> {
         let mut ways = vec![
             ("TRUNCATE", Setup::Durable, CleanUp::Truncate),
             ("DELETE", Setup::Durable, CleanUp::Delete),
@@ -74,52 +71,32 @@ impl Remedies {
         if !fixture.is_ram() && fixture.why_no_ram().is_none() {
             ways.push(("TRUNCATE, nothing flushed, in RAM", Setup::FastInRam, CleanUp::Truncate));
         }
-        let mut servers: Vec<(Setup, Server)> = Vec::new();
+        let servers = fixture.start_each(ways.iter().map(|(_, setup, _)| *setup), &[&tables()], progress)?;
         let mut tries: Vec<Try<'_>> = Vec::new();
         for (name, setup, clean_up) in ways {
-            if servers.iter().all(|(other, _)| *other != setup) {
-                let server = fixture.start(setup)?;
-                server.session("postgres")?.query(&tables()).map_err(broken)?;
-                servers.push((setup, server));
-            }
-            let server = servers.iter().find(|(other, _)| *other == setup).map(|(_, server)| server);
-            let mut session = server.expect("it was just started").session("postgres")?;
-            tries.push((name, Box::new(move || test(&mut session, clean_up).map_err(broken))));
+            let Some((_, server)) = servers.iter().find(|(other, _)| *other == setup) else { continue };
+            let mut session = server.session("postgres")?;
+            tries.push((name, Box::new(move || Ok(test(&mut session, clean_up)?))));
         }
-        Self::take_turns("a test", &mut tries, goes_on)
+        Self::take_turns("a test", tries, progress)
     }
 
     fn take_turns(
         what: &'static str,
-        tries: &mut [Try<'_>],
-        goes_on: &dyn Fn() -> bool,
+        tries: Vec<Try<'_>>,
+        progress: &dyn Progress,
     ) -> Result<Self, ProvisionError> {
-        let samples =
-            tries.iter().map(|(name, _)| (*name, Sample::new(format!("{what}, {name}"), Unit::Seconds)));
-        let mut remedies = Self { what, tried: samples.collect() };
-        let count = tries.len();
-        for round in 0..ROUNDS {
-            let mut seconds = vec![0.0; count];
-            for turn in 0..count {
-                if !goes_on() {
-                    return Ok(remedies);
-                }
-                let index = if round.is_multiple_of(2) { turn } else { count - 1 - turn };
-                seconds[index] = tries[index].1()?;
-            }
-            for ((_, sample), seconds) in remedies.tried.iter_mut().zip(seconds) {
-                sample.push(seconds).expect("a duration is finite");
-            }
-        }
-        Ok(remedies)
+        let names: Vec<_> = tries.iter().map(|(name, _)| *name).collect();
+        let contenders = tries.into_iter().map(|(name, run)| Contender::new(format!("{what}, {name}"), run));
+        let (timed, end) = ROUNDS.time(&mut contenders.collect::<Vec<_>>(), progress, None);
+        end?;
+        Ok(Self { what, tried: names.into_iter().zip(timed.iter().map(Timed::total)).collect() })
     }
 
     /// How many times as fast the remedy is as none; `None` before the first round.
     fn gain(&self, remedy: &Sample) -> Option<Gain> {
         let (_, base) = self.tried.first()?;
-        let ratios = base.ratio_to(remedy).ok()?;
-        let point = ratios.median()?;
-        let factor = Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval);
+        let factor = Factor::of(&base.ratio_to(remedy).ok()?)?;
         let change = base.median().zip(remedy.median()).map(|(before, after)| [before, after]);
         Some(Gain { of: self.what.to_owned(), factor, basis: Basis::Measured, change })
     }
@@ -181,8 +158,8 @@ fn tables() -> String {
     (1..=TABLES).map(table).collect()
 }
 
-/// Does the test over and over for a turn; returns the seconds of one.
-fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<f64, SessionError> {
+/// Does the test over and over for a turn; returns the time of one.
+fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
     let each = |word: &str| (1..=TABLES).map(|n| format!("{word} t{n}")).collect::<Vec<_>>().join("; ");
@@ -192,18 +169,12 @@ fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<f64, Session
         CleanUp::Delete => (None, each("DELETE FROM")),
         CleanUp::Rollback => (Some("BEGIN"), "ROLLBACK".to_owned()),
     };
-    let mut latencies = Latencies::new("");
-    latencies.measure(TURN, || {
+    mean_cycle("a test", TURN, || {
         for statement in begin.into_iter().chain(inserts.iter().map(String::as_str)).chain([end.as_str()]) {
             session.query(statement)?;
         }
-        Ok::<(), SessionError>(())
-    })?;
-    Ok(latencies.sample().mean().map_or(0.0, |mean| mean.value))
-}
-
-fn broken(error: SessionError) -> ProvisionError {
-    server::StartError::from(error).into()
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -212,23 +183,30 @@ mod tests {
 
     use super::*;
 
+    /// Which remedies were tried, one letter each; cancelled after the seventh.
+    struct Seven(RefCell<String>);
+
+    impl Progress for Seven {
+        fn is_cancelled(&self) -> bool {
+            self.0.borrow().len() == 7
+        }
+    }
+
     fn tries<'a>(order: &'a RefCell<String>) -> Vec<Try<'a>> {
-        let one = |name: &'static str, seconds: f64| -> Try<'a> {
-            (
-                name,
-                Box::new(move || {
-                    order.borrow_mut().push_str(name);
-                    Ok(seconds)
-                }),
-            )
+        let one = |name: &'static str, seconds| -> Try<'a> {
+            let turn = move || {
+                order.borrow_mut().push_str(name);
+                Ok(vec![("all", Duration::from_secs(seconds))])
+            };
+            (name, Box::new(turn))
         };
-        vec![one("A", 10.0), one("B", 2.0), one("C", 5.0)]
+        vec![one("A", 10), one("B", 2), one("C", 5)]
     }
 
     #[test]
     fn remedies_take_turns_forwards_and_backwards_and_the_best_is_named() {
         let order = RefCell::new(String::new());
-        let remedies = Remedies::take_turns("a test", &mut tries(&order), &|| true).unwrap();
+        let remedies = Remedies::take_turns("a test", tries(&order), &()).unwrap();
         assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
         let finding = remedies.finding().unwrap();
         assert_eq!(finding.name, "Of all remedies tried, the best is: B");
@@ -240,13 +218,8 @@ mod tests {
 
     #[test]
     fn a_round_counts_when_it_is_finished() {
-        let order = RefCell::new(String::new());
-        let left = RefCell::new(7);
-        let goes_on = || {
-            *left.borrow_mut() -= 1;
-            *left.borrow() >= 0
-        };
-        let remedies = Remedies::take_turns("a test", &mut tries(&order), &goes_on).unwrap();
+        let progress = Seven(RefCell::default());
+        let remedies = Remedies::take_turns("a test", tries(&progress.0), &progress).unwrap();
         assert!(remedies.samples().all(|sample| sample.len() == 2), "{remedies:?}");
         assert!(remedies.table().to_string().contains("about 5.00 ×"));
     }
@@ -256,8 +229,8 @@ mod tests {
         let order = RefCell::new(String::new());
         let mut tries = tries(&order);
         tries.truncate(1);
-        tries.push(("B", Box::new(|| Ok(9.5))));
-        let remedies = Remedies::take_turns("the suite", &mut tries, &|| true).unwrap();
+        tries.push(("B", Box::new(|| Ok(vec![("all", Duration::from_millis(9500))]))));
+        let remedies = Remedies::take_turns("the suite", tries, &()).unwrap();
         assert_eq!(remedies.finding().unwrap().name, "None of the remedies helps");
     }
 }

@@ -8,7 +8,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Quantity, Unit};
+use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit};
 use sys::{Heat, Readings, Sensors};
 
 use crate::change::{Change, changes};
@@ -66,12 +66,12 @@ pub(crate) enum Story {
 }
 
 impl Soak {
-    /// Syncs for `length`, or as long as `goes_on` says so.
+    /// Syncs for `length`, or until it is cancelled.
     pub(crate) fn measure(
         target: &Target,
         sensors: &Sensors,
         length: Duration,
-        goes_on: &dyn Fn() -> bool,
+        progress: &dyn Progress,
     ) -> io::Result<Self> {
         let step = Duration::from_secs(1).min(length / STEPS);
         let file = target.open()?;
@@ -83,7 +83,7 @@ impl Soak {
             latencies: Latencies::new("fdatasync, soak"),
         };
         let begun = Instant::now();
-        while begun.elapsed() < length && goes_on() {
+        while begun.elapsed() < length && !progress.is_cancelled() {
             let mut latencies = Latencies::new("");
             latencies.measure(step, || target.commit(&file))?;
             let rate = latencies.rate().map_or(0.0, |rate| rate.value);

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profile::{Circumstances, Profile, Recorder, Target};
-use report::Layer;
+use report::{Layer, PhaseTimes};
 use server::Server;
 use storage::{Account, Attempt};
 use template::ProvisionError;
@@ -42,12 +42,12 @@ impl Suite<'_> {
         Ok(Watched { profile, status, last_line: last_line(&server.run().path().join("output")) })
     }
 
-    /// Runs it once on a new server with this setup; returns the seconds that it took.
-    pub(crate) fn time(&self, setup: Setup) -> Result<f64, ProvisionError> {
-        Ok(self.run(&self.fixture.start(setup)?)?.0)
+    /// Runs it once on a new server with this setup.
+    pub(crate) fn time(&self, setup: Setup) -> Result<PhaseTimes, ProvisionError> {
+        Ok(vec![("the suite", self.run(&self.fixture.start(setup)?)?.0)])
     }
 
-    fn run(&self, server: &Server) -> Result<(f64, ExitStatus), ProvisionError> {
+    fn run(&self, server: &Server) -> Result<(Duration, ExitStatus), ProvisionError> {
         let output = server.run().create_file("output", &Account::ours())?;
         let second = output.try_clone().attempt("duplicate", server.run().path())?;
         let mut command = Command::new("sh");
@@ -59,7 +59,7 @@ impl Suite<'_> {
         sys::leave_usual_mask(&mut command);
         let begun = Instant::now();
         let status = command.status().attempt("run", Path::new("sh"))?;
-        Ok((begun.elapsed().as_secs_f64(), status))
+        Ok((begun.elapsed(), status))
     }
 }
 

@@ -9,13 +9,15 @@
 //! Each has several turns, so that what disturbs for a moment disturbs no method alone. Source: `PostgreSQL` 18,
 //! `src/bin/pg_test_fsync/pg_test_fsync.c`; `open_datasync` and `open_sync` write past the page cache there, and here.
 
+use std::cell;
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Cell, Column, Layer, Quantity, Table, Unit};
+use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, Unit};
 use storage::{Attempt, FileError};
 use sys::{Roots, Waiting, open_for_writes, page_aligned};
 
@@ -27,7 +29,7 @@ const FILE: usize = 16 << 20;
 /// A page of the WAL.
 const PAGE: usize = 8192;
 /// Turns of each method.
-const ROUNDS: u32 = 3;
+const ROUNDS: Rounds = Rounds::new(0, 3);
 /// Writes that are not synced are timed so many at once.
 const BATCH: u32 = 16;
 /// A flush takes a drive without protection longer than this. See [`judge`].
@@ -186,45 +188,48 @@ impl Target {
 /// What was measured of syncs.
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
-    trials: Vec<Trial>,
+    trials: [Trial; METHODS],
     /// Flushes that the disk got for each fdatasync of one page; `None` if the kernel does not count them.
     pub(crate) flushes: Option<f64>,
 }
 
 impl Syncs {
-    /// Measures all methods within `length`, as long as `goes_on` says so: what has had no turn has no figures then.
+    /// Measures all methods within `length`, or until it is cancelled: what has had no turn has no figures then.
     pub(crate) fn measure(
         target: &Target,
         device: &Device,
         roots: &Roots,
         length: Duration,
-        goes_on: &dyn Fn() -> bool,
+        progress: &dyn Progress,
     ) -> Self {
         let flushes = || device.disks().iter().filter_map(|disk| disk.flushes(roots)).max();
-        let mut trials: Vec<Trial> = ACTIONS
-            .into_iter()
-            .map(|(group, name, action)| {
-                let latencies = Latencies::new(format!("{group}: {name}"));
-                Trial { group, name, action, latencies, refusal: None }
-            })
-            .collect();
-        let turns = u32::try_from(trials.len()).unwrap_or(1) * ROUNDS;
-        let (mut sent, mut synced) = (None, 0);
-        for _ in 0..ROUNDS {
-            for trial in &mut trials {
-                if trial.refusal.is_some() || !goes_on() {
-                    continue;
+        let new = |(group, name, action)| {
+            let latencies = Latencies::new(format!("{group}: {name}"));
+            Trial { group, name, action, latencies, refusal: None }
+        };
+        let mut trials = ACTIONS.map(new);
+        let turn = ROUNDS.turn_within(length, METHODS);
+        let (sent, synced) = (cell::Cell::new(None), cell::Cell::new(0));
+        let mut contenders = trials.each_mut().map(|trial| {
+            let (flushes, sent, synced) = (&flushes, &sent, &synced);
+            Contender::new(trial.name, move || {
+                if trial.refusal.is_some() {
+                    return Ok::<_, Infallible>(());
                 }
                 let (before, count) = (flushes(), trial.latencies.sample().len());
-                let tried = target.repeat(trial.action, length / turns, &mut trial.latencies);
+                let tried = target.repeat(trial.action, turn, &mut trial.latencies);
                 trial.refusal = tried.err().map(|error| plain(&error));
                 if trial.action == Action::Data(1) {
                     let more = before.zip(flushes()).map(|(before, after)| after.saturating_sub(before));
-                    sent = more.map(|more| more + sent.unwrap_or(0));
-                    synced += trial.latencies.sample().len() - count;
+                    sent.set(more.map(|more| more + sent.get().unwrap_or(0)));
+                    synced.set(synced.get() + trial.latencies.sample().len() - count);
                 }
-            }
-        }
+                Ok(())
+            })
+        });
+        let Ok(()) = ROUNDS.run(&mut contenders, progress, drop);
+        drop(contenders);
+        let (sent, synced) = (sent.get(), synced.get());
         let flushes = sent.filter(|_| synced > 0).map(|sent| as_f64(sent) / as_f64(synced as u64));
         Self { trials, flushes }
     }
@@ -235,13 +240,14 @@ impl Syncs {
     }
 
     /// What is written, and how, of each method in its order.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.trials.iter().map(|trial| (trial.group, trial.name))
+    pub(crate) fn names() -> [(&'static str, &'static str); METHODS] {
+        ACTIONS.map(|(group, name, _)| (group, name))
     }
 
     /// How often each was done within a second; `None` if it was refused.
-    pub(crate) fn rates(&self) -> impl Iterator<Item = Option<Quantity>> {
-        self.trials.iter().map(|trial| trial.latencies.rate().filter(|_| trial.refusal.is_none()))
+    pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
+        let rate = |trial: &Trial| trial.latencies.rate().filter(|_| trial.refusal.is_none());
+        self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
     /// What a commit does by default: one page, and fdatasync.
@@ -353,6 +359,14 @@ mod tests {
         Device { stack: Stack { layers: Vec::new(), bottom: Bottom::Disks(vec![disk]) }, cap: None }
     }
 
+    struct Cancelled;
+
+    impl Progress for Cancelled {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
     #[test]
     fn what_is_too_good_is_not_believed() {
         let (samsung, hdd) = (device("nvme0n1", Some("Samsung"), false), device("sda", Some("ST4000"), true));
@@ -378,8 +392,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::create(folder.path()).unwrap();
         let device = device("vda", None, false);
-        let measure = |goes_on| Syncs::measure(&target, &device, &Roots::default(), Duration::ZERO, goes_on);
-        let syncs = measure(&|| true);
+        let measure = |progress: &dyn Progress| {
+            Syncs::measure(&target, &device, &Roots::default(), Duration::ZERO, progress)
+        };
+        let syncs = measure(&());
         let measured = |name: &str| syncs.trials.iter().find(|trial| trial.name == name).unwrap();
         assert_eq!(measured("fdatasync").latencies.sample().len(), 3);
         assert_eq!(measured("fsync_writethrough").refusal.as_deref(), Some("not on this system"));
@@ -389,6 +405,6 @@ mod tests {
         assert!(
             syncs.trials.iter().all(|trial| trial.refusal.is_some() == trial.latencies.sample().is_empty())
         );
-        assert_eq!(measure(&|| false).samples().count(), 0);
+        assert_eq!(measure(&Cancelled).samples().count(), 0);
     }
 }

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use report::{
-    Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Quantity, Report, Sample, Table, Unit,
+    Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample,
+    Table, Unit,
 };
 use server::ConnectionString;
 use storage::Attempt;
@@ -20,10 +21,10 @@ use sys::Mount;
 
 use crate::commit::NOTICEABLE;
 use crate::device::as_f64;
-use crate::{Diagnosis, DoctorError, Onlooker};
+use crate::{Diagnosis, DoctorError};
 
 /// Rounds of commits; see `commit`.
-const ROUNDS: usize = 12;
+const ROUNDS: u32 = 12;
 /// Commits that tell how many there may be in a round.
 const PROBE: usize = 20;
 /// The most and the fewest of a kind in a round.
@@ -87,14 +88,14 @@ impl Remote {
     ///
     /// # Errors
     /// It cannot be reached, or does not let us in.
-    pub fn diagnose(&self, onlooker: &dyn Onlooker) -> Result<Diagnosis, DoctorError> {
-        onlooker.begins("what is in effect");
+    pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
+        progress.measuring("what is in effect");
         let mut facts = Facts::read(&self.psql(FACTS)?);
         if facts.is("superuser", "true") {
             // Containers without /proc, other systems: then it is not known.
             facts.add(&self.psql(PRIVATE_FACTS).unwrap_or_default());
         }
-        onlooker.begins("commits");
+        progress.measuring("commits");
         let commits = self.commits()?;
 
         let mut report = Report::new("pgfresh doctor of a server that is not ours");
@@ -142,16 +143,13 @@ impl Remote {
     fn commits(&self) -> Result<Commits, DoctorError> {
         let probe = seconds(&self.psql(&timed(&[(COMMIT, PROBE), (WAY, PROBE)]))?);
         let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE as u64) * 2.0;
-        let per_round = self.length.as_secs_f64() / as_f64(ROUNDS as u64);
+        let per_round = self.length.as_secs_f64() / f64::from(ROUNDS);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within EACH")]
         let each = (per_round / round.max(1e-6)).clamp(EACH.0, EACH.1) as usize;
         let mut blocks = Vec::new();
+        let kinds = [(COMMIT, each), (ASYNCHRONOUS, each), (WAY, each)];
         for round in 0..ROUNDS {
-            let mut kinds = [(COMMIT, each), (ASYNCHRONOUS, each), (WAY, each)];
-            if round % 2 == 1 {
-                kinds.reverse();
-            }
-            blocks.extend(kinds);
+            blocks.extend(Rounds::order(round, kinds.len()).map(|index| kinds[index]));
         }
         let mut times = seconds(&self.psql(&timed(&blocks))?).into_iter();
         let mut commits = Commits::default();
@@ -179,9 +177,9 @@ const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 /// A script in which psql takes the time of each statement of these blocks, and of nothing else.
 fn timed(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
-    for (fixture, count) in blocks {
-        let statement = if fixture.is_empty() { "SELECT 1;\n" } else { MESSAGE };
-        let _ = writeln!(script, "\\timing off\n{fixture};\n\\timing on");
+    for (setting, count) in blocks {
+        let statement = if setting.is_empty() { "SELECT 1;\n" } else { MESSAGE };
+        let _ = writeln!(script, "\\timing off\n{setting};\n\\timing on");
         script += &statement.repeat(*count);
     }
     script

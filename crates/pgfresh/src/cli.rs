@@ -19,7 +19,7 @@ use crate::report_file::ReportFile;
 
 mod bench;
 
-pub(crate) use bench::{Bench, Output, Suite};
+pub(crate) use bench::{Bench, Suite};
 
 /// Fresh PostgreSQL for every test.
 #[derive(Debug, Parser)]

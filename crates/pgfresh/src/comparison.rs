@@ -7,8 +7,10 @@ use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use bench::runner::{Contender, PhaseTimes, Timed, run_and_report};
-use report::{Cell, Column, Factor, Interval, Quantity, Report, Sample, Table, Unit, Warning};
+use report::{
+    Cell, Column, Contender, Factor, PhaseTimes, Progress, Quantity, Report, Rounds, Sample, Table, Timed,
+    Unit, Warning,
+};
 use server::Preset;
 use storage::PlaceRequest;
 use template::{Provisioner, ServerOptions};
@@ -16,11 +18,11 @@ use template::{Provisioner, ServerOptions};
 use crate::cli::{LeaseArguments, Run, Suite};
 use crate::failure::Failure;
 use crate::foreground;
-use crate::onlooker::Onlooker;
 use crate::report_file;
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
 use crate::startup;
+use crate::terminal_progress::TerminalProgress;
 use crate::user_command;
 
 /// From this exit code on, a signal has ended the command.
@@ -61,11 +63,11 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
     let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
-    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(arguments.report.clone())?;
-    let (timed, end) = take_turns(settings, job, &sides, arguments.rounds, &mut onlooker);
+    let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
+    let (timed, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
-    onlooker.finish();
+    progress.finish();
     end?;
     report_file::tell(
         settings.verbosity.is_quiet(),
@@ -96,29 +98,29 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     )?;
     let lease = LeaseArguments::default();
     let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
-    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(suite.output.files())?;
-    let (timed, end) = take_turns(settings, job, &sides, suite.rounds, &mut onlooker);
+    let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
+    let (timed, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
     let report = comparison.report();
-    onlooker.conclude(&report)?;
+    progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
     eprint!("{}", comparison.failures());
     end?;
-    Ok(if onlooker.has_seen_enough() { ExitCode::from(130) } else { worst(&sides) })
+    Ok(if progress.is_cancelled() { ExitCode::from(130) } else { worst(&sides) })
 }
 
-/// Each side runs the job in its turn. What is finished goes to the onlooker.
+/// Each side runs the job in its turn. What is finished goes to `progress`.
 fn take_turns(
     settings: &ResolvedSettings,
     job: Job<'_>,
     sides: &[Side],
     rounds: u32,
-    onlooker: &mut Onlooker,
+    progress: &dyn Progress,
 ) -> (Vec<Timed>, Result<(), Failure>) {
     let mut contenders: Vec<_> =
         sides.iter().map(|side| Contender::new(side.name, move || side.run(settings, job))).collect();
     let report = |timed: &[Timed]| Comparison { timed, sides, command: job.command }.report();
-    run_and_report(&mut contenders, 0, rounds, onlooker, &report)
+    Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report))
 }
 
 /// The exit code that says most: the greatest of all runs.
@@ -202,8 +204,7 @@ impl Comparison<'_> {
     /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         let ratios = of(self.timed.first()?).ratio_to(&of(ours)).ok()?;
-        let point = ratios.median()?;
-        Some((Interval::of_median(&ratios).map_or(Factor::Point(point), Factor::Interval), ratios))
+        Some((Factor::of(&ratios)?, ratios))
     }
 
     /// The gain in words: with its interval, or else with the extremes of so few rounds.

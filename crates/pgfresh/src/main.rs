@@ -13,7 +13,6 @@ mod failure;
 mod foreground;
 mod log_file;
 mod logging;
-mod onlooker;
 mod output;
 mod profiling;
 mod progress;
@@ -22,6 +21,7 @@ mod service;
 mod settings;
 mod startup;
 mod stops;
+mod terminal_progress;
 mod user_command;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! What is said while something takes long: lines that stay, and on a terminal one that does not.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::time::{Duration, Instant};
@@ -16,30 +16,39 @@ const QUIET_TIME: Duration = Duration::from_secs(1);
 const NAMED: usize = 3;
 
 /// A line on a terminal that is written over and over, and is gone in the end.
-struct Moving {
-    shown: bool,
-    /// Since when bytes are copied, and how many there were.
-    copying: Option<Instant>,
-}
+#[derive(Default)]
+pub(crate) struct StatusLine(Cell<bool>);
 
 /// What is rare or takes long is said on standard error, unless nothing shall be.
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     let terminal = stderr().is_terminal();
-    let moving = RefCell::new(Moving { shown: false, copying: None });
+    let status = StatusLine::default();
+    // Since when bytes are copied.
+    let copying = Cell::new(None);
     move |step| {
         if verbosity.is_quiet() {
             return;
         }
-        let mut moving = moving.borrow_mut();
         match step {
             Step::Running { step, since, line } if terminal && since > QUIET_TIME => {
-                moving.show(&format!("{step}, {:.0} s: {line}", since.as_secs_f64()));
+                status.show(&format!("pgfresh: {step}, {:.0} s: {line}", since.as_secs_f64()));
             }
-            Step::Copying { done, total } if terminal => moving.show_copy(done, total),
-            Step::Running { .. } | Step::Copying { .. } => {}
+            Step::Copying { done, total } if terminal && done < total => {
+                let since = copying.get().unwrap_or_else(Instant::now);
+                copying.set(Some(since));
+                if since.elapsed() >= QUIET_TIME {
+                    status.show(&copied(done, total, since.elapsed()));
+                }
+            }
+            Step::Copying { .. } => {
+                copying.set(None);
+                status.clear();
+            }
+            Step::Running { .. } => {}
             Step::Evicted(_) | Step::Publishing { .. } if !verbosity.is_verbose() => {}
             other => {
-                moving.clear();
+                copying.set(None);
+                status.clear();
                 if let Some(line) = describe(other) {
                     eprintln!("pgfresh: {line}");
                 }
@@ -48,42 +57,35 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     }
 }
 
-impl Moving {
-    fn show(&mut self, line: &str) {
-        let width = sys::terminal_width().unwrap_or(0);
-        let width = if width == 0 { 80 } else { width };
-        let plain: String = line.chars().filter(|letter| !letter.is_control()).collect();
-        let fitting: String = format!("pgfresh: {plain}").chars().take(width.saturating_sub(1)).collect();
+/// How much is copied, and how long the rest will take.
+fn copied(done: u64, total: u64, since: Duration) -> String {
+    let mut line = format!("pgfresh: copying, {} of {}", human_bytes(done), human_bytes(total));
+    if done > 0 {
+        #[allow(clippy::cast_precision_loss)]
+        let left = since.as_secs_f64() * (total - done) as f64 / done as f64;
+        let _ = write!(line, ", {left:.0} s left");
+    }
+    line
+}
+
+impl StatusLine {
+    /// Shows as much of `line` as fits.
+    pub(crate) fn show(&self, line: &str) {
+        let width = sys::terminal_width().filter(|width| *width > 0).unwrap_or(80);
+        let plain = line.chars().filter(|letter| !letter.is_control());
+        let fitting: String = plain.take(width.saturating_sub(1)).collect();
         let _ = write!(stderr(), "\r{fitting}\x1b[K");
-        self.shown = true;
+        self.0.set(true);
     }
 
-    fn show_copy(&mut self, done: u64, total: u64) {
-        if done >= total {
-            return self.clear();
-        }
-        let since = self.copying.get_or_insert_with(Instant::now).elapsed();
-        if since < QUIET_TIME {
-            return;
-        }
-        let mut line = format!("copying, {} of {}", human_bytes(done), human_bytes(total));
-        if done > 0 {
-            #[allow(clippy::cast_precision_loss)]
-            let left = since.as_secs_f64() * (total - done) as f64 / done as f64;
-            let _ = write!(line, ", {left:.0} s left");
-        }
-        self.show(&line);
-    }
-
-    fn clear(&mut self) {
-        self.copying = None;
-        if std::mem::take(&mut self.shown) {
+    pub(crate) fn clear(&self) {
+        if self.0.take() {
             let _ = write!(stderr(), "\r\x1b[K");
         }
     }
 }
 
-impl Drop for Moving {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
     }

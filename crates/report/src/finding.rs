@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Interval, Quantity, text};
+use crate::{Interval, Quantity, Sample, text};
 
 /// Where a gain comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,12 @@ pub enum Factor {
 }
 
 impl Factor {
+    /// The median of ratios, with its interval if there are enough of them; `None` if there is none.
+    #[must_use]
+    pub fn of(ratios: &Sample) -> Option<Self> {
+        Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
+    }
+
     /// The estimate.
     #[must_use]
     pub fn point(&self) -> f64 {

@@ -2,8 +2,8 @@
 //!
 //! Makes [`Sample`]s of measurements, what can be said of them ([`Interval`], [`Warning`]), and [`Table`]s and
 //! [`Report`]s that render themselves as terminal text, Markdown, HTML, CSV and JSON; a [`Layer`] says what something is like, a
-//! [`Finding`] what follows and what to do. It returns values and strings: it
-//! measures nothing, writes to no file or terminal, and knows nothing of `PostgreSQL`.
+//! [`Finding`] what follows and what to do. [`Rounds`] lets [`Contender`]s take turns, and tells a [`Progress`] of it. It
+//! returns values and strings: it writes to no file or terminal, and knows nothing of `PostgreSQL`.
 //!
 //! Numbers are kept and handed to programs in the base unit ([`Unit`]) with every digit; people read three significant
 //! digits in a unit chosen by size.
@@ -38,7 +38,9 @@ mod html;
 mod interval;
 mod layer;
 mod plot;
+mod progress;
 mod quantity;
+mod runner;
 mod sample;
 mod svg;
 mod table;
@@ -52,7 +54,9 @@ pub use finding::{Basis, Factor, Finding, Gain};
 pub use interval::Interval;
 pub use layer::Layer;
 pub use plot::{Course, Plot};
+pub use progress::Progress;
 pub use quantity::{Quantity, Unit};
+pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
 pub use sample::{Sample, SampleError};
 pub use table::{Cell, Column, Table};
 pub use text::html as escape_html;

@@ -169,7 +169,7 @@ impl Provisioner {
         })?;
         let server = self.set_up(server, spec, fingerprint, say)?;
         // Everything written until now lies in segments that the checkpoint of the shutdown removes.
-        server.session("postgres")?.query("SELECT pg_switch_wal()").map_err(server::StartError::from)?;
+        server.session("postgres")?.query("SELECT pg_switch_wal()")?;
         Ok(server.shut_down()?)
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use server::{InitdbError, InstallationError, SettingError, StartError, StopError};
+use server::{InitdbError, InstallationError, SessionError, SettingError, StartError, StopError};
 use storage::{AccountError, CacheError, FileError, PlaceError};
 
 use crate::Fingerprint;
@@ -36,6 +36,12 @@ pub enum ProvisionError {
     Input(#[from] InputError),
     #[error(transparent)]
     Setup(Box<SetupError>),
+}
+
+impl From<SessionError> for ProvisionError {
+    fn from(error: SessionError) -> Self {
+        Self::Start(error.into())
+    }
 }
 
 impl From<SetupError> for ProvisionError {

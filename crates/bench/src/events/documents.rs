@@ -81,7 +81,6 @@ mod tests {
     use super::super::documents_server::Server;
     use super::*;
     use crate::events::EventStore;
-    use crate::runner::tests::Patience;
 
     fn measure(url: &str) -> Result<(report::Report, Option<BenchError>), BenchError> {
         let events = crate::Events {
@@ -93,7 +92,7 @@ mod tests {
             batch: 7,
             thermometer: &|| None,
         };
-        events.measure(3, &mut Patience(u32::MAX))
+        events.measure(3, &())
     }
 
     #[test]

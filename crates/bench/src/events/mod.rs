@@ -14,10 +14,9 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ::report::{Report, Sample, Unit};
+use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Sample, Timed, Unit};
 use template::ServerOptions;
 
-use crate::runner::{self, Contender, Observer, PhaseTimes, Timed};
 use crate::{BenchError, Measured, environment};
 use event::Event;
 
@@ -67,32 +66,33 @@ impl Events<'_> {
     ///
     /// # Errors
     /// Nothing was measured at all: a target cannot be reached, for example.
-    pub fn measure(&self, batches: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, batches: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
-        let mut grounds = Vec::new();
+        let mut fixtures = Vec::new();
         for target in &self.targets {
-            grounds.push(EventsFixture::of(target, self)?);
+            fixtures.push(EventsFixture::of(target, self)?);
         }
-        let measured = self.measure_on(&mut grounds, &load, batches, observer);
+        let measured = self.measure_on(&mut fixtures, &load, batches, progress);
         // All of them, whether or not one of them fails.
-        let ends = grounds.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
+        let ends = fixtures.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
         measured.map(|(report, failure)| (report, failure.or(ends.err())))
     }
 
     fn measure_on(
         &self,
-        grounds: &mut [EventsFixture],
+        fixtures: &mut [EventsFixture],
         load: &str,
         batches: u32,
-        observer: &mut dyn Observer,
+        progress: &dyn Progress,
     ) -> Result<Measured, BenchError> {
-        let tracks: Vec<_> = grounds.iter().map(|fixture| RefCell::new(Track::new(fixture.name()))).collect();
+        let tracks: Vec<_> =
+            fixtures.iter().map(|fixture| RefCell::new(Track::new(fixture.name()))).collect();
         let thermometer = Thermometer { read: self.thermometer, last: RefCell::new(None) };
         let mut contenders = Vec::new();
-        for (fixture, track) in grounds.iter_mut().zip(&tracks) {
+        for (fixture, track) in fixtures.iter_mut().zip(&tracks) {
             contenders.push(self.contender(fixture, track, &thermometer)?);
         }
-        let notes: Vec<String> = grounds.iter().map(EventsFixture::describe).collect();
+        let notes: Vec<String> = fixtures.iter().map(EventsFixture::describe).collect();
         let overhead = overhead();
         let report = |timed: &[Timed]| -> Report {
             let tracks: Vec<_> = tracks.iter().map(RefCell::borrow).collect();
@@ -103,7 +103,7 @@ impl Events<'_> {
             environment::machine(&mut report, load);
             report
         };
-        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, batches, observer, &report);
+        let (timed, end) = Rounds::new(WARM_UP, batches).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         Ok((report(&timed), end.err()))
     }

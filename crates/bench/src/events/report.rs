@@ -1,10 +1,9 @@
 //! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
 
-use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit};
 
 use super::Track;
-use crate::runner::{Timed, add_samples};
-use crate::summary::{add_doubts, interval, ratio};
+use crate::summary::{add_doubts, add_samples, interval, ratio};
 
 /// Events a second that the author had with Axon Framework on the JVM, one transaction for each, and seconds for each event.
 ///

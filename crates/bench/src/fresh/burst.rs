@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use report::{Contender, PhaseTimes};
 use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::fixture::{BRIEF, Fixture};
-use crate::runner::{Contender, PhaseTimes};
 
 /// So many at once; the pool has 32 at most.
 pub(super) const MANY: usize = 64;

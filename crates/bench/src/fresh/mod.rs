@@ -12,13 +12,12 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ::report::{Report, Sample, Unit};
+use ::report::{PhaseTimes, Progress, Report, Rounds, Sample, Timed, Unit};
 use server::AdminConnection;
 use template::ServerOptions;
 
 use crate::client::{Address, Client};
 use crate::fixture::{BY_HAND, Fixture};
-use crate::runner::{self, Observer, PhaseTimes, Timed};
 use crate::{BenchError, Measured};
 
 /// The first query of a session.
@@ -43,14 +42,14 @@ impl Fresh {
     ///
     /// # Errors
     /// Nothing was measured at all.
-    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = paced::Samples::default();
         let floor = floor::Floor::open(&fixture)?;
         let mut contenders = paced::contenders(&fixture, &floor, &samples)?;
         contenders.extend(burst::contenders(&fixture)?);
         contenders.extend(sustained::contenders(&fixture)?);
-        runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
+        Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
         samples.forget();
         let before = fixture.leases.status();
         let report = |timed: &[Timed]| {
@@ -64,12 +63,12 @@ impl Fresh {
             fixture.describe(&mut report);
             report
         };
-        let (mut timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
+        let (mut timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         // By themselves, and last: the pool keeps sessions warm of the kinds that came last.
         let mut strangers = paced::strangers(&fixture, &samples);
         let (strange, strange_end) = match &end {
-            Ok(()) => runner::run_in_turn(&mut strangers, 0, rounds, observer),
+            Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
             Err(_) => (Vec::new(), Ok(())),
         };
         drop(strangers);
@@ -83,15 +82,11 @@ impl Fresh {
     ///
     /// # Errors
     /// Nothing was measured at all.
-    pub fn measure_recycling(
-        &self,
-        rounds: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<Measured, BenchError> {
+    pub fn measure_recycling(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = recycle::Samples::default();
         let mut contenders = recycle::contenders(&fixture, &samples)?;
-        runner::run_in_turn(&mut contenders, WARM_UP, 0, observer).1?;
+        Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
         samples.forget();
         let report = |timed: &[Timed]| {
             let mut report = recycle::report(timed, &samples);
@@ -103,7 +98,7 @@ impl Fresh {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = runner::run_and_report(&mut contenders, 0, rounds, observer, &report);
+        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
         fixture.close();
@@ -115,7 +110,7 @@ impl Fresh {
     ///
     /// # Errors
     /// Nothing was measured at all.
-    pub fn measure_rollback(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let mut contenders = rollback::contenders(&fixture)?;
         let report = |timed: &[Timed]| {
@@ -123,7 +118,7 @@ impl Fresh {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
+        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
         fixture.close();

@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use report::Sample;
+use report::{Contender, Sample};
 
 use super::floor::Floor;
 use super::{Strategy, block, forget, obtain, obtain_at, obtain_by_hand, sample};
 use crate::BenchError;
 use crate::fixture::Fixture;
-use crate::runner::Contender;
 
 /// From one to the next.
 const PACE: Duration = Duration::from_millis(50);

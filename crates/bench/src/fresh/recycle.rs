@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use lease::{Isolation, LeaseError};
-use report::{Column, Quantity, Report, Sample, Table, Unit};
+use report::{Column, Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
 use server::AdminConnection;
 
 use super::report::spread;
@@ -13,8 +13,7 @@ use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::fixture::{BRIEF, Fixture, TABLES};
 use crate::goal::{Goal, Limit};
-use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::summary::{rate, ratio};
+use crate::summary::{add_samples, rate, ratio};
 
 /// Resets in a round.
 const BLOCK: u32 = 20;

@@ -1,11 +1,10 @@
 //! What `fresh` found, as tables.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit};
 
 use super::{burst, paced, sustained};
 use crate::goal::{Goal, Limit};
-use crate::runner::{Timed, add_samples};
-use crate::summary::{find, interval, rate, ratio};
+use crate::summary::{add_samples, find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
     let mut report = Report::new("A fresh database, and its first query");

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use report::{Column, Quantity, Report, Table, Unit};
+use report::{Column, Contender, Quantity, Report, Table, Timed, Unit, mean_cycle};
 
 use super::goals;
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK};
 use crate::goal::{Goal, Limit};
-use crate::runner::{Contender, Timed, add_samples, mean_cycle};
-use crate::summary::{rate, ratio};
+use crate::summary::{add_samples, rate, ratio};
 
 /// How long in a round the cycles go on.
 const SPAN: Duration = Duration::from_secs(1);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use report::{Contender, PhaseTimes, cycles};
 use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::Client;
 use crate::fixture::{BRIEF, Fixture};
-use crate::runner::{Contender, PhaseTimes, cycles};
 
 /// How long in a round.
 const SPAN: Duration = Duration::from_secs(1);

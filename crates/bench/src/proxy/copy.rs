@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use report::Contender;
+
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::contender;
 use crate::BenchError;
 use crate::client::Client;
-use crate::runner::Contender;
 
 pub(super) const OUT: &str = "COPY out";
 pub(super) const IN: &str = "COPY in";

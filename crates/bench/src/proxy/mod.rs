@@ -8,11 +8,11 @@ mod report;
 
 use std::path::PathBuf;
 
+use ::report::{Progress, Rounds, Timed};
 use storage::Cache;
 use template::{Provisioner, ServerOptions};
 
 use crate::pgbench::Pgbench;
-use crate::runner::{self, Observer, Timed};
 use crate::{BenchError, Measured, environment};
 use crowd::Crowd;
 use fixture::ProxyFixture;
@@ -36,7 +36,7 @@ impl ProxyBench {
     ///
     /// # Errors
     /// Nothing was measured at all; there is no pgbench, for example.
-    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };
         let provisioner =
@@ -56,10 +56,10 @@ impl ProxyBench {
             };
             let so_far = |timed: &[Timed]| report(timed, None);
             let (timed, mut end) =
-                runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &so_far);
+                Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&so_far));
             drop(contenders);
             let mut crowd = None;
-            if end.is_ok() && !observer.wants_to_stop() {
+            if end.is_ok() && !progress.is_cancelled() {
                 match crowd::gather(&program, fixture) {
                     Ok(gathered) => crowd = Some(gathered),
                     Err(error) => end = Err(error),

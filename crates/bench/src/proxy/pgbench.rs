@@ -1,10 +1,11 @@
 //! pgbench over each way: the smallest messages there are, so that the way weighs most.
 
+use report::{Contender, PhaseTimes};
+
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use crate::BenchError;
 use crate::client::{Address, Client};
 use crate::pgbench::Pgbench;
-use crate::runner::{Contender, PhaseTimes};
 
 /// Branches: as many as keep 8 clients out of each other's way. 15 MB each.
 const SCALE: u32 = 20;

@@ -1,6 +1,6 @@
 //! What `gateway` found, as tables.
 
-use report::{Column, Quantity, Report, Sample, Table, Unit};
+use report::{Column, Quantity, Report, Sample, Table, Timed, Unit};
 
 use storage::human_bytes;
 
@@ -9,7 +9,7 @@ use super::crowd::{Crowd, IDLE};
 use super::fixture::{ProxyFixture, Way};
 use super::pgbench::{BUSY, LOADS, contender};
 use crate::goal::{self, Goal, Limit};
-use crate::runner::{Timed, add_samples};
+use crate::summary::add_samples;
 
 pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, fixture: &ProxyFixture) -> Report {
     let mut report = Report::new("The way through the gateway");

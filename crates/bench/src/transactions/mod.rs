@@ -5,14 +5,13 @@ mod report;
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use ::report::Report;
+use ::report::{Contender, Progress, Report, Rounds, Timed};
 use server::{AdminConnection, Server};
 use template::ServerOptions;
 
 use crate::client::{Address, Client};
 use crate::fixture::Fixture;
 use crate::pgbench::Pgbench;
-use crate::runner::{self, Contender, Observer, Timed};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
@@ -91,7 +90,7 @@ impl Transactions {
     ///
     /// # Errors
     /// Nothing was measured at all: there is no pgbench, for example, or no room on the disk.
-    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
         let fixture = Fixture::open(server_options, cache.as_deref(), program.clone())?;
         let pgbench = Pgbench::of(fixture.installation())?;
@@ -126,7 +125,7 @@ impl Transactions {
         for side in &sides {
             contenders.extend(side.contenders(&pgbench, self.seconds));
         }
-        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
+        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
         holder.close()?;

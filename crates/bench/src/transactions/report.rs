@@ -1,11 +1,10 @@
 //! What `pgbench` found, as the published table has it, and beside it.
 
-use report::{Cell, Column, Quantity, Report, Table, Unit};
+use report::{Cell, Column, Quantity, Report, Table, Timed, Unit};
 
 use super::{CLIENTS, contender};
-use crate::runner::{Timed, add_samples};
 use crate::setup::Setup;
-use crate::summary::{add_doubts, find, interval, rate, ratio};
+use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
 
 /// Transactions a second with one, two and three clients, five minutes each, scale 25, on the author's computer.
 ///

@@ -6,13 +6,12 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::report::Report;
+use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Timed, mean_cycle};
 use server::{AdminConnection, Server, SessionError};
 use template::ServerOptions;
 
 use crate::client::Client;
 use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, tables};
-use crate::runner::{self, Contender, Observer, PhaseTimes, Timed, mean_cycle};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
@@ -107,7 +106,7 @@ impl Truncate {
     ///
     /// # Errors
     /// Nothing was measured at all: there is no room on the disk, for example.
-    pub fn measure(&self, rounds: u32, observer: &mut dyn Observer) -> Result<Measured, BenchError> {
+    pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk } = self;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Tuned, Setup::Tmpfs];
@@ -124,7 +123,7 @@ impl Truncate {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = runner::run_and_report(&mut contenders, WARM_UP, rounds, observer, &report);
+        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
         fixture.close();

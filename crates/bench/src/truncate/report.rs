@@ -1,11 +1,10 @@
 //! What `truncate` found, as tables, beside what two articles say.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Unit};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit};
 
 use super::{CleanUp, FRESH, ISOLATED, contender};
-use crate::runner::{Timed, add_samples};
 use crate::setup::Setup;
-use crate::summary::{add_doubts, find, interval, rate, ratio};
+use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed]) -> Report {
     let base = contender(Setup::Normal.name(), CleanUp::Truncate);

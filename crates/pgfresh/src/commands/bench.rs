@@ -1,42 +1,40 @@
 //! `pgfresh bench`: measures on this machine.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bench::{EventStore, Events, Fresh, Measured, ProxyBench, Start, Transactions, Truncate};
+use bench::{EventStore, Events, Fresh, ProxyBench, Start, Transactions, Truncate};
 use doctor::SyncComparison;
+use report::{Progress, Report};
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 
-use crate::cli::{Bench, Options, Output};
+use crate::cli::{Bench, Options};
 use crate::comparison;
 use crate::disk;
 use crate::failure::Failure;
-use crate::onlooker::Onlooker;
 use crate::report_file;
 use crate::settings::ResolvedSettings;
 use crate::startup;
+use crate::terminal_progress::TerminalProgress;
 
 pub(crate) fn execute(
     options: &Options,
     settings: &ResolvedSettings,
     command: &Bench,
 ) -> Result<ExitCode, Failure> {
-    if let Bench::Fsync { path, rounds, output } = command {
-        return fsync(settings, path.as_deref(), *rounds, output);
-    }
     if let Bench::Suite(suite) = command {
         return comparison::suite(settings, suite);
     }
     let output = command.output();
-    let mut onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
-    let (report, failure) = measure(options, settings, command, &mut onlooker)?;
-    onlooker.conclude(&report)?;
+    let progress = TerminalProgress::listen(settings.verbosity)?.writing(output.files())?;
+    let (report, failure) = measure(options, settings, command, &progress)?;
+    progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
-        Some(error) => Err(error.into()),
-        None if onlooker.has_seen_enough() => Ok(ExitCode::from(130)),
+        Some(failure) => Err(failure),
+        None if progress.is_cancelled() => Ok(ExitCode::from(130)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -45,33 +43,33 @@ fn measure(
     options: &Options,
     settings: &ResolvedSettings,
     command: &Bench,
-    onlooker: &mut Onlooker,
-) -> Result<Measured, Failure> {
+    progress: &dyn Progress,
+) -> Result<(Report, Option<Failure>), Failure> {
     let (server_options, cache, program) =
         (settings.with_template()?, options.cache.clone(), sys::this_program().to_owned());
-    Ok(match *command {
+    let (report, failure) = match *command {
         Bench::Start { rounds, .. } => {
             let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
             let serve = || ourselves(options, &["serve"]);
-            Start { server_options, cache, program, run: &run, serve: &serve }.measure(rounds, onlooker)?
+            Start { server_options, cache, program, run: &run, serve: &serve }.measure(rounds, progress)?
         }
         Bench::Gateway { rounds, .. } => {
-            ProxyBench { server_options, cache, program }.measure(rounds, onlooker)?
+            ProxyBench { server_options, cache, program }.measure(rounds, progress)?
         }
         Bench::Rollback { rounds, .. } => {
-            Fresh { server_options, cache, program }.measure_rollback(rounds, onlooker)?
+            Fresh { server_options, cache, program }.measure_rollback(rounds, progress)?
         }
         Bench::Fresh { rounds, recycle: true, .. } => {
-            Fresh { server_options, cache, program }.measure_recycling(rounds, onlooker)?
+            Fresh { server_options, cache, program }.measure_recycling(rounds, progress)?
         }
-        Bench::Fresh { rounds, .. } => Fresh { server_options, cache, program }.measure(rounds, onlooker)?,
+        Bench::Fresh { rounds, .. } => Fresh { server_options, cache, program }.measure(rounds, progress)?,
         Bench::Truncate { ref path, rounds, .. } => {
             let disk = path.clone();
-            Truncate { server_options, cache, program, disk }.measure(rounds, onlooker)?
+            Truncate { server_options, cache, program, disk }.measure(rounds, progress)?
         }
         Bench::Pgbench { ref path, scale, seconds, rounds, .. } => {
             let disk = path.clone();
-            Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, onlooker)?
+            Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, progress)?
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
             let disk = disk::path(settings, path.as_deref())?;
@@ -83,32 +81,24 @@ fn measure(
             }
             let (disk, thermometer) = (path.clone(), &thermometer);
             Events { server_options, cache, program, disk, targets, batch, thermometer }
-                .measure(batches, onlooker)?
+                .measure(batches, progress)?
         }
-        Bench::Fsync { .. } | Bench::Suite(_) => unreachable!("they are done elsewhere"),
-    })
+        Bench::Fsync { ref path, rounds, .. } => {
+            let path = disk::path(settings, path.as_deref())?;
+            let original = pg_test_fsync(settings)?;
+            return Ok((SyncComparison { path, original, program, rounds }.measure(progress)?, None));
+        }
+        Bench::Suite(_) => unreachable!("it is done elsewhere"),
+    };
+    Ok((report, failure.map(Into::into)))
 }
 
-/// `pgfresh bench fsync`: our syncs beside those of `pg_test_fsync`.
-fn fsync(
-    settings: &ResolvedSettings,
-    named: Option<&Path>,
-    rounds: u32,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+fn pg_test_fsync(settings: &ResolvedSettings) -> Result<PathBuf, Failure> {
     let original = startup::provisioner_without_template(settings)?.installation.client("pg_test_fsync");
-    let original = original.ok_or_else(|| {
+    original.ok_or_else(|| {
         let failure = Failure::new("could not find pg_test_fsync");
         failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
-    })?;
-    let program = sys::this_program().to_owned();
-    let comparison = SyncComparison { path: disk::path(settings, named)?, original, program, rounds };
-    let onlooker = Onlooker::listen(settings.verbosity)?.writing(output.files())?;
-    let report = comparison.measure(&onlooker)?;
-    onlooker.conclude(&report)?;
-    report_file::print(&report, &output.printed());
-    let stopped = onlooker.has_seen_enough();
-    Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    })
 }
 
 /// This program with the same options and other arguments.

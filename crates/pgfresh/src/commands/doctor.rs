@@ -6,18 +6,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use doctor::{Diagnosis, Examination, Remote, Tests};
-use report::{Earlier, Sample};
+use report::{Earlier, Progress, Sample};
 use serde_json::{Map, Value, json};
 use template::{ProvisionError, Provisioner};
 
 use crate::cli::{Doctor, Options};
 use crate::disk;
 use crate::failure::Failure;
-use crate::onlooker::Onlooker;
 use crate::output;
 use crate::output::say;
 use crate::settings::ResolvedSettings;
 use crate::startup;
+use crate::terminal_progress::TerminalProgress;
 
 /// How long is measured, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
@@ -26,7 +26,7 @@ const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
     let roots = disk::roots(arguments.sysfs.clone(), arguments.procfs.clone());
-    let onlooker = Onlooker::listen(options.verbosity())?;
+    let progress = TerminalProgress::listen(options.verbosity())?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
         // No server is needed here: without an installation, whatever psql PATH has.
@@ -35,8 +35,8 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
             .and_then(|settings| startup::installed(&settings))
             .and_then(|provisioner| startup::find_psql(&provisioner));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
-        let diagnosis = Remote { target, psql, length }.diagnose(&onlooker)?;
-        onlooker.finish();
+        let diagnosis = Remote { target, psql, length }.diagnose(&progress)?;
+        progress.finish();
         show(&diagnosis, arguments.json);
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,10 +52,10 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         program: sys::this_program().to_owned(),
         provisioner: provisioner(settings)?,
     };
-    let diagnosis = examination.diagnose(&onlooker)?;
-    onlooker.finish();
+    let diagnosis = examination.diagnose(&progress)?;
+    progress.finish();
     show(&diagnosis, arguments.json);
-    let stopped = onlooker.has_seen_enough();
+    let stopped = progress.is_cancelled();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 

@@ -1,17 +1,18 @@
-//! Whoever waits for a measurement: sees how far it is, has what is finished in files, and may have seen enough.
+//! The progress of a measurement on the terminal; its interim reports in files; Ctrl-C, which cancels it.
 
+use std::cell::{Cell, RefCell};
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::runner::Observer;
-use report::Report;
+use report::{Progress, Report};
 use signal_hook::consts::SIGINT;
 
 use crate::failure::Failure;
 use crate::output::Verbosity;
+use crate::progress::StatusLine;
 use crate::report_file::{ReportFile, could_not_write};
 
 /// Between two times that files are written, so many times as long as that takes.
@@ -19,27 +20,36 @@ const WRITING: u32 = 20;
 /// Columns of the bar.
 const BAR: u32 = 16;
 
-/// Shows what is measured, and takes Ctrl-C for "that is enough". A second one ends us at once.
-pub(crate) struct Onlooker {
-    stop: Arc<AtomicBool>,
-    shows: bool,
+/// Shows what is measured. Ctrl-C cancels it, and a second one ends pgfresh at once.
+pub(crate) struct TerminalProgress {
+    cancelled: Arc<AtomicBool>,
+    line: Option<StatusLine>,
     files: Vec<ReportFile>,
+    /// What is measured, if there is a name for it.
+    what: RefCell<String>,
     /// The end of the warm-up.
-    since: Instant,
+    since: Cell<Instant>,
     /// Before then, files are not written again.
-    next: Instant,
+    next: Cell<Instant>,
 }
 
-impl Onlooker {
+impl TerminalProgress {
     pub(crate) fn listen(verbosity: Verbosity) -> Result<Self, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds the flag down and puts it up, the second finds it up.
-        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&stop)))
+        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
         let shows = !verbosity.is_quiet() && io::stderr().is_terminal();
         let now = Instant::now();
-        Ok(Self { stop, shows, files: Vec::new(), since: now, next: now })
+        Ok(Self {
+            cancelled,
+            line: shows.then(StatusLine::default),
+            files: Vec::new(),
+            what: RefCell::default(),
+            since: Cell::new(now),
+            next: Cell::new(now),
+        })
     }
 
     /// With files for what is found, which can be written: an hour later it would be too late to learn that they cannot.
@@ -48,9 +58,8 @@ impl Onlooker {
             let opened = OpenOptions::new().append(true).create(true).open(path);
             opened.map_err(|error| could_not_write(path, &error))?;
         }
-        let onlooker = Self { files, ..self };
-        onlooker.show("preparing and warming up");
-        Ok(onlooker)
+        self.show("preparing and warming up");
+        Ok(Self { files, ..self })
     }
 
     /// The last word: writes the files, and shows nothing any more.
@@ -60,45 +69,48 @@ impl Onlooker {
     }
 
     pub(crate) fn finish(&self) {
-        if self.shows {
-            eprint!("\r\x1b[K");
-        }
-    }
-
-    pub(crate) fn has_seen_enough(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.line.iter().for_each(StatusLine::clear);
     }
 
     fn show(&self, what: &str) {
-        if self.shows {
-            eprint!("\r\x1b[K{what}; Ctrl-C shows what there is");
+        if let Some(line) = &self.line {
+            line.show(&format!("{what}; Ctrl-C shows what there is"));
         }
     }
 }
 
 /// A bar, and how long it will still take if it goes on like this.
-fn progress(done: u32, of: u32, taken: Duration) -> String {
+fn bar(done: u32, of: u32, taken: Duration) -> String {
     let full = BAR * done / of.max(1);
-    let bar: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();
+    let blocks: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();
     let left = taken.checked_div(done).map(|each| each * of.saturating_sub(done));
     let left = left.map_or_else(String::new, |left| match left.as_secs() {
         seconds @ 0..120 => format!(", {seconds} s left"),
         seconds => format!(", {} min left", seconds.div_ceil(60)),
     });
-    format!("{bar} {done} of {of} rounds{left}")
+    format!("{blocks} {done} of {of} rounds{left}")
 }
 
-impl Observer for Onlooker {
-    fn after_round(&mut self, done: u32, of: u32) {
-        if done == 0 {
-            self.since = Instant::now();
-        }
-        self.show(&progress(done, of, self.since.elapsed()));
+impl Progress for TerminalProgress {
+    fn measuring(&self, what: &str) {
+        self.what.replace(format!("measuring {what}"));
+        self.show(&self.what.borrow());
     }
 
-    fn found(&mut self, report: &dyn Fn() -> Report) {
+    fn finished_round(&self, done: u32, of: u32) {
+        if done == 0 {
+            self.since.set(Instant::now());
+        }
+        let bar = bar(done, of, self.since.get().elapsed());
+        match self.what.borrow().as_str() {
+            "" => self.show(&bar),
+            what => self.show(&format!("{what}: {bar}")),
+        }
+    }
+
+    fn interim_report(&self, report: &dyn Fn() -> Report) {
         let begun = Instant::now();
-        if self.files.is_empty() || begun < self.next {
+        if self.files.is_empty() || begun < self.next.get() {
             return;
         }
         let report = report();
@@ -108,21 +120,11 @@ impl Observer for Onlooker {
                 tracing::warn!("{}", failure.on_one_line());
             }
         }
-        self.next = Instant::now() + begun.elapsed() * WRITING;
+        self.next.set(Instant::now() + begun.elapsed() * WRITING);
     }
 
-    fn wants_to_stop(&self) -> bool {
-        self.has_seen_enough()
-    }
-}
-
-impl doctor::Onlooker for Onlooker {
-    fn begins(&self, what: &str) {
-        self.show(&format!("measuring {what}"));
-    }
-
-    fn wants_to_stop(&self) -> bool {
-        self.has_seen_enough()
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_from_what_was_taken() {
-        let text = |done, of| progress(done, of, Duration::from_secs(10));
+        let text = |done, of| bar(done, of, Duration::from_secs(10));
         assert_eq!(text(5, 20), "████░░░░░░░░░░░░ 5 of 20 rounds, 30 s left");
         assert!(text(1, 61).ends_with("1 of 61 rounds, 10 min left"));
         assert!(text(3, 3).ends_with("3 of 3 rounds, 0 s left"));

@@ -1,0 +1,332 @@
+//! Contenders taking turns: what disturbs one disturbs its neighbours, so their ratios can be believed.
+//!
+//! ```text
+//! warm-up   A B C     not kept
+//! round 1   C B A
+//! round 2   A B C     what the one before leaves behind (dirty pages, heat) is everybody's in turn
+//! ```
+//! A round counts when every contender has finished it and nobody has cancelled it meanwhile: what is cancelled may have
+//! been cut short. So all samples have the same length, in the same order.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::{Progress, Report, Sample, Unit};
+
+/// Named steps in the order in which they were done, and how long each took.
+pub type PhaseTimes = Vec<(&'static str, Duration)>;
+
+/// What makes a report of what is finished.
+pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
+
+/// Something that is measured over and over; each turn gives a `T`.
+pub struct Contender<'a, E, T = PhaseTimes> {
+    name: String,
+    run: Box<dyn FnMut() -> Result<T, E> + 'a>,
+}
+
+impl<'a, E, T> Contender<'a, E, T> {
+    /// `run` is one turn. It takes the times itself: what it does beside them is not counted.
+    pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
+        Self { name: name.into(), run: Box::new(run) }
+    }
+}
+
+impl<E, T> fmt::Debug for Contender<'_, E, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Contender").field(&self.name).finish()
+    }
+}
+
+/// How often each contender has its turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Rounds {
+    warm_up: u32,
+    counted: u32,
+}
+
+impl Rounds {
+    /// So many rounds that are not kept, and then so many that are.
+    #[must_use]
+    pub const fn new(warm_up: u32, counted: u32) -> Self {
+        Self { warm_up, counted }
+    }
+
+    /// How long a turn may take if all turns of `contenders` contenders together take `length`.
+    #[must_use]
+    pub fn turn_within(self, length: Duration, contenders: usize) -> Duration {
+        let turns = u32::try_from(contenders).unwrap_or(u32::MAX).saturating_mul(self.warm_up + self.counted);
+        length / turns.max(1)
+    }
+
+    /// The contenders, counted from 0, in the order in which they have their turns in a round.
+    pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
+        let backwards = round % 2 == 1;
+        (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })
+    }
+
+    /// Lets the contenders take turns, and gives `keep` what each round that counts has measured, in the contenders' order.
+    /// Once it is cancelled it ends with the rounds that are finished.
+    ///
+    /// # Errors
+    /// That of the first contender that fails, unless it was cancelled: that may well be why it failed.
+    pub fn run<E, T>(
+        self,
+        contenders: &mut [Contender<'_, E, T>],
+        progress: &dyn Progress,
+        mut keep: impl FnMut(Vec<T>),
+    ) -> Result<(), E> {
+        for round in 0..self.warm_up + self.counted {
+            if round == self.warm_up {
+                progress.finished_round(0, self.counted);
+            }
+            let mut measured: Vec<Option<T>> = contenders.iter().map(|_| None).collect();
+            for index in Self::order(round, contenders.len()) {
+                if progress.is_cancelled() {
+                    return Ok(());
+                }
+                match (contenders[index].run)() {
+                    _ if progress.is_cancelled() => return Ok(()),
+                    result => measured[index] = Some(result?),
+                }
+            }
+            if round >= self.warm_up {
+                keep(measured.into_iter().flatten().collect());
+                progress.finished_round(round + 1 - self.warm_up, self.counted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Times the contenders, in their order. With `report`, `progress` gets an interim report after each round.
+    ///
+    /// What is finished comes with the failure that ended it early, as [`Rounds::run`] says.
+    pub fn time<E>(
+        self,
+        contenders: &mut [Contender<'_, E>],
+        progress: &dyn Progress,
+        report: Option<&ToReport<'_>>,
+    ) -> (Vec<Timed>, Result<(), E>) {
+        let timed = contenders.iter().map(|one| Timed { name: one.name.clone(), phases: Vec::new() });
+        let mut timed: Vec<Timed> = timed.collect();
+        let end = self.run(contenders, progress, |round| {
+            timed.iter_mut().zip(round).for_each(|(timed, measured)| timed.add(measured));
+            if let Some(report) = report {
+                progress.interim_report(&|| report(&timed));
+            }
+        });
+        (timed, end)
+    }
+}
+
+/// All that was measured of one contender.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    name: String,
+    phases: Vec<Sample>,
+}
+
+impl Timed {
+    /// The contender.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One sample for each phase; none before the first round is finished.
+    #[must_use]
+    pub fn phases(&self) -> &[Sample] {
+        &self.phases
+    }
+
+    /// The sums of all phases, round by round.
+    #[must_use]
+    pub fn total(&self) -> Sample {
+        self.sum_of(|_| true)
+    }
+
+    /// The sums of the phases of these names, round by round.
+    #[must_use]
+    pub fn sum(&self, names: &[&str]) -> Sample {
+        self.sum_of(|name| names.contains(&name))
+    }
+
+    fn sum_of(&self, counts: impl Fn(&str) -> bool) -> Sample {
+        let mut sums = Sample::new(&self.name, Unit::Seconds);
+        let phases: Vec<_> = self.phases.iter().filter(|phase| counts(phase.name())).collect();
+        for round in 0..phases.first().map_or(0, |phase| phase.len()) {
+            let sum = phases.iter().map(|phase| phase.values()[round]).sum();
+            sums.push(sum).expect("durations add up to a finite number");
+        }
+        sums
+    }
+
+    fn add(&mut self, measured: PhaseTimes) {
+        if self.phases.is_empty() {
+            self.phases = measured.iter().map(|(name, _)| Sample::new(*name, Unit::Seconds)).collect();
+        }
+        assert_eq!(self.phases.len(), measured.len(), "phases of \"{}\" in every round", self.name);
+        for (sample, (_, duration)) in self.phases.iter_mut().zip(measured) {
+            sample.push(duration.as_secs_f64()).expect("a duration is finite");
+        }
+    }
+}
+
+/// Goes round for `span`, at least once; returns how often, and how long that took.
+pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
+    let begun = Instant::now();
+    let mut count = 0;
+    while count == 0 || begun.elapsed() < span {
+        cycle()?;
+        count += 1;
+    }
+    Ok((count, begun.elapsed()))
+}
+
+/// Goes round for `span`, at least once; the mean time of a round is the phase `name`.
+pub fn mean_cycle<E>(
+    name: &'static str,
+    span: Duration,
+    cycle: impl FnMut() -> Result<(), E>,
+) -> Result<PhaseTimes, E> {
+    let (count, taken) = cycles(span, cycle)?;
+    Ok(vec![(name, taken / count)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// Keeps what it is told, and cancels after so many turns.
+    #[derive(Default)]
+    struct Log {
+        turns: RefCell<String>,
+        patience: Option<usize>,
+        rounds: RefCell<Vec<(u32, u32)>>,
+        titles: RefCell<Vec<String>>,
+    }
+
+    impl Progress for Log {
+        fn finished_round(&self, done: u32, of: u32) {
+            self.rounds.borrow_mut().push((done, of));
+        }
+
+        fn interim_report(&self, report: &dyn Fn() -> Report) {
+            self.titles.borrow_mut().extend(report().to_string().lines().next().map(str::to_owned));
+        }
+
+        fn is_cancelled(&self) -> bool {
+            self.patience.is_some_and(|patience| self.turns.borrow().len() >= patience)
+        }
+    }
+
+    impl Log {
+        fn contender<'a>(&'a self, name: &'static str, time: u64) -> Contender<'a, &'static str> {
+            Contender::new(name, move || {
+                self.turns.borrow_mut().push_str(name);
+                Ok(vec![("first", ms(time)), ("then", ms(1))])
+            })
+        }
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn lengths(timed: &[Timed]) -> Vec<usize> {
+        timed.iter().map(|timed| timed.total().len()).collect()
+    }
+
+    #[test]
+    fn turns_alternate_and_the_warm_up_is_not_kept() {
+        let log = Log::default();
+        let mut contenders = [log.contender("A", 10), log.contender("B", 20), log.contender("C", 30)];
+        let (timed, end) = Rounds::new(1, 3).time(&mut contenders, &log, None);
+        assert_eq!(end, Ok(()));
+        assert_eq!(*log.turns.borrow(), "ABCCBAABCCBA");
+        assert_eq!(*log.rounds.borrow(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
+        assert_eq!(timed.iter().map(Timed::name).collect::<String>(), "ABC");
+        assert_eq!(timed[1].phases()[0].values(), [0.02; 3]);
+        assert_eq!(timed[1].sum(&["then"]).values(), [0.001; 3]);
+        let total = timed[1].total();
+        assert!((total.values()[0] - 0.021).abs() < 1e-12 && total.len() == 3);
+    }
+
+    #[test]
+    fn a_failure_comes_with_the_rounds_before_it() {
+        let contender = |fails_after: u32| {
+            let mut left = fails_after;
+            Contender::new("A", move || {
+                left = left.checked_sub(1).ok_or("no more")?;
+                Ok(vec![("all", ms(1))])
+            })
+        };
+        let (timed, end) = Rounds::new(1, 5).time(&mut [contender(9), contender(3)], &(), None);
+        assert_eq!((lengths(&timed), end), (vec![2, 2], Err("no more")));
+        let (timed, end) = Rounds::new(0, 5).time(&mut [contender(0)], &(), None);
+        assert_eq!((lengths(&timed), end), (vec![0], Err("no more")));
+    }
+
+    #[test]
+    fn whenever_it_is_cancelled_whole_rounds_are_kept_and_nothing_is_begun() {
+        for patience in 0..=7 {
+            let log = Log { patience: Some(patience), ..Log::default() };
+            let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
+            let (timed, end) = Rounds::new(1, 5).time(&mut contenders, &log, None);
+            // Each round has two turns, and the one in whose last turn it is cancelled is not kept.
+            let kept = (patience.max(1) - 1) / 2;
+            assert_eq!((lengths(&timed), end), (vec![kept.saturating_sub(1); 2], Ok(())), "{patience} turns");
+            assert_eq!(log.turns.borrow().len(), patience);
+        }
+    }
+
+    #[test]
+    fn a_failure_after_it_was_cancelled_is_none() {
+        let log = Log { patience: Some(1), ..Log::default() };
+        let mut contenders = [Contender::new("A", || {
+            log.turns.borrow_mut().push('A');
+            Err::<(), _>("interrupted")
+        })];
+        assert_eq!(Rounds::new(0, 2).run(&mut contenders, &log, drop), Ok(()));
+        assert_eq!(Rounds::new(0, 2).run(&mut contenders, &(), drop), Err("interrupted"));
+    }
+
+    #[test]
+    fn what_a_turn_gives_is_kept_in_the_order_of_the_contenders() {
+        let serial = Cell::new(0);
+        let next = || {
+            serial.set(serial.get() + 1);
+            Ok::<i32, ()>(serial.get())
+        };
+        let mut kept = Vec::new();
+        let mut contenders = [Contender::new("A", next), Contender::new("B", next)];
+        Rounds::new(0, 2).run(&mut contenders, &(), |round| kept.push(round)).unwrap();
+        assert_eq!(kept, [[1, 2], [4, 3]]);
+    }
+
+    #[test]
+    fn all_turns_together_take_the_length() {
+        assert_eq!(Rounds::new(1, 3).turn_within(ms(120), 3), ms(10));
+        assert_eq!(Rounds::new(1, 3).turn_within(ms(120), 0), ms(120));
+    }
+
+    #[test]
+    fn a_report_is_there_after_each_round_until_one_fails() {
+        let mut left = 3;
+        let contender = Contender::new("A", move || {
+            left -= 1;
+            if left > 0 { Ok(vec![("all", ms(1))]) } else { Err("no more") }
+        });
+        let report = |timed: &[Timed]| Report::new(format!("{} rounds", timed[0].total().len()));
+        let log = Log::default();
+        let (_, end) = Rounds::new(0, 5).time(&mut [contender], &log, Some(&report));
+        assert_eq!((log.titles.take(), end), (vec!["1 rounds".into(), "2 rounds".into()], Err("no more")));
+    }
+
+    #[test]
+    fn what_takes_longer_than_its_span_is_still_done_once() {
+        assert_eq!(cycles(ms(0), || Ok::<_, ()>(())).unwrap().0, 1);
+    }
+}
