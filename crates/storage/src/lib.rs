@@ -65,14 +65,14 @@ pub fn human_bytes(bytes: u64) -> String {
     }
 }
 
-/// Reads a number of bytes with a unit: "500 MB", "1.5GB", "10GiB", "4096".
+/// Reads a number of bytes with its unit: "500 MB", "1.5GB", "10GiB", "4096B".
 #[must_use]
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
+        "b" => 1.0,
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
@@ -96,8 +96,8 @@ mod tests {
     fn sizes_are_read_as_people_write_them() {
         assert_eq!(parse_bytes(" 1.5 GB"), Some(1_500_000_000));
         assert_eq!(parse_bytes("10kib"), Some(10_240));
-        assert_eq!(parse_bytes("4096"), Some(4096));
-        for wrong in ["", "GB", "-1GB", "1 GX", "1e9", "1.2.3MB"] {
+        assert_eq!(parse_bytes("4096B"), Some(4096));
+        for wrong in ["", "GB", "4096", "-1GB", "1 GX", "1e9", "1.2.3MB"] {
             assert_eq!(parse_bytes(wrong), None, "{wrong}");
         }
     }

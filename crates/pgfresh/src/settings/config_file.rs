@@ -2,143 +2,211 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use ::template::{ServerOptions, TemplateSpec};
-use lease::Isolation;
-use server::{Preset, VersionRequest};
+use ::template::TemplateSpec;
+use server::VersionRequest;
 use storage::PlaceRequest;
-use toml_edit::{Document, TableLike};
+use toml::de::{DeTable, DeValue};
 
+use super::schema::{CacheTable, DatabaseTable, PostgresTable, ServerTable, TABLES};
 use super::template;
 use super::toml_file::File;
 use crate::failure::Failure;
 
-/// The file's name.
-const NAME: &str = "pgfresh.toml";
-/// The keys of `[postgres]`.
-const POSTGRES: [&str; 4] = ["version", "settings", "preset", "place"];
-/// The keys of `[server]`.
-const SERVER: [&str; 1] = ["idle"];
-/// The keys of `[database]`.
-const DATABASE: [&str; 2] = ["isolation", "linger"];
-/// The keys of `[cache]`.
-const CACHE: [&str; 1] = ["size"];
-
-/// What the file says.
+/// What the file says; its paths are meant from where it is.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
-    /// Of the server.
-    pub(super) server_options: ServerOptions,
+    pub(super) postgres: PostgresTable,
     /// The templates, in the file's order; the unnamed one is first and called [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
-    pub(super) idle: Option<Duration>,
-    pub(super) isolation: Option<Isolation>,
-    pub(super) linger: Option<Duration>,
+    pub(super) database: DatabaseTable,
+    pub(super) server: ServerTable,
+    pub(super) cache: CacheTable,
     /// Where the file is; empty if there is none.
     pub(super) folder: PathBuf,
 }
 
 /// Reads the file at `path`, or else the one here or above, if there is one.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
-    let path = path.map(Path::to_owned).or_else(find_upwards);
-    path.map_or_else(|| Ok(ConfigFile::default()), |path| read_file(&path))
-}
-
-fn find_upwards() -> Option<PathBuf> {
-    let here = std::env::current_dir().ok()?;
-    here.ancestors().map(|folder| folder.join(NAME)).find(|path| path.is_file())
-}
-
-fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(|path| path.is_file());
+    let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
     let unreadable =
         |error: std::io::Error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = fs::read_to_string(&path).map_err(unreadable)?;
     let folder = path.canonicalize().map_err(unreadable)?.parent().map(Path::to_owned).unwrap_or_default();
-    let file = File { path, text: &text };
-    let document = Document::parse(text.as_str()).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        file.failure(at, &error.message().to_lowercase())
+    parse(&File { path: &path, text: &text }, folder)
+}
+
+fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
+    let document = DeTable::parse(file.text).map_err(|error| {
+        file.failure(error.span().unwrap_or_default().start, &error.message().to_lowercase())
     })?;
     let mut config = ConfigFile { folder, ..ConfigFile::default() };
-    for (name, item) in document.iter() {
-        let at = document.key(name).and_then(toml_edit::Key::span).map_or(0, |span| span.start);
-        let table =
-            || item.as_table_like().ok_or_else(|| file.failure(at, &format!("\"{name}\" must be a table")));
-        match name {
-            "postgres" => read_postgres(&file, table()?, &mut config.server_options)?,
-            "template" => config.templates = template::read(&file, table()?, &config.folder)?,
-            "cache" => config.server_options.cache_size = read_cache(&file, table()?)?,
-            "server" => config.idle = read_server(&file, table()?)?,
-            "database" => (config.isolation, config.linger) = read_database(&file, table()?)?,
-            _ => {
-                let known = ["postgres", "template", "database", "server", "cache"];
-                return Err(file.unknown(at, name, "table", known.into_iter()));
-            }
+    for (key, value) in document.into_inner() {
+        let (name, at, value) = (key.get_ref().as_ref(), key.span().start, value.into_inner());
+        let known = TABLES.map(|(table, _)| table);
+        if !known.contains(&name) {
+            let what = if value.is_table() { "table" } else { "key outside of all tables" };
+            return Err(file.unknown(at, name, what, &known, &TABLES));
         }
+        let DeValue::Table(table) = value else {
+            return Err(file.failure(at, &format!("\"{name}\" must be a table")));
+        };
+        match name {
+            "postgres" => config.postgres = file.read(name, &table)?,
+            "template" => config.templates = template::read(file, table, &config.folder)?,
+            "database" => config.database = file.read(name, &table)?,
+            "server" => config.server = file.read(name, &table)?,
+            _ => config.cache = file.read(name, &table)?,
+        }
+    }
+    let here = file.path.parent().unwrap_or(Path::new(""));
+    if let Some(VersionRequest::Bin(path)) = &mut config.postgres.version {
+        *path = here.join(&*path);
+    }
+    if let Some(PlaceRequest::At(path)) = &mut config.postgres.place {
+        *path = here.join(&*path);
     }
     Ok(config)
 }
 
-fn read_cache(file: &File<'_>, table: &dyn TableLike) -> Result<Option<u64>, Failure> {
-    file.check_keys(table, "cache", &CACHE)?;
-    let Some(item) = table.get("size") else { return Ok(None) };
-    let bytes = match item.as_integer() {
-        Some(bytes) => u64::try_from(bytes).ok(),
-        None => item.as_str().and_then(storage::parse_bytes),
-    };
-    bytes.map(Some).ok_or_else(|| file.bad(item, "size", "expected a size such as \"10GB\""))
-}
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
-fn read_server(file: &File<'_>, table: &dyn TableLike) -> Result<Option<Duration>, Failure> {
-    file.check_keys(table, "server", &SERVER)?;
-    let Some(item) = table.get("idle") else { return Ok(None) };
-    file.span(item, "idle").map(Some)
-}
+    use super::*;
 
-fn read_database(
-    file: &File<'_>,
-    table: &dyn TableLike,
-) -> Result<(Option<Isolation>, Option<Duration>), Failure> {
-    file.check_keys(table, "database", &DATABASE)?;
-    let isolation =
-        table.get("isolation").map(|item| file.parse(item, "isolation", file.text(item, "isolation")?));
-    let linger = table.get("linger").map(|item| file.span(item, "linger"));
-    Ok((isolation.transpose()?, linger.transpose()?))
-}
+    /// Says all that there is to be said.
+    const WHOLE: &str = r#"# All of it.
+[postgres]
+version = "15"
+preset = "durable"
+place = "../data"
+settings = { work_mem = "64MB", max_connections = 20, jit = true, "a.b" = 0.5 }
 
-fn read_postgres(
-    file: &File<'_>,
-    table: &dyn TableLike,
-    server_options: &mut ServerOptions,
-) -> Result<(), Failure> {
-    file.check_keys(table, "postgres", &POSTGRES)?;
-    if let Some(item) = table.get("version") {
-        let wanted = match item.as_integer() {
-            Some(major) => file.parse(item, "version", &major.to_string())?,
-            None => file.parse(item, "version", file.text(item, "version")?)?,
-        };
-        server_options.installation = match wanted {
-            VersionRequest::Bin(path) => VersionRequest::Bin(file.relative(path)),
-            other => other,
-        };
+[template]
+setup = "make migrate"
+inputs = ["migrations/**", 'Makefile']
+env = "STAGE"
+
+[template.seeded]
+from = "app"
+sql = '''
+seed.sql'''
+
+[template.copied]
+dump = "dump"
+
+[database]
+isolation = "rollback"
+linger = "2s"
+
+[server]
+idle = "10m"
+
+[cache]
+size = "1.5GB"
+"#;
+
+    /// What a hand may put into it by mistake.
+    const PIECES: [&str; 40] = [
+        "[",
+        "]",
+        "[[",
+        "]]",
+        "{",
+        "}",
+        "=",
+        ",",
+        ".",
+        "#",
+        "\"",
+        "'",
+        "'''",
+        "\\",
+        "\n",
+        "\r\n",
+        "\r",
+        "\0",
+        "é",
+        "-",
+        "1",
+        "99999999999999999999",
+        "1e9",
+        "inf",
+        "true",
+        "1979-05-27",
+        "[]",
+        "{}",
+        "\"x\"",
+        "version",
+        "[cache]\n",
+        "[template]\n",
+        "[[template.seeded]]\n",
+        "[template.a]\nfrom = \"seeded\"\n",
+        "from = \"copied\"\n",
+        "size = 5\n",
+        "postgres.settings.x = []\n",
+        "settings = 3\n",
+        "linger = {}\n",
+        "\u{feff}",
+    ];
+
+    fn parse_text(text: &str) -> Result<ConfigFile, Failure> {
+        parse(&File { path: Path::new("dir/pgfresh.toml"), text }, PathBuf::from("dir"))
     }
-    if let Some(item) = table.get("place") {
-        server_options.place = match file.parse(item, "place", file.text(item, "place")?)? {
-            PlaceRequest::At(path) => PlaceRequest::At(file.relative(path)),
-            other => other,
-        };
+
+    #[test]
+    fn a_whole_file_is_read_as_it_is_written() {
+        let config = parse_text(WHOLE).unwrap();
+        assert_eq!(config.postgres.version, Some(VersionRequest::Major(15)));
+        assert_eq!(config.postgres.preset, Some(server::Preset::Durable));
+        assert_eq!(config.postgres.place, Some(PlaceRequest::At("dir/../data".into())));
+        let settings = config.postgres.settings.into_iter().map(|(name, value)| (name, value.into_text()));
+        let settings: Vec<_> = settings.map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(settings, ["a.b=0.5", "jit=on", "max_connections=20", "work_mem=64MB"]);
+        let templates: Vec<_> = config.templates.iter().map(|template| template.name.as_str()).collect();
+        assert_eq!(templates, ["app", "seeded", "copied"]);
+        let [app, seeded, copied] = &config.templates[..] else { panic!("there are three") };
+        assert_eq!(app.setup.as_deref(), Some("make migrate"));
+        assert_eq!(
+            (&app.inputs[..], &app.env[..]),
+            (&["migrations/**".into(), "Makefile".into()][..], &["STAGE".into()][..])
+        );
+        assert_eq!((seeded.from.as_deref(), &seeded.sql[..]), (Some(app), &["seed.sql".into()][..]));
+        assert_eq!(copied.dump.as_deref(), Some("dump"));
+        assert_eq!(config.database.isolation, Some(lease::Isolation::Rollback));
+        assert_eq!(config.database.linger.map(|linger| linger.as_secs()), Some(2));
+        assert_eq!(config.server.idle.map(|idle| idle.as_secs()), Some(600));
+        assert_eq!(config.cache.size, Some(1_500_000_000));
     }
-    if let Some(item) = table.get("preset") {
-        server_options.preset = file.parse::<Preset>(item, "preset", file.text(item, "preset")?)?;
-    }
-    if let Some(item) = table.get("settings") {
-        let settings = item.as_table_like();
-        let settings =
-            settings.ok_or_else(|| file.bad(item, "settings", "expected a table of names and values"))?;
-        for (name, item) in settings.iter() {
-            server_options.settings.push((name.to_owned(), file.setting(item, name)?));
+
+    proptest! {
+        #[test]
+        fn whatever_is_mistaken_in_a_file_it_is_read_or_the_error_names_a_line_of_it(
+            mistakes in vec((0..WHOLE.len(), 0..30_usize, select(&PIECES[..]), any::<bool>()), 1..4),
+        ) {
+            let mut text = WHOLE.to_owned();
+            for (at, length, piece, whole_lines) in mistakes {
+                let bound = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                let line = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+                let (start, end) = (bound(at), bound(at + length));
+                let range = if whole_lines { line(start)..line(end) } else { start..end };
+                text.replace_range(range, piece);
+            }
+            if let Err(failure) = parse_text(&text) {
+                let said = failure.to_string();
+                let primary = said.lines().next().unwrap_or_default();
+                let rest = primary.strip_prefix("pgfresh: dir/pgfresh.toml:");
+                let (line, what) = rest.and_then(|rest| rest.split_once(": ")).expect(primary);
+                let line: usize = line.parse().expect(primary);
+                prop_assert!((1..=text.lines().count().max(1)).contains(&line), "{said}\n{text}");
+                prop_assert!(!what.trim().is_empty(), "{said}\n{text}");
+                prop_assert!(said.lines().skip(1).all(|line| line.starts_with("HINT:  ")), "{said}\n{text}");
+            }
         }
     }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! a command calls gets that value, and reads none of them again.
 
 mod config_file;
+mod schema;
 mod template;
 mod toml_file;
 
@@ -49,18 +50,16 @@ impl ResolvedSettings {
         let file = config_file::read(options.config.as_deref())?;
         let folder =
             if file.folder.as_os_str().is_empty() { template::working_directory()? } else { file.folder };
-        let mut server_options = file.server_options;
-        if let Some(wanted) = &options.postgres {
-            server_options.installation = wanted.clone();
-        }
-        if let Some(place) = &options.place {
-            server_options.place = place.clone();
-        }
-        if let Some(preset) = options.preset {
-            server_options.preset = preset;
-        }
-        server_options.cache_size = options.cache_size.or(server_options.cache_size);
-        server_options.settings.extend(server_settings(&options.set)?);
+        let postgres = file.postgres;
+        let settings = postgres.settings.into_iter().map(|(name, value)| (name, value.into_text()));
+        let server_options = ServerOptions {
+            installation: options.postgres.clone().or(postgres.version).unwrap_or_default(),
+            place: options.place.clone().or(postgres.place).unwrap_or_default(),
+            preset: options.preset.or(postgres.preset).unwrap_or_default(),
+            settings: settings.chain(server_settings(&options.set)?).collect(),
+            cache_size: options.cache_size.or(file.cache.size),
+            ..ServerOptions::default()
+        };
         Ok(Self {
             server_options,
             templates: file.templates,
@@ -68,9 +67,9 @@ impl ResolvedSettings {
             folder,
             cache: options.cache.clone(),
             download: options.download(),
-            idle: options.idle.or(file.idle).unwrap_or(IDLE),
-            isolation: options.isolation.or(file.isolation).unwrap_or_default(),
-            linger: options.linger.or(file.linger).unwrap_or(LINGER),
+            idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
+            isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
+            linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
             verbosity: options.verbosity(),
         })
     }

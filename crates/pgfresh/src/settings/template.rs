@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use template::{TemplateSpec, check_name};
-use toml_edit::{Item, TableLike};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
+use super::schema::{TABLES, TemplateTable};
 use super::toml_file::File;
 use crate::cli::Options;
 use crate::failure::Failure;
@@ -13,107 +15,67 @@ use crate::failure::Failure;
 pub(super) const UNNAMED: &str = "app";
 /// The word for no template.
 const NONE: &str = "none";
-/// What a template may say.
-const KEYS: [&str; 6] = ["setup", "inputs", "sql", "dump", "from", "env"];
 
 /// A template, and where in the file it names the one that it goes on from.
-struct Read {
-    spec: TemplateSpec,
-    from: Option<(String, usize)>,
-}
+type Read = (TemplateSpec, Option<Spanned<String>>);
 
 /// Reads all templates of the file.
-pub(super) fn read(
-    file: &File<'_>,
-    table: &dyn TableLike,
-    folder: &Path,
-) -> Result<Vec<TemplateSpec>, Failure> {
+pub(super) fn read(file: &File<'_>, table: DeTable<'_>, folder: &Path) -> Result<Vec<TemplateSpec>, Failure> {
+    let (named, own): (DeTable<'_>, DeTable<'_>) =
+        table.into_iter().partition(|(_, value)| value.get_ref().is_table());
     let mut all = Vec::new();
-    if table.iter().any(|(_, item)| !item.is_table_like()) {
-        let keys = table.iter().filter(|(_, item)| !item.is_table_like());
-        let at = table.iter().next().and_then(|(key, _)| position(table, key)).unwrap_or(0);
-        all.push(read_one(file, "template", keys, at, (UNNAMED, folder), table)?);
+    if let Some(at) = own.keys().next().map(|key| key.span().start) {
+        all.push(read_one(file, "template", &own, at, (UNNAMED, folder))?);
     }
-    for (name, item) in table.iter() {
-        let Some(inner) = item.as_table_like() else { continue };
-        let at = position(table, name).unwrap_or(0);
-        if KEYS.contains(&name) {
-            return Err(
-                file.failure(at, &format!("bad value for \"{name}\": expected a string, not a table"))
-            );
+    for (key, value) in named {
+        let DeValue::Table(table) = value.into_inner() else { continue };
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        if TABLES.iter().any(|(table, keys)| *table == "template" && keys.contains(&name)) {
+            return Err(file.bad(at, name, "expected a string, not a table"));
         }
         check_name(name).map_err(|why| file.failure(at, &why))?;
-        if name == UNNAMED && all.iter().any(|read| read.spec.name == UNNAMED) {
-            return Err(file.failure(at, &format!("\"{UNNAMED}\" is what [template] is called already")));
+        if all.iter().any(|(spec, _): &Read| spec.name == name) {
+            return Err(file.failure(at, &format!("\"{name}\" is what [template] is called already")));
         }
-        all.push(read_one(file, &format!("template.{name}"), inner.iter(), at, (name, folder), inner)?);
+        all.push(read_one(file, &format!("template.{name}"), &table, at, (name, folder))?);
     }
-    (0..all.len()).map(|index| resolve(file, &all, index, &mut Vec::new())).collect()
+    all.iter().map(|read| resolve(file, &all, read, &mut Vec::new())).collect()
 }
 
-fn position(table: &dyn TableLike, key: &str) -> Option<usize> {
-    table.key(key).and_then(toml_edit::Key::span).map(|span| span.start)
-}
-
-fn read_one<'i>(
+fn read_one(
     file: &File<'_>,
     title: &str,
-    items: impl Iterator<Item = (&'i str, &'i Item)>,
+    table: &DeTable<'_>,
     at: usize,
     (name, folder): (&str, &Path),
-    table: &dyn TableLike,
 ) -> Result<Read, Failure> {
-    let mut spec =
-        TemplateSpec { name: name.to_owned(), folder: folder.to_owned(), ..TemplateSpec::default() };
-    let mut from = None;
-    for (key, item) in items {
-        match key {
-            "setup" => spec.setup = Some(file.text(item, key)?.to_owned()),
-            "inputs" => spec.inputs = file.texts(item, key)?,
-            "sql" => spec.sql = file.texts(item, key)?,
-            "dump" => spec.dump = Some(file.text(item, key)?.to_owned()),
-            "env" => spec.env = file.texts(item, key)?,
-            "from" => {
-                let at = item.span().map_or(0, |span| span.start);
-                from = Some((file.text(item, key)?.to_owned(), at));
-            }
-            _ => {
-                let at = position(table, key).unwrap_or(0);
-                return Err(file.unknown(at, key, &format!("key in [{title}]"), KEYS.into_iter()));
-            }
-        }
+    let TemplateTable { setup, inputs, sql, dump, from, env } = file.read(title, table)?;
+    if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
+        let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
+        return Err(file.failure(at, &format!("[{title}] says nothing of what to do")).hint(hint.to_owned()));
     }
-    if spec.sql.is_empty() && spec.dump.is_none() && spec.setup.is_none() && from.is_none() {
-        let failure = file.failure(at, &format!("[{title}] says nothing of what to do"));
-        return Err(failure.hint(
-            "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\"."
-                .to_owned(),
-        ));
-    }
-    Ok(Read { spec, from })
+    let (name, folder) = (name.to_owned(), folder.to_owned());
+    Ok((TemplateSpec { name, folder, from: None, sql, dump, setup, inputs, env }, from))
 }
 
-/// The specification at `index` with those that it goes on from; `path` are the names on the way to it.
+/// A specification with those that it goes on from; `path` are the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [Read],
-    index: usize,
+    (spec, from): &'r Read,
     path: &mut Vec<&'r str>,
 ) -> Result<TemplateSpec, Failure> {
-    let Read { spec, from } = &all[index];
-    let mut recipe_made = spec.clone();
     path.push(&spec.name);
-    if let Some((name, at)) = from {
-        let names = || all.iter().map(|read| read.spec.name.as_str());
-        let Some(found) = names().position(|other| other == name) else {
-            return Err(file.unknown(*at, name, "template", names()));
-        };
-        if path.contains(&name.as_str()) {
-            return Err(file.failure(*at, &format!("template \"{name}\" would go on from itself")));
-        }
-        recipe_made.from = Some(Box::new(resolve(file, all, found, path)?));
+    let Some(from) = from else { return Ok(spec.clone()) };
+    let (name, at) = (from.get_ref().as_str(), from.span().start);
+    let Some(found) = all.iter().find(|(other, _)| other.name == name) else {
+        let names: Vec<_> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
+        return Err(file.unknown(at, name, "template", &names, &[]));
+    };
+    if path.contains(&name) {
+        return Err(file.failure(at, &format!("template \"{name}\" would go on from itself")));
     }
-    Ok(recipe_made)
+    Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
 /// Which template the flags and variables ask for.

@@ -1,11 +1,13 @@
-//! A file being read: what it says, and where something in it is wrong.
+//! A file being read: what a table of it says, and where something in it is wrong.
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::time::Duration;
+use std::ops::Range;
+use std::path::Path;
 
-use toml_edit::{Item, TableLike, Value};
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::schema::TABLES;
 use crate::failure::Failure;
 
 /// A file being read: knows how to say where something is wrong.
@@ -15,91 +17,63 @@ pub(super) struct File<'a> {
 }
 
 impl File<'_> {
-    /// A setting's value as the server reads it; on and off may be written as true and false.
-    pub(super) fn setting(&self, item: &Item, name: &str) -> Result<String, Failure> {
-        match item.as_value() {
-            Some(Value::String(text)) => Ok(text.value().clone()),
-            Some(Value::Integer(number)) => Ok(number.value().to_string()),
-            Some(Value::Float(number)) => Ok(number.value().to_string()),
-            Some(Value::Boolean(value)) => Ok(if *value.value() { "on" } else { "off" }.to_owned()),
-            _ => Err(self.bad(item, name, "expected a string, a number, true or false")),
+    /// What a table says; `title` is what stands between its brackets.
+    pub(super) fn read<T: DeserializeOwned>(&self, title: &str, table: &DeTable<'_>) -> Result<T, Failure> {
+        let known = TABLES.iter().find(|(name, _)| title.split('.').next() == Some(name));
+        let known = known.map_or(&[][..], |(_, keys)| keys);
+        if let Some(key) = table.keys().find(|key| !known.contains(&key.get_ref().as_ref())) {
+            let what = format!("key in [{title}]");
+            return Err(self.unknown(key.span().start, key.get_ref(), &what, known, &TABLES));
         }
+        let value = Spanned::new(0..0, DeValue::Table(table.clone()));
+        T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            self.bad(span.start, key_of(table, &span).unwrap_or(title), error.message())
+        })
     }
 
-    pub(super) fn text<'i>(&self, item: &'i Item, key: &str) -> Result<&'i str, Failure> {
-        item.as_str().ok_or_else(|| self.bad(item, key, "expected a string"))
-    }
-
-    /// One string or several.
-    pub(super) fn texts(&self, item: &Item, key: &str) -> Result<Vec<String>, Failure> {
-        if let Some(text) = item.as_str() {
-            return Ok(vec![text.to_owned()]);
-        }
-        let wrong = || self.bad(item, key, "expected a string or an array of strings");
-        let array = item.as_array().ok_or_else(wrong)?;
-        array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-    }
-
-    pub(super) fn parse<T: FromStr<Err = String>>(
-        &self,
-        item: &Item,
-        key: &str,
-        text: &str,
-    ) -> Result<T, Failure> {
-        text.parse().map_err(|why: String| self.bad(item, key, &why))
-    }
-
-    /// A time with its unit.
-    pub(super) fn span(&self, item: &Item, key: &str) -> Result<Duration, Failure> {
-        let span = gateway::parse_span(self.text(item, key)?);
-        span.ok_or_else(|| self.bad(item, key, "expected a time such as \"5s\""))
-    }
-
-    /// Paths are meant from where the file is.
-    pub(super) fn relative(&self, path: PathBuf) -> PathBuf {
-        self.path.parent().map_or(path.clone(), |folder| folder.join(path))
-    }
-
-    pub(super) fn check_keys(
-        &self,
-        table: &dyn TableLike,
-        name: &str,
-        known: &[&str],
-    ) -> Result<(), Failure> {
-        for (key, _) in table.iter() {
-            if !known.contains(&key) {
-                let at = table.key(key).and_then(toml_edit::Key::span).map_or(0, |span| span.start);
-                return Err(self.unknown(at, key, &format!("key in [{name}]"), known.iter().copied()));
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn unknown<'s>(
+    /// `word` is none of those that are `known`: the nearest one is suggested, or the table that has it, or else all are.
+    pub(super) fn unknown(
         &self,
         at: usize,
         word: &str,
         what: &str,
-        known: impl Iterator<Item = &'s str>,
+        known: &[&str],
+        tables: &[(&str, &[&str])],
     ) -> Failure {
-        let known: Vec<_> = known.collect();
-        let nearest = known
-            .iter()
-            .max_by(|a, b| strsim::jaro_winkler(a, word).total_cmp(&strsim::jaro_winkler(b, word)));
-        let nearest = nearest.filter(|nearest| strsim::jaro_winkler(nearest, word) > 0.7);
-        let hint = nearest.map_or_else(
-            || format!("Known are: {}.", known.join(", ")),
-            |nearest| format!("Did you mean \"{nearest}\"?"),
-        );
+        let near = |key: &str, least: f64| Some(strsim::jaro_winkler(key, word)).filter(|near| *near > least);
+        let keys = tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| (*key, *table)));
+        let elsewhere = keys.filter_map(|(key, table)| Some((near(key, 0.85)?, key, Some(table))));
+        let here = known.iter().filter_map(|key| Some((near(key, 0.7)?, *key, None)));
+        let hint = match elsewhere.chain(here).max_by(|a, b| a.0.total_cmp(&b.0)) {
+            Some((_, key, Some(table))) => format!("\"{key}\" belongs in [{table}]."),
+            Some((_, key, None)) => format!("Did you mean \"{key}\"?"),
+            None => format!("Known are: {}.", known.join(", ")),
+        };
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }
 
-    pub(super) fn bad(&self, item: &Item, key: &str, why: &str) -> Failure {
-        self.failure(item.span().map_or(0, |span| span.start), &format!("bad value for \"{key}\": {why}"))
+    /// `why` says what is expected, and after a line's end what to write.
+    pub(super) fn bad(&self, at: usize, key: &str, why: &str) -> Failure {
+        // serde says first what was found, and calls a table a map.
+        let why = why.rsplit_once(", expected ").map_or(why.into(), |(_, what)| format!("expected {what}"));
+        let why = why.replace("expected a map", "expected a table of names and values");
+        let mut lines = why.lines().map(str::to_owned);
+        let why = lines.next().unwrap_or_default();
+        self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
     pub(super) fn failure(&self, at: usize, message: &str) -> Failure {
-        let line = self.text[..at.min(self.text.len())].matches('\n').count() + 1;
+        let before = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        let line = (before + 1).min(self.text.lines().count().max(1));
         Failure::new(format!("{}:{line}: {}", self.path.display(), message.trim().replace('\n', ", ")))
     }
+}
+
+/// The key of the value at `span`.
+fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
+    table.iter().find_map(|(key, value)| {
+        let here = (value.span() == *span).then_some(key.get_ref().as_ref());
+        here.or_else(|| key_of(value.get_ref().as_table()?, span))
+    })
 }

@@ -326,6 +326,29 @@ fn configuration_files_are_corrected_by_line_and_word() {
         ),
         ("postgres = 1\n", "1: \"postgres\" must be a table"),
         ("[postgres\n", "1: unclosed table, expected `]`"),
+        (
+            "\nversion = \"15\"\n",
+            "2: unknown key outside of all tables: \"version\"\nHINT:  \"version\" belongs in [postgres].",
+        ),
+        (
+            "verson = \"15\"\n",
+            "1: unknown key outside of all tables: \"verson\"\nHINT:  \"version\" belongs in [postgres].",
+        ),
+        (
+            "[server]\nidle = \"1m\"\nlinger = \"5s\"\n",
+            "3: unknown key in [server]: \"linger\"\nHINT:  \"linger\" belongs in [database].",
+        ),
+        (
+            "[database]\nlinger = 7\n",
+            "2: bad value for \"linger\": expected a time such as \"5s\"\n\
+             HINT:  A number needs its unit, as in \"7s\".",
+        ),
+        ("[database]\nlinger = [7]\n", "2: bad value for \"linger\": expected a time such as \"5s\""),
+        (
+            "[cache]\nsize = \"4096\"\n",
+            "2: bad value for \"size\": expected a size such as \"10GB\"\n\
+             HINT:  A number needs its unit, as in \"4096MB\".",
+        ),
     ] {
         let scene = Scene::new(User::Ourselves);
         scene.write("pgfresh.toml", file);
@@ -337,6 +360,8 @@ fn configuration_files_are_corrected_by_line_and_word() {
         125,
         "pgfresh: could not read \"/nowhere.toml\": No such file or directory (os error 2)",
     );
+    let outcome = Scene::new(User::Ourselves).run(["run", "--cache-size", "4096", "--", "true"]);
+    assert!(outcome.stderr.contains("expected a size such as 10GB"), "{outcome}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use toml_edit::{Document, TableLike};
+use toml::de::DeTable;
 
 /// Lines of a file, at most.
 const FILE_LINES: usize = 600;
@@ -170,9 +170,9 @@ fn wrong_arrows(root: &Path) -> Vec<String> {
             found.push(format!("{manifest}:1: {name} has no place in the table of tests/it/house.rs"));
             continue;
         };
-        let document = Document::parse(text.as_str()).unwrap_or_else(|error| panic!("{manifest}: {error}"));
+        let document = DeTable::parse(&text).unwrap_or_else(|error| panic!("{manifest}: {error}"));
         let mut wrong = Vec::new();
-        dependencies(document.as_table(), &mut |on, at| {
+        dependencies(document.get_ref(), &mut |on, at| {
             let ours = ARROWS.iter().any(|(known, _)| *known == on);
             if ours && !allowed.contains(&on) {
                 let line = text[..at].lines().count().max(1);
@@ -185,20 +185,20 @@ fn wrong_arrows(root: &Path) -> Vec<String> {
 }
 
 /// Tells `each` the package and the place in the text of every dependency in `table` and the tables of its targets.
-fn dependencies(table: &dyn TableLike, each: &mut impl FnMut(&str, usize)) {
-    for (section, item) in table.iter() {
-        let Some(inner) = item.as_table_like() else { continue };
-        match section {
+fn dependencies(table: &DeTable<'_>, each: &mut impl FnMut(&str, usize)) {
+    for (section, item) in table {
+        let Some(inner) = item.get_ref().as_table() else { continue };
+        match section.get_ref().as_ref() {
             "dependencies" | "dev-dependencies" | "build-dependencies" => {
-                for (name, value) in inner.iter() {
-                    let package = value.get("package").and_then(toml_edit::Item::as_str).unwrap_or(name);
-                    let span = inner.key(name).and_then(toml_edit::Key::span);
-                    each(package, span.map_or(0, |span| span.end));
+                for (name, value) in inner {
+                    let package =
+                        value.get_ref().get("package").and_then(|package| package.get_ref().as_str());
+                    each(package.unwrap_or(name.get_ref()), name.span().end);
                 }
             }
             "target" => {
-                for (_, target) in inner.iter() {
-                    dependencies(target.as_table_like().expect("a target is a table"), each);
+                for (_, target) in inner {
+                    dependencies(target.get_ref().as_table().expect("a target is a table"), each);
                 }
             }
             _ => {}

@@ -1,0 +1,135 @@
+//! What `pgfresh.toml` may say: its tables, their keys, and the values that these take.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lease::Isolation;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use server::{Preset, VersionRequest};
+use storage::PlaceRequest;
+use toml::Spanned;
+
+/// The tables, each with its keys: the fields of its structure.
+pub(super) const TABLES: [(&str, &[&str]); 5] = [
+    ("postgres", &["version", "settings", "preset", "place"]),
+    ("template", &["setup", "inputs", "sql", "dump", "from", "env"]),
+    ("database", &["isolation", "linger"]),
+    ("server", &["idle"]),
+    ("cache", &["size"]),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PostgresTable {
+    #[serde(deserialize_with = "version")]
+    pub(super) version: Option<VersionRequest>,
+    pub(super) settings: BTreeMap<String, Scalar>,
+    #[serde(deserialize_with = "parsed")]
+    pub(super) preset: Option<Preset>,
+    #[serde(deserialize_with = "parsed")]
+    pub(super) place: Option<PlaceRequest>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TemplateTable {
+    pub(super) setup: Option<String>,
+    #[serde(deserialize_with = "texts")]
+    pub(super) inputs: Vec<String>,
+    #[serde(deserialize_with = "texts")]
+    pub(super) sql: Vec<String>,
+    pub(super) dump: Option<String>,
+    pub(super) from: Option<Spanned<String>>,
+    #[serde(deserialize_with = "texts")]
+    pub(super) env: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DatabaseTable {
+    #[serde(deserialize_with = "parsed")]
+    pub(super) isolation: Option<Isolation>,
+    #[serde(deserialize_with = "time")]
+    pub(super) linger: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ServerTable {
+    #[serde(deserialize_with = "time")]
+    pub(super) idle: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct CacheTable {
+    #[serde(deserialize_with = "size")]
+    pub(super) size: Option<u64>,
+}
+
+/// A value of one word.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string, a number, true or false")]
+pub(super) enum Scalar {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+}
+
+impl Scalar {
+    /// As the server reads it: on and off may be written as true and false.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Integer(number) => number.to_string(),
+            Self::Float(number) => number.to_string(),
+            Self::Boolean(value) => if value { "on" } else { "off" }.to_owned(),
+        }
+    }
+}
+
+/// One string or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+enum Texts {
+    One(String),
+    Several(Vec<String>),
+}
+
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Texts::deserialize(from).map(|texts| match texts {
+        Texts::One(text) => vec![text],
+        Texts::Several(texts) => texts,
+    })
+}
+
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<Option<T>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Option<VersionRequest>, D::Error> {
+    Scalar::deserialize(from)?.into_text().parse().map(Some).map_err(D::Error::custom)
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    with_unit(from, gateway::parse_span, "expected a time such as \"5s\"", "s")
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    with_unit(from, storage::parse_bytes, "expected a size such as \"10GB\"", "MB")
+}
+
+/// What `parse` makes of a text; of a number the error, and after a line's end a hint.
+fn with_unit<'de, D: Deserializer<'de>, T>(
+    from: D,
+    parse: impl Fn(&str) -> Option<T>,
+    expected: &str,
+    unit: &str,
+) -> Result<Option<T>, D::Error> {
+    let text = Scalar::deserialize(from).map(Scalar::into_text).unwrap_or_default();
+    let hint = text.parse::<u64>().map(|_| format!("\nA number needs its unit, as in \"{text}{unit}\"."));
+    parse(&text).map(Some).ok_or_else(|| D::Error::custom(expected.to_owned() + &hint.unwrap_or_default()))
+}
