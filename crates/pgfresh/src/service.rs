@@ -13,20 +13,19 @@ use template::{Provisioner, Started};
 
 use crate::cli::LeaseArguments;
 use crate::failure::Failure;
-use crate::settings::ResolvedSettings;
+use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
-/// Where a password is taken from that others shall know beforehand.
-const PASSWORD: &str = "PGFRESH_PASSWORD";
 /// In the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
 /// How clients are served.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServeOptions {
     /// 0 is any that is free.
     pub(crate) port: u16,
-    /// 127.0.0.1 if nothing is said.
-    pub(crate) listen: Option<IpAddr>,
+    pub(crate) listen: IpAddr,
+    /// A random one if nothing is said.
+    pub(crate) password: Option<Password>,
     /// Whether recycled databases are compared with their template.
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
@@ -42,12 +41,22 @@ impl ServeOptions {
     pub(crate) fn new(settings: &ResolvedSettings) -> Self {
         Self {
             port: 0,
-            listen: None,
+            listen: Ipv4Addr::LOCALHOST.into(),
+            password: settings.password.clone(),
             paranoid: false,
             on_failure: OnFailure::Release,
             isolation: settings.isolation,
             linger: settings.linger,
         }
+    }
+
+    /// The same, on another address: one that other machines reach needs a password that clients can be told.
+    pub(crate) fn on(self, listen: IpAddr, port: u16) -> Result<Self, Failure> {
+        if !listen.is_loopback() && self.password.is_none() {
+            let failure = Failure::new(format!("cannot listen on {listen} without a password"));
+            return Err(failure.hint(format!("Set {PASSWORD} to one that clients are told.")));
+        }
+        Ok(Self { port, listen, ..self })
     }
 
     /// The same, as careful as the command line says.
@@ -88,8 +97,11 @@ impl Service {
         started: Started,
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let listen = serve_options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
-        let secret = secret(listen)?;
+        let secret = match serve_options.password {
+            Some(Password(password)) => password,
+            None => Access::random_secret()
+                .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?,
+        };
         let Started { server, place, database, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
@@ -125,7 +137,7 @@ impl Service {
         }
         let history = (serve_options.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
         let bound = Gateway::bind(GatewayOptions {
-            listen: SocketAddr::new(listen, serve_options.port),
+            listen: SocketAddr::new(serve_options.listen, serve_options.port),
             socket: Some(socket),
             secret,
             directory,
@@ -194,22 +206,5 @@ impl Service {
         gateway.close();
         leases.abandon();
         server
-    }
-}
-
-/// The password of the variable, or one that nobody can guess: only where those who connect can read what we print.
-fn secret(listen: IpAddr) -> Result<String, Failure> {
-    match std::env::var(PASSWORD) {
-        Ok(secret) if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            let failure = Failure::new(format!("cannot use the password in {PASSWORD}"));
-            Err(failure.hint("It has letters, digits and signs of ASCII, and no space.".to_owned()))
-        }
-        Ok(secret) => Ok(secret),
-        Err(_) if !listen.is_loopback() => {
-            let failure = Failure::new(format!("cannot listen on {listen} without a password"));
-            Err(failure.hint(format!("Set {PASSWORD} to one that clients are told.")))
-        }
-        Err(_) => Access::random_secret()
-            .map_err(|error| Failure::new(format!("could not read random numbers: {error}"))),
     }
 }

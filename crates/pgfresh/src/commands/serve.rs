@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
@@ -44,12 +45,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     if arguments.shared {
         return share(settings, arguments.json);
     }
+    let listen = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let serve_options = ServeOptions::new(settings).with(&arguments.lease).on(listen, arguments.port)?;
     let provisioner = startup::provisioner(settings, false)?;
-    let serve_options = ServeOptions {
-        port: arguments.port,
-        listen: arguments.listen,
-        ..ServeOptions::new(settings).with(&arguments.lease)
-    };
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let mut events = Events::listen()?;
     let line = if arguments.json {

@@ -6,6 +6,8 @@ mod schema;
 mod template;
 mod toml_file;
 
+use std::env::{self, VarError};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use crate::cli::Options;
 use crate::failure::Failure;
 use crate::output::Verbosity;
 
+/// The password that clients are told beforehand.
+pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
 /// How long the background server outlives its last client.
 const IDLE: Duration = Duration::from_mins(5);
 /// How long a database outlives its last session.
@@ -41,6 +45,7 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
     pub(crate) linger: Duration,
+    pub(crate) password: Option<Password>,
     pub(crate) verbosity: Verbosity,
 }
 
@@ -70,6 +75,7 @@ impl ResolvedSettings {
             idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
             isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
             linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
+            password: Password::of_environment()?,
             verbosity: options.verbosity(),
         })
     }
@@ -86,9 +92,34 @@ impl ResolvedSettings {
     }
 }
 
+/// A password that a URL can hold.
+#[derive(Clone)]
+pub(crate) struct Password(pub(crate) String);
+
+impl Password {
+    /// The one of the variable, if that is set to anything.
+    fn of_environment() -> Result<Option<Self>, Failure> {
+        match env::var(PASSWORD) {
+            Err(VarError::NotPresent) => Ok(None),
+            Ok(password) if password.is_empty() => Ok(None),
+            Ok(password) if password.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(Self(password))),
+            _ => {
+                let failure = Failure::new(format!("cannot use the password in {PASSWORD}"));
+                Err(failure.hint("It has letters, digits and signs of ASCII, and no space.".to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
 /// Settings of the server by name: those of `PGFRESH_SET`, then `flags`, each `NAME=VALUE`.
 fn server_settings(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let environment = std::env::var("PGFRESH_SET").unwrap_or_default();
+    let environment = env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());
     let split = |pair: &str| {
         let Some((name, value)) = pair.split_once('=') else {

@@ -1,4 +1,5 @@
-//! What only some crates may name: the operating system in `sys`, the files of PostgreSQL from `server` on.
+//! What only some files may name: the operating system in `sys`, the files of PostgreSQL from `server` on, the environment
+//! where settings are resolved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,44 @@ const FILES: &[&str] =
 
 /// Crates that know nothing of a server.
 const BELOW_SERVER: &[&str] = &["sys", "storage", "pgwire", "report"];
+
+/// Calls that read the environment.
+const ENVIRONMENT: &[&str] = &["env::var"];
+
+/// Where it is read, and why not with the settings, which are resolved once.
+const READS_ENVIRONMENT: &[(&str, &str)] = &[
+    ("pgfresh/src/settings/mod.rs", "settings: what clap does not read of PGFRESH_*"),
+    (
+        "pgfresh/src/logging.rs",
+        "PGFRESH_LOG: main asks for it before there are settings, which write records",
+    ),
+    ("pgfresh/src/control.rs", "PGFRESH_CONTROL: the server of this run, said by pgfresh and no setting"),
+    ("pgfresh/src/report_file.rs", "where a CI system wants its summary"),
+    ("profile/src/target.rs", "PGPASSWORD, as psql reads it"),
+    (
+        "template/src/build.rs",
+        "the values of the variables that a template names: they belong to its fingerprint",
+    ),
+    ("storage/src/cache.rs", "where the user's cache directory is"),
+    ("storage/src/place.rs", "where the user's RAM disk may be"),
+    ("server/src/locate.rs", "PATH: where programs are"),
+    ("server/src/installation.rs", "PATH, and which variables a child must not inherit"),
+    ("server/src/client.rs", "the same"),
+    ("bench/src/pgbench.rs", "which variables a child must not inherit"),
+    ("lease/src/table/simulation.rs", "the seed of a test"),
+];
+
+#[test]
+fn the_environment_is_read_with_the_settings() {
+    let found = occurrences(&crates(), ENVIRONMENT, |path| {
+        READS_ENVIRONMENT.iter().all(|(exempt, _)| *exempt != path)
+    });
+    assert!(found.is_empty(), "the environment is read below the settings:\n{}", found.join("\n"));
+    for (path, _) in READS_ENVIRONMENT {
+        let reads = occurrences(&crates(), ENVIRONMENT, |other| other == *path);
+        assert!(!reads.is_empty(), "{path} is exempt for nothing");
+    }
+}
 
 #[test]
 fn only_sys_names_the_operating_system() {

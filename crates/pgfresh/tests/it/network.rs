@@ -40,8 +40,12 @@ fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
 
 #[test]
 fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
-    let scene = Scene::new(User::Ourselves);
-    let outcome = finish(scene.pgfresh(["serve", "--listen", "0.0.0.0"]));
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let mut command = scene.pgfresh(["serve", "--listen", "0.0.0.0"]);
+    command.env("PGFRESH_PASSWORD", "");
+    let outcome = finish(command);
+    // Nothing has been built for nothing.
+    assert!(!scene.cache.exists(), "{outcome}");
     assert_eq!(
         (outcome.code, outcome.stderr.as_str()),
         (
@@ -55,17 +59,27 @@ fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
 
 #[test]
 fn a_password_that_no_url_could_hold_is_refused() {
-    let scene = Scene::new(User::Ourselves);
-    for password in ["", "a b", "ü"] {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    for password in ["a b", "ü"] {
         let mut command = scene.pgfresh(["serve"]);
         command.env("PGFRESH_PASSWORD", password);
         let outcome = finish(command);
         assert_eq!(outcome.code, Some(1), "{outcome}");
+        assert!(!scene.cache.exists(), "{outcome}");
         assert!(
             outcome.stderr.starts_with("pgfresh: cannot use the password in PGFRESH_PASSWORD\n"),
             "{outcome}"
         );
     }
+}
+
+#[test]
+fn an_empty_password_is_none() {
+    let scene = Scene::new(User::Ourselves);
+    let mut command = scene.pgfresh(["run", "--", "sh", "-c", "test -n \"$PGPASSWORD\" && echo random"]);
+    command.env("PGFRESH_PASSWORD", "");
+    let outcome = finish(command);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "random\n"), "{outcome}");
 }
 
 /// Every printable sign of ASCII, among them all that mean something in a URL.
