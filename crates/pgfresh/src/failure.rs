@@ -2,12 +2,21 @@
 
 use std::error::Error;
 use std::fmt;
+use std::process::ExitCode;
 
+use anstyle::{AnsiColor, Style};
 use bench::BenchError;
 use doctor::DoctorError;
 use profile::ProfileError;
 use storage::{CacheError, FileError};
 use template::ProvisionError;
+
+/// How the words before each line look on a terminal.
+const STYLES: [(&str, Style); 3] = [
+    ("pgfresh:", AnsiColor::Red.on_default().bold()),
+    ("DETAIL:", Style::new().bold()),
+    ("HINT:", AnsiColor::Green.on_default()),
+];
 
 /// The end of a command: what was tried, on what, what came back, and what to do.
 #[derive(Debug)]
@@ -54,9 +63,19 @@ impl Failure {
         self.sqlstate.as_deref() == Some(sqlstate)
     }
 
-    /// The exit code, if it is another than the command's usual one.
-    pub(crate) fn code(&self) -> Option<u8> {
-        self.code
+    /// Prints the failure, with colours where standard error is a terminal, and returns the exit code: its own, or else
+    /// the command's usual one.
+    pub(crate) fn report(&self, usual: u8) -> ExitCode {
+        let mut text = self.to_string();
+        for (word, style) in STYLES {
+            if let Some(at) =
+                text.starts_with(word).then_some(0).or_else(|| Some(text.find(&format!("\n{word}"))? + 1))
+            {
+                text.replace_range(at..at + word.len(), &format!("{style}{word}{style:#}"));
+            }
+        }
+        anstream::eprint!("{text}");
+        ExitCode::from(self.code.unwrap_or(usual))
     }
 
     /// The same for a log.

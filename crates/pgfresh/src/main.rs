@@ -26,8 +26,6 @@ mod user_command;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::logging::LogFilter;
 
 fn main() -> ExitCode {
@@ -37,13 +35,11 @@ fn main() -> ExitCode {
     // Before anything is made, opened or started.
     sys::make_private();
     sys::raise_files();
-    let cli = cli::Cli::parse();
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(failure) => return failure.report(1),
+    };
     let on_failure = cli.command.exit_code_on_failure();
-    match LogFilter::new(cli.options.verbosity()).and_then(|filter| commands::execute(cli, filter)) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprint!("{failure}");
-            ExitCode::from(failure.code().unwrap_or(on_failure))
-        }
-    }
+    let result = LogFilter::new(cli.options.verbosity()).and_then(|filter| commands::execute(cli, filter));
+    result.unwrap_or_else(|failure| failure.report(on_failure))
 }

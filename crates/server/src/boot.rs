@@ -141,7 +141,7 @@ impl Server {
             .attempt("watch", Path::new("postmaster"))?;
         // Declared after the server, so that the copy is over before its directory is removed.
         let copying = copying;
-        server.wait_until_ready(spawned)?;
+        server.wait_until_ready(spawned).map_err(|error| explain(error, order.installation))?;
         let boot = spawned.elapsed();
         server.copied = copying.map(|copying| copying.finish(watch)).transpose()?;
         let rest = spawned.elapsed().saturating_sub(boot);
@@ -295,6 +295,15 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
     );
     let rows = session.query(&sql)?;
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
+}
+
+/// Names the setting, where the last line of the log says that the server does not know it.
+fn explain(error: StartError, installation: &Installation) -> StartError {
+    let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
+    let Some((_, rest)) = line.split_once("unrecognized configuration parameter \"") else { return error };
+    let Some((name, _)) = rest.split_once('"') else { return error };
+    let nearest = installation.nearest_setting(name).map(ToOwned::to_owned);
+    StartError::UnknownSetting { name: name.to_owned(), major: installation.version().major, nearest }
 }
 
 #[cfg(test)]

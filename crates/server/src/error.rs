@@ -321,6 +321,16 @@ pub enum StartError {
     /// It is ready but does not answer.
     #[error("could not use the new server")]
     Session(#[from] SessionError),
+    /// It has no setting of that name.
+    #[error("PostgreSQL {major} has no setting \"{name}\"")]
+    UnknownSetting {
+        /// The setting.
+        name: String,
+        /// The server's major version.
+        major: u32,
+        /// A setting that it has, of almost the same name.
+        nearest: Option<String>,
+    },
     /// It does something else than it was told.
     #[error(
         "setting \"{name}\" has not taken effect: asked for \"{asked}\", but the server has \"{effective}\""
@@ -345,7 +355,7 @@ impl StartError {
                 None => "The log is empty.".to_owned(),
             }),
             Self::Session(error) => error.detail(),
-            Self::File(_) | Self::Copy(_) | Self::Setting { .. } => None,
+            Self::File(_) | Self::Copy(_) | Self::UnknownSetting { .. } | Self::Setting { .. } => None,
         }
     }
 
@@ -362,11 +372,12 @@ impl StartError {
             _ if said("No space left on device") => {
                 Some("Choose another place with --place PATH (a path, ram or disk).".to_owned())
             }
-            _ if ["unrecognized configuration", "invalid value for", "outside the valid range for"]
-                .iter()
-                .any(|words| said(&format!("{words} parameter"))) =>
-            {
-                Some("Correct the setting in --set, PGFRESH_SET or pgfresh.toml.".to_owned())
+            Self::UnknownSetting { nearest: Some(nearest), .. } => {
+                Some(format!("Did you mean \"{nearest}\"? Correct it in --set, PGFRESH_SET or pgfresh.toml."))
+            }
+            Self::UnknownSetting { .. } => Some(CORRECT_SETTING.to_owned()),
+            _ if said("invalid value for parameter") || said("outside the valid range for parameter") => {
+                Some(CORRECT_SETTING.to_owned())
             }
             Self::Setting { .. } => {
                 Some("A setting that this build cannot honour has to be left out.".to_owned())
@@ -375,6 +386,8 @@ impl StartError {
         }
     }
 }
+
+const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
 /// A server did not stop as it should have. It has been killed.
 #[derive(Debug, thiserror::Error)]

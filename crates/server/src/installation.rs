@@ -108,6 +108,13 @@ impl Installation {
         self.settings.contains(name)
     }
 
+    /// The setting whose name differs least from `name`, if one is near.
+    pub(crate) fn nearest_setting(&self, name: &str) -> Option<&str> {
+        let name = name.to_ascii_lowercase();
+        let distance = |known: &&String| strsim::osa_distance(known, &name);
+        self.settings.iter().min_by_key(distance).filter(|known| distance(known) <= 3).map(String::as_str)
+    }
+
     /// Its own `psql`, `pg_dump` or the like, or the one on PATH: some packages have the server alone.
     #[must_use]
     pub fn client(&self, name: &str) -> Option<PathBuf> {

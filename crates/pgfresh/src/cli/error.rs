@@ -1,0 +1,161 @@
+//! Mistakes on the command line, worded as every other error.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+use super::Cli;
+use crate::failure::Failure;
+
+/// The exit code of a wrong command line.
+const USAGE: u8 = 2;
+
+/// Reads the command line. Ends the process where help or the version is asked for.
+pub(crate) fn parse() -> Result<Cli, Failure> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    parse_words(&words)
+        .map_err(|error| if error.use_stderr() { failure(&error, &words) } else { error.exit() })
+}
+
+fn parse_words(words: &[OsString]) -> Result<Cli, clap::Error> {
+    // Help takes a millisecond to build: only a line that asks for it, or is wrong, waits for it.
+    Cli::try_parse_from(words).or_else(|_| {
+        let mut matches = super::command().try_get_matches_from(words)?;
+        Cli::from_arg_matches_mut(&mut matches)
+    })
+}
+
+/// The error's words: "error: MESSAGE", or a heading and lines below it; then tips, usage and a pointer to help.
+fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
+    let text = error.render().to_string();
+    let mut message = Vec::new();
+    let mut hints = Vec::new();
+    for line in text.lines().map(str::trim) {
+        match line.strip_prefix("tip: ") {
+            Some(tip) => hints.push(sentence(tip)),
+            None if line.starts_with("Usage:") || line.starts_with("For more information") => break,
+            None if hints.is_empty() && !line.is_empty() => message.push(line),
+            None => {}
+        }
+    }
+    let path = command_path(words);
+    if let Some(nearest) = nearest_command(error, &path) {
+        hints = vec![format!("Did you mean \"{nearest}\"?")];
+    }
+    if hints.is_empty() {
+        hints.push(format!("\"{path} --help\" lists what it accepts."));
+    }
+    let message = message.join(" ");
+    let message = message
+        .strip_prefix("error: ")
+        .unwrap_or(&message)
+        .replace("unrecognized subcommand", "unknown command");
+    Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
+}
+
+/// The command that the words name, as far as they name one.
+fn command_path(words: &[OsString]) -> String {
+    let mut command = &Cli::command();
+    let mut path = command.get_name().to_owned();
+    for word in words.iter().skip(1).take_while(|word| *word != "--") {
+        if let Some(inner) = word.to_str().and_then(|word| command.find_subcommand(word)) {
+            command = inner;
+            path = format!("{path} {}", command.get_name());
+        }
+    }
+    path
+}
+
+fn sentence(tip: &str) -> String {
+    let mut letters = tip.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    format!("{}.", first.chain(letters).collect::<String>())
+}
+
+/// The command that differs least from an unknown one, if it is near.
+fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let mut command = &Cli::command();
+    for name in path.split(' ').skip(1) {
+        command = command.find_subcommand(name)?;
+    }
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    let (distance, name) = names.map(|name| (strsim::osa_distance(name, word), name)).min()?;
+    (distance <= 2 && distance < name.len().min(word.len())).then(|| format!("{path} {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        std::iter::once("pgfresh").chain(line.split_whitespace()).map(OsString::from).collect()
+    }
+
+    #[track_caller]
+    fn check(line: &str, message: &str, hint: &str) {
+        let words = words(line);
+        let failure = failure(&parse_words(&words).unwrap_err(), &words).to_string();
+        assert_eq!(failure, format!("pgfresh: {message}\nHINT:  {hint}\n"));
+    }
+
+    #[test]
+    fn a_misspelt_word_gets_the_nearest_one() {
+        check("rnu -- true", "unknown command 'rnu'", "Did you mean \"pgfresh run\"?");
+        check("template biuld", "unknown command 'biuld'", "Did you mean \"pgfresh template build\"?");
+        check("frobnicate", "unknown command 'frobnicate'", "\"pgfresh --help\" lists what it accepts.");
+        check(
+            "postgres list --jsno",
+            "unexpected argument '--jsno' found",
+            "A similar argument exists: '--json'.",
+        );
+    }
+
+    #[test]
+    fn a_value_that_is_wrong_is_told_in_words() {
+        let help = "\"pgfresh bench fresh --help\" lists what it accepts.";
+        check(
+            "bench fresh --rounds 1",
+            "invalid value '1' for '--rounds <ROUNDS>': expected a number from 3 to 10000",
+            help,
+        );
+        check(
+            "run --linger 5 -- true",
+            "invalid value '5' for '--linger <TIME>': expected a time with a unit, such as 5s or 5m",
+            "\"pgfresh run --help\" lists what it accepts.",
+        );
+        check(
+            "--cache-size 10 run -- true",
+            "invalid value '10' for '--cache-size <SIZE>': expected a size with a unit, such as 10GB",
+            "\"pgfresh run --help\" lists what it accepts.",
+        );
+        check(
+            "run",
+            "the following required arguments were not provided: <COMMAND>...",
+            "\"pgfresh run --help\" lists what it accepts.",
+        );
+    }
+
+    /// Any of our words in any order is read, or is an error of one message and one hint.
+    #[test]
+    fn no_line_is_answered_with_anything_but_one_message_and_one_hint() {
+        let command = super::super::command();
+        let mut known =
+            vec!["--".to_owned(), "x".to_owned(), "1..=3".to_owned(), "\n".to_owned(), String::new()];
+        for inner in command.get_subcommands() {
+            known.push(inner.get_name().to_owned());
+            known.extend(inner.get_subcommands().map(|inner| inner.get_name().to_owned()));
+            known.extend(inner.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))));
+        }
+        let strategy = proptest::collection::vec(proptest::sample::select(known), 0..6);
+        proptest::proptest!(proptest::test_runner::Config::with_cases(64), |(line in strategy)| {
+            let words: Vec<OsString> = std::iter::once("pgfresh".into()).chain(line.into_iter().map(OsString::from)).collect();
+            if let Err(error) = parse_words(&words) && error.use_stderr() {
+                let text = failure(&error, &words).to_string();
+                proptest::prop_assert!(text.starts_with("pgfresh: ") && !text.contains("error:"), "{text}");
+                proptest::prop_assert!(text.matches("\nHINT:  ").count() == 1 && !text.contains("Usage:"), "{text}");
+            }
+        });
+    }
+}

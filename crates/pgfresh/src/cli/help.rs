@@ -1,0 +1,136 @@
+//! What help shows. `-h` fits on one screen: a command's own options. `--help` adds those of the server, the template and
+//! the databases, for the commands on which they have an effect.
+
+use clap::{Arg, CommandFactory};
+
+use super::Cli;
+
+const SERVER: [&str; 6] = ["postgres", "place", "download", "no_download", "preset", "set"];
+const TEMPLATE: [&str; 8] = ["template", "setup", "inputs", "setup_env", "sql", "dump", "from", "cache_size"];
+const DATABASES: [&str; 2] = ["isolation", "linger"];
+/// Where the project, its templates and its background server are found.
+const FILES: [&str; 2] = ["config", "cache"];
+const INSTALLATION: [&str; 3] = ["postgres", "download", "no_download"];
+const BACKGROUND: [&str; 1] = ["idle"];
+/// Every command says what it does, or keeps quiet.
+const OUTPUT: [&str; 2] = ["verbose", "quiet"];
+
+/// The options of [`super::Options`] that have an effect on a command.
+fn effective(command: &str) -> Vec<&'static str> {
+    let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
+        "run" | "doctor" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
+        "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES, &BACKGROUND],
+        "bench" => &[&SERVER, &TEMPLATE, &FILES],
+        "reset" | "release" | "status" | "stop" => &[&FILES],
+        "sweep" => &[&["place"], &FILES],
+        "snapshot" | "ci" => &[&INSTALLATION, &FILES],
+        "postgres" => match command {
+            "postgres list" => &[&["cache"]],
+            "postgres install" => &[&["download", "no_download", "cache"]],
+            _ => &[&INSTALLATION, &FILES],
+        },
+        "template" => match command {
+            "template build" | "template show" | "template push" => &[&SERVER, &TEMPLATE, &FILES],
+            "template list" | "template pull" => &[&["cache"]],
+            "template import" => &[&INSTALLATION, &FILES],
+            _ => &[&FILES],
+        },
+        _ => &[],
+    };
+    groups.iter().copied().flatten().copied().chain(OUTPUT).collect()
+}
+
+/// The command line with its help.
+pub(crate) fn command() -> clap::Command {
+    let mut command = Cli::command();
+    // This hands the options that all commands accept down to each.
+    command.build();
+    command = command.mut_subcommand("help", |help| help.hide(true));
+    let all = SERVER.iter().chain(&TEMPLATE).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
+    let all: Vec<&str> = all.copied().collect();
+    adapt(command, "", &all)
+}
+
+/// Hides what has no effect on the command, and from `-h` all but its own options.
+fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command {
+    let effective = effective(path);
+    let shared = |arg: &Arg| all.contains(&arg.get_id().as_str());
+    let mut shortened = false;
+    command = command.mut_args(|arg| {
+        if !shared(&arg) {
+            return arg;
+        }
+        // The first page of help lists no options of its own, the last one lists all.
+        let has_effect = path.is_empty() || effective.contains(&arg.get_id().as_str());
+        shortened |= has_effect;
+        arg.hide(!has_effect).hide_short_help(true)
+    });
+    // A variable that is set would otherwise make an option look required in the usage line of an error.
+    let usage = command.render_usage().to_string();
+    command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
+    if shortened {
+        let about = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long = command.get_after_long_help().map_or_else(|| about.clone(), ToString::to_string);
+        let name = if path.is_empty() { String::new() } else { format!(" {path}") };
+        let more = format!("\"pgfresh{name} --help\" lists the global options, too.");
+        command = command.after_help(format!("{about}\n\n{more}")).after_long_help(long);
+    }
+    command.mut_subcommands(|subcommand| {
+        let name = subcommand.get_name();
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+        adapt(subcommand, &path, all)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All commands with their words after "pgfresh".
+    fn all(command: &mut clap::Command, path: &str, visit: &mut dyn FnMut(&str, &mut clap::Command)) {
+        visit(path, command);
+        for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let name = subcommand.get_name();
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+            all(subcommand, &path, visit);
+        }
+    }
+
+    #[test]
+    fn the_short_help_of_every_command_fits_on_one_screen() {
+        let mut lines = Vec::new();
+        all(&mut command(), "", &mut |path, command| {
+            lines.push((command.render_help().to_string().lines().count(), path.to_owned()));
+        });
+        assert!(lines.len() > 30);
+        let long: Vec<_> = lines.iter().filter(|(count, _)| *count >= 35).collect();
+        assert!(long.is_empty(), "{long:?}");
+    }
+
+    #[test]
+    fn the_long_help_lists_the_global_options_that_have_an_effect_and_no_others() {
+        let global = Cli::command();
+        let global: Vec<_> = global.get_arguments().filter(|arg| arg.is_global_set()).collect();
+        assert!(global.len() > 15);
+        all(&mut command(), "", &mut |path, command| {
+            let help = command.render_long_help().to_string();
+            for arg in &global {
+                let name = format!("--{} ", arg.get_long().unwrap());
+                let shown = help.contains(&name) || help.contains(&name.replace(' ', "\n"));
+                let expected = path.is_empty() || effective(path).contains(&arg.get_id().as_str());
+                let own = ["postgres", "template"].contains(&path) || arg.get_id() == "verbose";
+                assert!(shown == expected || own, "{path:?} {name:?}\n{help}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_usage_line_has_no_option_that_is_not_required() {
+        all(&mut command(), "", &mut |path, command| {
+            let usage = command.render_usage().to_string();
+            let name = format!("pgfresh {path}");
+            assert!(usage.starts_with(&format!("Usage: {}", name.trim_end())), "{usage}");
+            assert!(!usage.contains(" --") || ["profile"].contains(&path), "{usage}");
+        });
+    }
+}

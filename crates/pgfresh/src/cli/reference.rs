@@ -1,0 +1,124 @@
+//! The CLI reference, `docs/reference-cli.md`: what help says of every command, as one page. A test compares it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Arg, Command};
+
+/// The page, up to the commands.
+const INTRODUCTION: &str = "# CLI reference
+
+This page is what `pgfresh COMMAND --help` prints, for every command. A test generates it:
+`PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh reference` writes it again.
+";
+
+const GLOBAL: &str = "
+## Global options
+
+Every command accepts these options, before or after its name. Help lists them for the commands on which they have an effect.
+Options are read from flags, then `PGFRESH_*` variables, then [`pgfresh.toml`](reference-config.md).
+";
+
+const EXIT_CODES: &str = "
+## Exit codes
+
+| code | `run`, `psql` | other commands |
+|---|---|---|
+| 0 to 255 | the command's own exit code | 0 for success |
+| 1 | | pgfresh failed |
+| 2 | the command line is wrong | the command line is wrong |
+| 125 | `run`: pgfresh failed; nothing is left behind | |
+| 126 | the command cannot be run | |
+| 127 | the command does not exist | |
+| 128 + N | signal N ended the command | |
+";
+
+fn page() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let mut command = super::command();
+    for subcommand in command.get_subcommands_mut() {
+        describe(subcommand, &mut text);
+    }
+    text.push_str(GLOBAL);
+    let command = <super::Cli as clap::CommandFactory>::command();
+    table(command.get_arguments().filter(|arg| arg.is_global_set()), "option", &mut text);
+    text.push_str(EXIT_CODES);
+    text
+}
+
+fn describe(command: &mut Command, text: &mut String) {
+    if command.get_name() == "help" {
+        return;
+    }
+    if command.has_subcommands() {
+        command.get_subcommands_mut().for_each(|subcommand| describe(subcommand, text));
+        return;
+    }
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let name =
+        usage.split([' ']).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    let name = name.collect::<Vec<_>>().join(" ");
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    write!(text, "\n## `{name}`\n\n{about}.\n\n```sh\n{usage}\n```\n").unwrap();
+    table(command.get_arguments().filter(|arg| arg.is_positional()), "argument", text);
+    let own = |arg: &&Arg| !arg.is_positional() && !arg.is_global_set() && !is_standard(arg);
+    table(command.get_arguments().filter(own), "option", text);
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    if let Some(after) = after {
+        write!(text, "\n```text\n{}\n```\n", after.to_string().trim()).unwrap();
+    }
+}
+
+fn is_standard(arg: &Arg) -> bool {
+    ["help", "version"].contains(&arg.get_id().as_str())
+}
+
+/// A table of arguments, unless there are none.
+fn table<'a>(arguments: impl Iterator<Item = &'a Arg>, what: &str, text: &mut String) {
+    let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set() || arg.is_global_set()).map(row).collect();
+    if !rows.is_empty() {
+        write!(text, "\n| {what} | meaning | default | variable |\n|---|---|---|---|\n{}", rows.concat())
+            .unwrap();
+    }
+}
+
+fn row(arg: &Arg) -> String {
+    let value = arg.get_value_names().filter(|_| arg.get_action().takes_values());
+    let value = value.map(|names| format!("<{}>", names.join(" "))).unwrap_or_default();
+    let name = match (arg.get_short(), arg.get_long()) {
+        (Some(short), Some(long)) => format!("-{short}, --{long} {value}"),
+        (None, Some(long)) => format!("--{long} {value}"),
+        _ => value,
+    };
+    let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let (help, told) = match help.split_once(" [default: ") {
+        Some((start, rest)) => {
+            let (default, rest) = rest.split_once(']').unwrap_or((rest, ""));
+            (format!("{start}{rest}"), default.to_owned())
+        }
+        None => (help, String::new()),
+    };
+    let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let default = if arg.is_hide_default_value_set() || default == ["false"] {
+        told
+    } else {
+        told + &default.join(" ")
+    };
+    let variable = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+    let help = help.replace("\n\n", ". ").replace('\n', " ").replace('|', "\\|");
+    format!("| `{}` | {help} | {default} | {variable} |\n", name.trim().replace('|', "\\|"))
+}
+
+#[test]
+fn the_cli_reference_says_what_help_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference-cli.md");
+    if std::env::var_os("PGFRESH_WRITE_DOCS").is_some() {
+        std::fs::write(&path, page()).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        written == page(),
+        "PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh reference writes docs/reference-cli.md"
+    );
+}
