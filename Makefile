@@ -7,7 +7,7 @@ help:
 	@echo "make build   the binary, optimised"
 	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
 	@echo "make test    lint, all tests, the clients and the examples"
-	@echo "make lint    formatting, clippy, shell scripts"
+	@echo "make lint    formatting, clippy, the words of the documentation, shell scripts"
 	@echo "make docs    the documentation as a site, in target/site; its links are checked"
 	@echo "make clean   remove everything that was built or installed here"
 
@@ -26,6 +26,7 @@ lint:
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p bench --features mongodb --all-targets -- -D warnings
+	cargo test --locked --quiet -p report --test prose
 	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* .ci/run; fi
 
 docs:

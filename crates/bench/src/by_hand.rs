@@ -89,7 +89,7 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
     Ok(())
 }
 
-/// How somebody makes a server with the programs of the installation.
+/// How a user makes a server with the programs of the installation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Programs {
     /// For initdb, beside the directory and the superuser.
@@ -131,7 +131,7 @@ pub(crate) fn by_programs(
     Ok(watch.phases)
 }
 
-/// A run directory of its own, with somebody to remove it.
+/// A run directory of its own, with a guard that removes it.
 pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
     let guard = Guard::over(place, &provisioner.account, &provisioner.program)?;
     std::thread::sleep(SETTLE);

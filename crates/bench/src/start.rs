@@ -128,7 +128,7 @@ impl Start<'_> {
 /// The same specification, with nothing in it that could be kept: it is run in each new server.
 fn replayed(spec: &TemplateSpec) -> TemplateSpec {
     let from = spec.from.as_deref().map(replayed).map(Box::new);
-    // A command of which nobody knows what it reads runs each time, and all that comes before and after it.
+    // A command whose inputs are unknown runs each time, and all that comes before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { from, setup, inputs: Vec::new(), ..spec.clone() }
 }

@@ -170,7 +170,7 @@ fn goals(facts: &Facts<'_>) -> Table {
 }
 
 fn bytes(count: u64) -> Quantity {
-    #[expect(clippy::cast_precision_loss, reason = "nobody has 2⁵³ bytes of memory")]
+    #[expect(clippy::cast_precision_loss, reason = "no machine has 2⁵³ bytes of memory")]
     Quantity::new(count as f64, Unit::Bytes)
 }
 

@@ -195,7 +195,7 @@ impl Commits {
                 gain(factor, CommitKind::Durable, CommitKind::Fast),
                 format!(
                     "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
-                     synchronous_commit=off and full_page_writes=off on one whose data nobody will miss.{otherwise}"
+                     synchronous_commit=off and full_page_writes=off on one whose data is disposable.{otherwise}"
                 ),
             );
         } else if let Some(factor) = self.gain(CommitKind::Fast, CommitKind::Durable) {
@@ -218,7 +218,7 @@ impl Commits {
             .map(|(before, after)| [before, after]);
         Some(Finding {
             name: "RAM is quicker than this disk, even with nothing flushed".to_owned(),
-            evidence: "Writing back what nobody will read disturbs.".to_owned(),
+            evidence: "Writing back data that is never read disturbs.".to_owned(),
             gain: Some(Gain { of: "a commit".to_owned(), factor, basis: Basis::Measured, change }),
             remedy: "Keep the data in RAM: \"pgfresh run --place ram\", or a tmpfs for your own server."
                 .to_owned(),

@@ -78,7 +78,7 @@ pub(crate) enum Keeping {
     WriteThrough,
     /// A volatile cache, which a flush must empty.
     Volatile,
-    /// Nobody can tell.
+    /// Unknown.
     Unknown(String),
 }
 
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Whether it claims to turn. Nobody who does so flushes in less than 2 ms.
+    /// Whether it claims to turn. No disk that turns flushes in less than 2 ms.
     pub(crate) fn claims_to_turn(&self) -> bool {
         self.disks().iter().any(|disk| disk.rotational == Some(true))
     }

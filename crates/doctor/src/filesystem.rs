@@ -9,7 +9,7 @@ use sys::{Filesystem, Mount};
 
 use crate::device::as_f64;
 
-/// What a container's `/dev/shm` has unless somebody asked for more. Source: Docker, `--shm-size`.
+/// What a container's `/dev/shm` has unless the user asked for more. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 
 /// What is known of the file system of a path.

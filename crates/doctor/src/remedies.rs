@@ -143,7 +143,7 @@ impl Remedies {
                         .to_owned()
                 }
                 name if name.contains("RAM") => "\"pgfresh run --place ram -- COMMAND\".".to_owned(),
-                _ => "\"pgfresh run -- COMMAND\", or these settings on a server whose data nobody will miss."
+                _ => "\"pgfresh run -- COMMAND\", or these settings on a server whose data is disposable."
                     .to_owned(),
             },
         })

@@ -53,7 +53,7 @@ pub(crate) enum Story {
     Throttles(Change),
     /// Slower for good, and not because of heat.
     Fills(Change),
-    /// Slower for good; nobody can say why.
+    /// Slower for good; the cause is unknown.
     Slows(Change),
     /// A quick half and a tail of the length of a time slice.
     Capped,

@@ -280,7 +280,7 @@ impl Facts {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // Others may be read by somebody's own scripts; this one has no effect, whoever reads it.
+            // The user's own scripts may read others; this one has no effect anywhere.
             if !effect.is_empty() && effect != value {
                 add(
                     format!("{variable} does nothing"),
@@ -386,7 +386,7 @@ impl Commits {
             }];
         }
         let remedy = if facts.is("superuser", "true") {
-            "If nobody will miss its data: ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf(); and the same for \
+            "If its data is disposable: ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf(); and the same for \
              full_page_writes; no restart is needed. Else ALTER DATABASE name SET synchronous_commit = off; TRUNCATE, DROP \
              and CREATE DATABASE then still wait."
         } else if facts.is("owner", "true") {

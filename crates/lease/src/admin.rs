@@ -158,7 +158,7 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// A session of ours with a database, independent of what anybody has set. Waits while the server recovers.
+    /// A session of ours with a database, independent of what any client has set. Waits while the server recovers.
     pub(crate) fn open(&self, database: &str) -> Result<AdminConnection, LeaseError> {
         let begun = Instant::now();
         loop {

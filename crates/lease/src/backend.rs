@@ -72,7 +72,7 @@ impl Backend {
     }
 
     /// Has the backend look at `tables`, so that its first client does not wait while it learns what they are, and
-    /// forget that it was asked to. `None` if it cannot: then it is fit for nobody.
+    /// forget that it was asked to. `None` if it cannot: then it is not fit for a client.
     pub(crate) fn practised(self, tables: &[&str]) -> Option<Self> {
         let Self { stream, greeting } = self;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT).ok()?;
@@ -104,7 +104,7 @@ pub(crate) struct WaitingBackend {
 }
 
 impl WaitingBackend {
-    /// Whether nobody has ended it: tests terminate "all other sessions".
+    /// Whether it still runs: tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
         sys::is_silent(&self.backend.stream)
     }
@@ -161,7 +161,7 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
                 b'Z' if greeting.len() == end => return Ok(greeting),
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
-                // Authentication: anything but "ok" means that somebody has changed pg_hba.conf.
+                // Authentication: anything but "ok" means that a test has changed pg_hba.conf.
                 b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
                 _ => start = end,
             }

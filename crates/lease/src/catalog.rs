@@ -192,7 +192,7 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads it in a copy that nobody has used and that has these attributes, through a session of ours.
+    /// Reads it in an unused copy that has these attributes, through a session of ours.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,

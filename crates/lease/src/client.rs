@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a client is still there.
 pub trait ClientLink: fmt::Debug + Send + Sync {
-    /// Whether it has closed its end of the connection, whether or not anybody has noticed.
+    /// Whether it has closed its end of the connection, noticed or not.
     fn is_gone(&self) -> bool;
 }
 

@@ -32,7 +32,7 @@ const CROWDED: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
-    /// Tasks that somebody waits for, and whose thread does something else.
+    /// Tasks that a client waits for, and whose thread does something else.
     urgent: VecDeque<Task>,
     slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
@@ -65,7 +65,7 @@ pub(crate) struct Counters {
 pub(crate) struct Held {
     /// 0 until it is there, and for a server of its own.
     pub(crate) oid: u32,
-    /// What it is called while nobody has it.
+    /// What it is called while it is not leased.
     pub(crate) own_name: String,
     /// As its last holder knew it.
     pub(crate) last_name: String,
@@ -238,7 +238,7 @@ impl Core {
         self.act_on(actions, mine)
     }
 
-    /// The same where nobody waits who could run a task.
+    /// The same where no thread waits that could run a task.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
     }
@@ -254,7 +254,7 @@ impl Core {
                 Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
-                    // A session that nobody waits for any more would be counted for ever: whoever asks waits.
+                    // A session whose client no longer waits would be counted for ever: the client that asks waits.
                     if let Some(slot) = self.slots.remove(&ticket) {
                         *lock(&slot.answer) = Some(answer);
                         slot.answered.notify_all();

@@ -25,7 +25,7 @@ pub enum LeaseError {
     /// A database has to be leased for that.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// Somebody has it: it would not be fresh.
+    /// A client has it: it would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
     /// It has sessions, and they were not to be closed.
@@ -92,7 +92,7 @@ pub enum LeaseError {
     /// A crash has emptied unlogged tables of a template, and there is no way to fill them again.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
-    /// Nobody can start servers here.
+    /// Servers cannot be started here.
     #[error("there are no servers to be leased")]
     NoServers,
     /// It shares the server with others.

@@ -1,6 +1,6 @@
 //! What sessions have changed, by the write-ahead log: the evidence that a database equals its template.
 //!
-//! One reader follows the log of the server. Whoever wants to know of a database has the log written up to a mark
+//! One reader follows the log of the server. A caller that asks about a database has the log written up to a mark
 //! ([`MARK`]), reads on to it, and takes what the log says. Where it cannot be followed, every database that was known
 //! until then is in doubt. Where the format of the log is not known at all, as that of a newer `PostgreSQL`, every reset is in
 //! doubt: then only copies of templates are handed out.
@@ -197,7 +197,7 @@ impl State {
             self.begin_anew(mark);
             return self.open(data, mark);
         };
-        // Somebody else may have read further.
+        // Another thread may have read further.
         if mark <= reader.position() {
             return;
         }

@@ -378,7 +378,7 @@ impl Inner {
                 return Err(NotRecyclable::because("it was changed while it was reset"));
             }
         }
-        // The database is as new; its session goes on only if that is, too.
+        // The database is reset; its session goes on only if that is, too.
         if !may_be_reused
             || !leaves_nothing
             || self.jit
@@ -520,7 +520,7 @@ impl Inner {
         }
     }
 
-    /// Looks whether somebody has changed what all databases share, if the log or a file says that there is something to see.
+    /// Looks whether a client has changed what all databases share, if the log or a file says that there is something to see.
     pub(crate) fn look_at_shared_state(&self) {
         let changes = self.evidence.take_shared();
         let files_changed = lock(&self.shared).have_files_changed(&self.options.data);
@@ -546,7 +546,7 @@ impl Inner {
         }
     }
 
-    /// Counts what went wrong in the background, and says so where somebody listens.
+    /// Counts what went wrong in the background, and logs it.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
         let mut core = self.lock();
         if core.closed {

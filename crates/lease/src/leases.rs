@@ -158,7 +158,7 @@ impl Leases {
         inner.act(id, action)
     }
 
-    /// The lease of that name shall last until it is released, however long nobody is in it.
+    /// The lease of that name lasts until it is released, however long it has no session.
     pub fn retain(&self, name: &str) {
         lock(&self.0.core).table.retained.insert(cut(name).to_owned());
     }
@@ -190,7 +190,7 @@ impl Leases {
         self.0.is_maintained()
     }
 
-    /// Closes all backends that wait in leased databases: somebody is going to drop one by SQL, and the server refuses that
+    /// Closes all backends that wait in leased databases: a client is going to drop one by SQL, and the server refuses that
     /// as long as there is a session.
     pub fn vacate(&self) {
         let mut core = lock(&self.0.core);
@@ -218,7 +218,7 @@ impl Leases {
         self.0.options.isolation
     }
 
-    /// Whether it is a database that initdb has made, which nobody leases.
+    /// Whether it is a database that initdb has made, which is never leased.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {
         ALWAYS.contains(&name)

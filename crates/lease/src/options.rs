@@ -18,7 +18,7 @@ pub struct LeaseOptions {
     pub major: u32,
     /// Bytes that databases may take together.
     pub budget: u64,
-    /// The templates; the first is the default, of which copies are ready before anybody asks.
+    /// The templates; the first is the default, of which copies are ready before a client asks.
     pub templates: Vec<TemplateDatabase>,
     /// How leases are isolated that do not say.
     pub isolation: Isolation,

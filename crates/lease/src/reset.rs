@@ -32,7 +32,7 @@ const DEFINITIONS: &str = "its definitions were changed";
 /// tells of them takes longer with each.
 const MOST_OF_CATALOGS: u64 = 500;
 /// Settings on which it depends how rows are read and written: the database's own encoding, so that nothing is converted,
-/// and what nobody else can have set.
+/// and what no other program can have set.
 const NEUTRAL: &str = "SELECT set_config('client_encoding', getdatabaseencoding(), false); \
     SET session_replication_role = replica; SET lock_timeout = '5s'; SET xmloption = content; SET bytea_output = hex; \
     SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; SET extra_float_digits = 3; \
@@ -133,7 +133,7 @@ impl Touched {
     }
 }
 
-/// Waits until nobody but ours is in the database, and rolls back what they have prepared.
+/// Waits until the database has no sessions but ours, and rolls back what they have prepared.
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
@@ -143,7 +143,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
             if begun.elapsed() > STRAGGLER_TIMEOUT {
                 return Err(NotRecyclable::because("a session did not end"));
             }
-            // The server tells nobody of the end of a session.
+            // The server does not announce the end of a session.
             std::thread::sleep(Duration::from_micros(500));
         } else if stats.prepared {
             roll_back_prepared(own_session(admin, used)?)?;

@@ -105,7 +105,7 @@ pub(crate) struct TransactionSession {
 }
 
 impl TransactionSession {
-    /// Takes a session over that nobody has used.
+    /// Takes over an unused session.
     pub(crate) fn new(
         params: StartupParams,
         backend: Backend,
@@ -120,7 +120,7 @@ impl TransactionSession {
         Ok(Self { params, greeting, stamp, since, stream, transaction, timeouts_sql, is_superuser })
     }
 
-    /// Whether its session still is, with nothing to say: nobody has ended it.
+    /// Whether its session still is, with nothing to say: no test has ended it.
     pub(crate) fn is_alive(&self) -> bool {
         self.stream.as_ref().is_some_and(sys::is_silent)
     }
@@ -155,8 +155,8 @@ impl TransactionSession {
         self.query(&format!("{undo}{}{again}", DISCARD_ALL.join("; "))).map(drop)
     }
 
-    /// Ends the lease: rolls back, sets back what that does not, and makes the session as new. Returns the oids of the
-    /// sequences that are to be set back by somebody else.
+    /// Ends the lease: rolls back, sets back what that does not, and resets the session. Returns the oids of the
+    /// sequences that are to be set back by the caller.
     pub(crate) fn roll_back(
         &mut self,
         evidence: &Evidence,

@@ -41,7 +41,7 @@ pub struct ConnectRequest<'a> {
     pub reset: bool,
     /// With what the session starts.
     pub params: &'a StartupParams,
-    /// Tells whether the client is still there, if anybody can.
+    /// Tells whether the client is still there, if that can be known.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
@@ -269,7 +269,7 @@ impl Inner {
             if !evicted || begun.elapsed() > EVICT_TIMEOUT {
                 return result;
             }
-            // They go within milliseconds; the server tells nobody when.
+            // They go within milliseconds; the server does not say when.
             thread::sleep(EVICT_POLL);
         }
     }

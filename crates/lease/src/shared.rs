@@ -56,12 +56,12 @@ pub(crate) fn facts(admin: &AdminPool) -> Result<Vec<Option<String>>, LeaseError
 }
 
 impl SharedWatch {
-    /// Begins with `facts`, before anybody has a database.
+    /// Begins with `facts`, before a client has a database.
     pub(crate) fn new(facts: Vec<Option<String>>) -> Self {
         Self { facts, ..Self::default() }
     }
 
-    /// Somebody has this database from now on.
+    /// A client has this database from now on.
     pub(crate) fn suspect(&mut self, database: &str) {
         self.suspects.insert(database.to_owned());
     }

@@ -12,7 +12,7 @@ use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase};
 
-/// What our own databases' names begin with; nobody else may use such a name.
+/// What our own databases' names begin with; no other database may have such a name.
 pub(crate) const PREFIX: &str = "pgfresh_";
 
 /// A template in service.
@@ -33,7 +33,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Renames the database so that its own name is free for copies, and lets nobody into it.
+    /// Renames the database so that its own name is free for copies, and refuses connections to it.
     ///
     /// `template1` stays what it is everywhere: the one that users may change before they make databases.
     pub(crate) fn take(template: &TemplateDatabase, admin: &AdminPool) -> Result<Self, LeaseError> {
@@ -112,7 +112,7 @@ impl Template {
             if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
                 return Err(error);
             }
-            // A test may have terminated our connection. Whether the copy was made before, nobody knows.
+            // A test may have terminated our connection. Whether the copy was made before is unknown.
             drop_database(name, admin)?;
             admin.run_once("copy a template", &sql)?;
         }
@@ -153,7 +153,7 @@ const NAME: Prepared = Prepared {
     sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", stamp!(), ")"),
 };
 
-/// Gives the database with that oid another name, under whoever is connected to it.
+/// Gives the database with that oid another name, under any session that it has.
 ///
 /// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its stamp, and up
 /// to where the log is written.

@@ -1,8 +1,8 @@
 //! The background server: one for each project and template, shared by all clients that ask for it, until it
 //! has been idle for a while.
 //!
-//! The key of its directory stands for all that shapes it: project, template, options and this binary. Whoever starts one
-//! takes `about` away from the others of the project: they are not joined any more, and go as soon as nobody is there.
+//! The key of its directory stands for all that shapes it: project, template, options and this binary. A process that starts one
+//! takes `about` away from the others of the project: they are not joined any more, and end as soon as they have no client.
 
 mod slot;
 
@@ -60,7 +60,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
-    // May take long; whoever stops servers does not wait for it.
+    // May take long; "stop" does not wait for it.
     startup::prepare(settings, &provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
@@ -178,7 +178,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     Ok(removed)
 }
 
-/// Is the background server at `directory`, until nobody wants it.
+/// Is the background server at `directory`, until no client wants it.
 pub(crate) fn serve(
     settings: &ResolvedSettings,
     filter: LogFilter,
@@ -187,7 +187,7 @@ pub(crate) fn serve(
 ) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
-    // Whoever was the server before is on its way out, or would have been joined.
+    // The server before is about to end, or would have been joined.
     let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
     filter.write_to_file(&slot.log_file())?;
     let served = serve_at(&slot, settings, kept, starting);
@@ -244,7 +244,7 @@ fn serve_at(
     note("remove", &slot.about(), fs::remove_file(slot.about()));
     startup::stop(settings, service)?;
     tracing::info!("the server has stopped");
-    // Whoever starts the next one already has the directory now.
+    // The process that starts the next one already has the directory now.
     let alone = alone.or_else(|| slot.try_begin());
     if alone.is_some() {
         slot.remove();
@@ -265,7 +265,7 @@ fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone)
 }
 
-/// Writes `about` in one step, and tells whoever started us.
+/// Writes `about` in one step, and tells the process that started us.
 fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     let (path, staging) = (slot.about(), slot.0.join("about.new"));
     let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
@@ -275,14 +275,14 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     file.write_all(text.as_bytes()).attempt("write", &staging)?;
     fs::rename(&staging, &path).attempt("write", &path)?;
     let mut out = io::stdout().lock();
-    // If it is gone, somebody else will come.
+    // If it is gone, another client will come.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
         tracing::info!(%error, "who started the server is gone");
     }
     Ok(())
 }
 
-/// If nobody has been there for long enough: the right to go, while nobody starts another. Those who come at the last
+/// If there was no client for long enough: the right to go, while no process starts another. Those who come at the last
 /// moment are waited for.
 fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
     let retired = !slot.about().exists();

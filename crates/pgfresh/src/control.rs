@@ -44,7 +44,7 @@ impl Control {
         Ok(Self { agent: config.into(), address, secret, _visit: None })
     }
 
-    /// The same with a connection that says nothing: as long as this lives, somebody is there.
+    /// The same with a connection that says nothing: as long as this lives, it counts as a client.
     pub(crate) fn visit(self) -> io::Result<Self> {
         Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }

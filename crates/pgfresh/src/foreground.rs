@@ -26,7 +26,7 @@ pub(crate) enum Event {
     Ended(io::Result<ExitStatus>),
     /// All processes of the server are gone.
     ServerGone,
-    /// Whoever started us has closed our standard input.
+    /// The process that started us has closed our standard input.
     LifelineClosed,
 }
 
@@ -61,7 +61,7 @@ impl Events {
     /// Tells of the end of `server`.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
-        // Nobody may be there to hear it any more.
+        // The receiver may be gone.
         Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
     }
 

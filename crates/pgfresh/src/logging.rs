@@ -22,7 +22,7 @@ const TARGETS: [&str; 13] = [
     "api", "bench", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "report", "server",
     "storage", "sys", "template",
 ];
-/// What the background server keeps if nobody says.
+/// What the background server keeps by default.
 const USUAL: LevelFilter = LevelFilter::INFO;
 /// Bytes of each of the background server's two log files.
 const FILE_SIZE: usize = 4 << 20;

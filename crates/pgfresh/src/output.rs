@@ -29,7 +29,7 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` as it is. Ends the process quietly if nobody reads it any more.
+/// Writes `text` as it is. Ends the process quietly if the reader has closed it.
 pub(crate) fn print(text: impl Display) {
     let mut out = std::io::stdout().lock();
     if write!(out, "{text}").and_then(|()| out.flush()).is_err() {

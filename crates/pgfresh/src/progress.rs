@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 #[derive(Default)]
 pub(crate) struct StatusLine(Cell<bool>);
 
-/// What is rare or takes long is said on standard error, unless nothing shall be.
+/// What is rare or takes long is said on standard error, unless the user wants it quiet.
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     let terminal = stderr().is_terminal();
     let status = StatusLine::default();

@@ -58,7 +58,7 @@ impl ReportFile {
         Ok(Self { path, format })
     }
 
-    /// Writes the report. Whoever reads the file meanwhile sees the one before or this one, never half of it.
+    /// Writes the report. A program that reads the file meanwhile sees the one before or this one, never half of it.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
         let text = self.format.render(report, page);
         let written = if self.path.is_file() || !self.path.exists() {

@@ -109,7 +109,7 @@ impl Service {
         let directory = server.run().socket_directory();
         // Not beside the server's own, where its account could put another in its place.
         let socket = server.run().address().join(format!(".s.PGSQL.{SOCKET_PORT}"));
-        // What CREATE DATABASE copies everywhere is always there as well: for whoever wants an empty one.
+        // What CREATE DATABASE copies everywhere is always there as well: for clients that want an empty one.
         let mut templates =
             vec![TemplateDatabase { name: "template1".to_owned(), database: "template1".to_owned() }];
         if database != "postgres" {
@@ -126,7 +126,7 @@ impl Service {
             paranoid: serve_options.paranoid,
             provisioner: Some(provisioner.clone()),
         })?;
-        // Whoever waits for a database hears of the server's end.
+        // Clients that wait for a database hear of the server's end.
         server.when_gone({
             let leases = leases.clone();
             move || leases.server_gone()

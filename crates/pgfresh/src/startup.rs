@@ -45,7 +45,7 @@ pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Fail
     )?)
 }
 
-/// The same for these options. Where no installation will do, one is brought, if somebody can and may.
+/// The same for these options. Where no installation will do, one is downloaded, if that is possible and allowed.
 pub(crate) fn provisioner_for(
     settings: &ResolvedSettings,
     server_options: ServerOptions,
@@ -127,7 +127,7 @@ pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes what dead owners left, then starts a server.
+/// Removes leftovers of crashed runs, then starts a server.
 fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
     let (removed, failures) = provisioner.sweep();
     for path in removed {

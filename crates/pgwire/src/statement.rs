@@ -16,7 +16,7 @@ use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 const TEXT: usize = 1023;
 /// Bytes of a name that are kept, and of an error.
 const NAME: usize = 256;
-/// Steps that may be on their way, and names that are remembered: nobody needs as many.
+/// Steps that may be on their way, and names that are remembered: no client needs as many.
 const MOST: usize = 5000;
 
 /// What is told of a session.

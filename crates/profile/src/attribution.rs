@@ -4,7 +4,7 @@
 //! once make three seconds a second. *Wall time* divides them among the sessions at work, so all of it and the time in
 //! which none was add up to the length of the recording. *Saved time* divides them among as many as are at work at once as a
 //! rule around that moment: what all would be over sooner without them. Of three that share their work one may wait in vain
-//! while the others go on; while a single one prepares for the three, everybody waits for it.
+//! while the others go on; while a single one prepares for the three, all wait for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -74,7 +74,7 @@ pub struct Attribution {
     pub clean_up: Spent,
     /// Seconds of sessions, out of looks, that did not come through the gateway; nothing where there is none.
     pub(crate) strangers: f64,
-    /// Waiting for syncs, one's own or that of whoever holds the lock that one waits for.
+    /// Waiting for syncs, its own or that of the session that holds its lock.
     pub syncing: Time,
     /// Seconds by which what is saved of that may be off, because of the moments between two looks.
     pub syncing_error: f64,

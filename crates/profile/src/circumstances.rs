@@ -2,7 +2,7 @@
 
 use report::{Quantity, Unit};
 
-/// What whoever ran the suite knows of it, in seconds.
+/// What the caller that ran the suite knows of it, in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
     /// Whether the server is one of ours.

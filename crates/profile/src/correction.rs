@@ -9,7 +9,7 @@ use crate::recording::Recording;
 use crate::statement::StatementKind;
 use crate::time::Time;
 
-/// A share of the time that nobody misses.
+/// A share of the time that is too small to matter.
 const SLIGHT: f64 = 0.1;
 
 impl Attribution {

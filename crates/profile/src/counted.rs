@@ -1,4 +1,4 @@
-//! What `pg_stat_statements` has counted meanwhile, on a server of somebody else that has it.
+//! What `pg_stat_statements` has counted meanwhile, on a server that has it.
 //!
 //! Its counts are exact, and those of the server itself: neither the client's way to it nor its wait for rows is in them.
 

@@ -12,7 +12,7 @@ pub struct Counters {
     pub wal_bytes: Option<f64>,
     /// Times that the log was flushed. Counted from 14 on.
     pub wal_syncs: Option<f64>,
-    /// Checkpoints that somebody demanded: CREATE or DROP DATABASE, CHECKPOINT, or too much log.
+    /// Checkpoints that a client demanded: CREATE or DROP DATABASE, CHECKPOINT, or too much log.
     pub checkpoints_requested: Option<f64>,
     /// Checkpoints because it was time.
     pub checkpoints_timed: Option<f64>,

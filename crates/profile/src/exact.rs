@@ -1,4 +1,4 @@
-//! The time of a suite exactly, where somebody sees each statement come and go.
+//! The time of a suite exactly, where the gateway sees each statement come and go.
 //!
 //! Sessions are at work from when they are asked for something until nothing more is owed. With n of them at work each
 //! moment is divided by n: `shared` runs so much slower than the clock, and the wall time of a statement is what it has
@@ -34,7 +34,7 @@ pub struct Exact {
     pub(crate) known: HashMap<Arc<str>, u32>,
     /// The backends of all sessions that were begun.
     pub(crate) backends: HashSet<i32>,
-    /// Whether something has happened that nobody told of.
+    /// Whether something has happened that was not reported.
     pub(crate) incomplete: bool,
     pub(crate) database: Time,
     pub(crate) in_transaction: f64,
@@ -101,7 +101,7 @@ impl Exact {
         self.backends.contains(&backend)
     }
 
-    /// Something has happened that nobody tells of.
+    /// Something has happened that is not reported.
     pub fn miss(&mut self) {
         self.incomplete = true;
     }

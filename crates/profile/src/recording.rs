@@ -85,7 +85,7 @@ pub struct Recording {
     pub counted: Option<Counted>,
     /// What the machine shows of it; nothing if the server is not on this machine.
     pub machine: Option<MachineUsage>,
-    /// What was told of each statement, beside all looks; nothing if nobody tells.
+    /// What was told of each statement, beside all looks; empty without a gateway.
     pub exact: Option<Exact>,
     /// Seconds that went into looking.
     pub looking: f64,

@@ -33,7 +33,7 @@ impl Target {
         Self { config: config.clone(), ours: true }.prepared()
     }
 
-    /// Somebody else's.
+    /// A server that pgfresh did not start.
     ///
     /// # Errors
     /// It is no URL, or asks for encryption.
@@ -42,7 +42,7 @@ impl Target {
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // As libpq does: it is not among the arguments then, which everybody can read.
+        // As libpq does: it is not among the arguments then, which all users can read.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }

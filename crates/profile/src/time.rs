@@ -1,4 +1,4 @@
-//! Time of sessions, and what of it counts for whoever waits.
+//! Time of sessions, and what of it counts for the user who waits.
 
 /// Seconds, counted in two ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

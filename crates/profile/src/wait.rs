@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Cause {
     /// It waits for nothing: it runs, or would if there were a processor for it.
     Cpu,
-    /// The log is to reach the disk: by itself, or by somebody who flushes for it.
+    /// The log is to reach the disk: by itself, or by a session that flushes for it.
     WalSync,
     /// Files of tables are to reach the disk.
     DataSync,
@@ -81,7 +81,7 @@ impl Cause {
         let event = event.unwrap_or_default().to_ascii_lowercase();
         match kind {
             "IO" => of_io(&event),
-            // Whoever comes while another flushes waits for that.
+            // A session that comes while another flushes waits for that.
             "LWLock" if event == "walwrite" => Self::WalSync,
             "LWLock" | "IPC" if event == "bufferio" => Self::DataIo,
             "LWLock" => Self::Internal,

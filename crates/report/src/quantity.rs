@@ -204,7 +204,7 @@ pub(crate) mod tests {
         prop::sample::select(UNITS.to_vec())
     }
 
-    /// The number that somebody who reads `text` understands.
+    /// The number that a reader of `text` understands.
     fn understood(text: &str, unit: Unit) -> f64 {
         let (number, symbol) = text.split_once(' ').unwrap_or((text, ""));
         let scale = unit.scales().iter().find(|scale| scale.symbol == symbol).unwrap();

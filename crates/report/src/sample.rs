@@ -208,7 +208,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
 }
 
 /// A number of values, for arithmetic.
-#[expect(clippy::cast_precision_loss, reason = "nobody keeps 2⁵³ values")]
+#[expect(clippy::cast_precision_loss, reason = "no sample has 2⁵³ values")]
 pub(crate) fn as_f64(count: usize) -> f64 {
     count as f64
 }

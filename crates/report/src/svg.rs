@@ -43,7 +43,7 @@ fn panels(plot: &Plot) -> Vec<Panel<'_>> {
 }
 
 impl Panel<'_> {
-    /// From zero in the first; others from their least value, for nobody asks how far 60 °C are from 0 °C.
+    /// From zero in the first; others from their least value, because the distance of 60 °C from 0 °C says nothing.
     fn range(&self, first: bool) -> (f64, f64) {
         let ranges = self.courses.iter().filter_map(|course| course.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {

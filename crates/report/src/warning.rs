@@ -17,7 +17,7 @@ const FEWEST_FOR_OUTLIERS: usize = 10;
 /// Of healthy samples, this share is called drifting. Reports show many samples: one false alarm in 20 were too many.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// Drift below this share of the median is kept quiet: in large samples even what nobody would act upon is significant.
+/// Drift below this share of the median is kept quiet: in large samples even what has no consequence is significant.
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
 /// A reason to doubt a sample. Displayed as one sentence.

@@ -1,6 +1,6 @@
 //! One session with a server of ours: simple queries over its unix socket, each with a bound.
 //!
-//! The server trusts whoever reaches its private directory, so there is no authentication here, and no parameters.
+//! The server trusts every client that reaches its private directory, so there is no authentication here, and no parameters.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -78,7 +78,7 @@ impl SessionError {
     pub fn is_starting(&self) -> bool {
         match self {
             Self::Server { sqlstate, .. } => sqlstate == "57P03",
-            // A postmaster that ends its processes after a crash answers nobody.
+            // A postmaster that ends its processes after a crash answers no client.
             Self::Io { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
@@ -105,7 +105,7 @@ impl AdminConnection {
         Ok(session)
     }
 
-    /// Goes on with a session that somebody else has started: idle, with nothing left to read.
+    /// Goes on with a session that another owner has started: idle, with nothing left to read.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
         let io = |verb| move |source| SessionError::Io { verb, source };
         stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
@@ -118,7 +118,7 @@ impl AdminConnection {
         self.read == self.buffer.len() && sys::is_silent(&self.stream)
     }
 
-    /// Leaves the session to somebody else, as [`Self::adopt`] took it.
+    /// Leaves the session to another owner, as [`Self::adopt`] took it.
     pub fn release(self) -> Result<UnixStream, SessionError> {
         let io = |source| SessionError::Io { verb: "hand a session over", source };
         if self.read < self.buffer.len() {
@@ -273,7 +273,7 @@ impl From<ErrorResponse> for SessionError {
     }
 }
 
-/// Whether a failure means that there is nobody at the other end.
+/// Whether a failure means that the other end is gone.
 fn is_end(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)

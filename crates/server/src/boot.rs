@@ -286,7 +286,7 @@ fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
 }
 
-/// Whether somebody wanted the value that a setting has: our file, in another spelling (8192kB and 8MB), or the
+/// Whether the value was asked for that a setting has: our file, in another spelling (8192kB and 8MB), or the
 /// template by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
 fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(

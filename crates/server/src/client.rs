@@ -1,6 +1,6 @@
 //! The package tools that pgfresh starts: npm and pip, as the user has configured them, and blind to the project.
 //!
-//! A project's files must not be run because somebody looks for PostgreSQL in its folder. So a tool runs in `/`, where
+//! A project's files must not be run because pgfresh looks for PostgreSQL in its folder. So a tool runs in `/`, where
 //! there is no `pip.py`, `sitecustomize.py` or `.npmrc`, Python runs with `-I`, and variables that make a tool load
 //! code or change what it does are taken away. What says how a registry is reached stays.
 

@@ -1,4 +1,4 @@
-//! A connection string for a program of libpq's, without its password in the arguments: everybody on the machine can read
+//! A connection string for a program of libpq's, without its password in the arguments: all users of the machine can read
 //! those, and only the user the environment.
 //!
 //! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. What is read

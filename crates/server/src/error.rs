@@ -118,7 +118,7 @@ impl InstallationError {
                 Some("Version 13 and newer ones are; name one with --postgres.".to_owned())
             }
             Self::OutOfReach { .. } => {
-                Some("Move it to where everybody may go, or run pgfresh as an ordinary user.".to_owned())
+                Some("Move it to where all users may go, or run pgfresh as an ordinary user.".to_owned())
             }
             Self::File(error) if error.kind() != std::io::ErrorKind::NotFound => error.hint(),
             Self::NotPostgres { .. } | Self::Refused { .. } | Self::Silent { .. } | Self::File(_) => {

@@ -73,7 +73,7 @@ pub fn fetch(
         let guard = Guard::over(&place, &account, program)?;
         let brought = bring(package, major, &guard).and_then(|staging| adopt(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        // Another file under a known name is no reason to ask somebody else instead.
+        // Another file under a known name is no reason to ask another client instead.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
         }

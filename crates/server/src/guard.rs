@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 }
 /// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A run directory that is cleared away when this is dropped, or when our process ends by whatever signal.
+/// A run directory that is cleared away when this is dropped, or when our process ends by any signal.
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
@@ -74,7 +74,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.let_go();
         if self.process.end() {
-            // Somebody may have killed it before it was done.
+            // It may have been killed before it was done.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path()) {
                 let _ = clear_away(abandoned);
             }
@@ -169,7 +169,7 @@ fn outlive_owner(path: &Path) {
 }
 
 /// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere. What cannot be
-/// stopped keeps its directory: without that nobody would know what to remove once it has ended.
+/// stopped keeps its directory: without that it would not be known what to remove once it has ended.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
@@ -188,7 +188,7 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// Whom the server of run directory `path` runs as: whoever owns what is the server's.
+/// The account that the server of run directory `path` runs as: the owner of the server's files.
 pub(crate) fn account_of(path: &Path) -> u32 {
     let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
     owner.unwrap_or_else(|_| sys::user())
@@ -203,7 +203,7 @@ fn postmaster(data: &Path) -> Option<Pid> {
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
-/// Removes what dead owners left in the directories `roots`; returns what it removed, and what it could not.
+/// Removes leftovers of crashed runs in the directories `roots`; returns what it removed, and what it could not.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     let (mut removed, mut failures) = (Vec::new(), Vec::new());

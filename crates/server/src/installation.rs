@@ -159,7 +159,7 @@ fn presets_in_words() -> String {
 }
 
 /// A server that is newer than this program may know a setting of ours and refuse its value. Such a setting is taken for
-/// unknown. Nobody is asked of each while all of them are fine.
+/// unknown. The server is not asked about each while all of them are fine.
 fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
     // A binary that cannot even be asked shows at its start what is wrong with it.

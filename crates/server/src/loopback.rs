@@ -58,7 +58,7 @@ impl LoopbackListener {
 impl Drop for LoopbackListener {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
-        // Wakes whoever listens.
+        // Wakes the thread that listens.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(listening) = self.listening.take().filter(|_| woken) {
             let _ = listening.join();
@@ -107,7 +107,7 @@ fn lead(client: &TcpStream, socket: &Path) -> io::Result<()> {
             let _ = server.shutdown(Shutdown::Write);
         });
         let copied = io::copy(&mut &server, &mut &*client);
-        // The client may have more to say, but there is nobody left to hear it.
+        // The client may have more to say, but the other side is gone.
         let _ = client.shutdown(Shutdown::Both);
         copied.map(drop)
     })

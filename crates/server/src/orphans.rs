@@ -1,6 +1,6 @@
 //! What outlives a postmaster that was killed: backends that are stopped, or in the middle of a long statement.
 //!
-//! They would keep their sessions open, and whoever waits for an answer waiting. So they are ended, and each wait for the
+//! They would keep their sessions open, and clients that wait for an answer waiting. So they are ended, and each wait for the
 //! server ends with them, wherever it is.
 
 use std::io;

@@ -58,7 +58,7 @@ pub(crate) const LEAN: [(&str, &str); 13] = [
     ("checkpoint_timeout", "1h"),
 ];
 
-/// What only a server may do whose data nobody will miss.
+/// What only a server with disposable data may do.
 pub(crate) const FAST: [(&str, &str); 5] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),

@@ -10,7 +10,7 @@ use crate::Installation;
 use crate::error::SettingError;
 use crate::preset::{FAST, LEAN, LOCALE, Preset};
 
-/// What makes a server private. Nobody may set these.
+/// What makes a server private. Users cannot set these.
 const PRIVATE: [&str; 14] = [
     "config_file",
     "data_directory",

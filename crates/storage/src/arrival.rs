@@ -1,6 +1,6 @@
 //! Taking in what was carried here: nothing is believed, no link followed, and no more read than was announced.
 //!
-//! Everything is opened relative to the directory above it, so that what is examined is what is read, whatever somebody
+//! Everything is opened relative to the directory above it, so that what is examined is what is read, whatever another process
 //! puts there meanwhile.
 
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ fn unfit(path: &Path, what: &'static str) -> CacheError {
     CacheError::Unfit { path: path.to_owned(), what }
 }
 
-/// What is missing or of another kind makes it unfit; nobody built it here.
+/// What is missing or of another kind makes it unfit; it was not built here.
 fn refused(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
@@ -103,7 +103,7 @@ fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, Ca
     if folder.kind(name).attempt("open", path)? != FileKind::File {
         return Err(unfit(path, "it is no regular file"));
     }
-    // Somebody may have put another thing there since.
+    // Another process may have put another thing there since.
     tree::reach(folder.file(name), path).map_err(refused)
 }
 

@@ -18,7 +18,7 @@ use crate::removal::remove_tree;
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Made by pgfresh; may be deleted at any time.\n";
 
-/// When nobody wants to read a log any more.
+/// When a log is too old to be of use.
 const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 
 /// A cache directory of ours.
@@ -105,7 +105,7 @@ impl Cache {
         self.open_entry(fingerprint, true)
     }
 
-    /// The same for somebody who only wants to know: its last use stays what it was.
+    /// The same for a caller that only wants to know: its last use stays what it was.
     pub fn examine(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, false)
     }
@@ -134,7 +134,7 @@ impl Cache {
                 other => other.attempt("touch", &path)?,
             }
         }
-        // Whoever holds it alone is about to remove it.
+        // The process that holds it alone is about to remove it.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         Ok(in_use.map(|in_use| Entry::new(directory, manifest, in_use)))
     }
@@ -147,7 +147,7 @@ impl Cache {
         Ok(names.filter(|name| !name.contains('.')).collect())
     }
 
-    /// Removes an entry; false if somebody uses or builds it.
+    /// Removes an entry; false if a process uses or builds it.
     pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
         let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
         let manifest = self.images().join(fingerprint).join("manifest");
@@ -163,7 +163,7 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes what builders left that are gone: half-made entries and locks.
+    /// Removes what builders left that are gone: incomplete entries and locks.
     pub fn tidy(&self) -> Result<(), FileError> {
         let images = self.images();
         for entry in fs::read_dir(&images).attempt("read", &images)?.flatten() {
@@ -178,7 +178,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes the right to build that entry, after `waiting` was called if somebody else has it now.
+    /// Takes the right to build that entry, after `waiting` was called if another process has it now.
     ///
     /// Look it up again before building: who had the right may have published.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn publish(fixture: &Fixture) -> Entry {
-        let building = fixture.cache.building("abc", || panic!("nobody builds")).unwrap();
+        let building = fixture.cache.building("abc", || panic!("no process builds it")).unwrap();
         building.publish(&fixture.tree, &["pid"], "about it").unwrap()
     }
 
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(fixture.cache.fingerprints().unwrap(), ["abc"]);
         let again = fixture.cache.look_up("abc").unwrap().unwrap();
         drop(entry);
-        assert!(!fixture.cache.remove("abc").unwrap(), "somebody uses it");
+        assert!(!fixture.cache.remove("abc").unwrap(), "it is in use");
         drop(again);
         assert!(fixture.cache.remove("abc").unwrap());
         assert!(fixture.cache.look_up("abc").unwrap().is_none());
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn one_builds_and_the_other_waits_and_says_so() {
         let fixture = fixture();
-        let building = fixture.cache.building("abc", || panic!("nobody builds")).unwrap();
+        let building = fixture.cache.building("abc", || panic!("no process builds it")).unwrap();
         let (said, hears) = std::sync::mpsc::channel();
         let cache = fixture.cache.clone();
         let second = std::thread::spawn(move || {

@@ -15,7 +15,7 @@ use crate::error::{CacheError, CopyError};
 use crate::removal::remove_tree;
 use crate::{Account, private};
 
-/// What the extension of the name of a half-made export begins with; the rest is the number of its process.
+/// What the extension of the name of an incomplete export begins with; the rest is the number of its process.
 const STAGING: &str = "staging-";
 /// The file in it that its maker has locked.
 const LOCK: &str = "lock";

@@ -26,7 +26,7 @@ use crate::verified::Verified;
 
 /// Bytes moved at once: between two looks at whether to stop, and at progress.
 const CHUNK: u64 = 32 << 20;
-/// How often somebody who watches a copy hears of it.
+/// How often the observer of a copy hears of it.
 const BEAT: Duration = Duration::from_millis(100);
 
 /// How the bytes came to where they are.
@@ -69,7 +69,7 @@ struct Job {
     account: Account,
     method: Method,
     verified: Verified,
-    /// Whether bytes were compared that nobody had compared before.
+    /// Whether bytes were compared for the first time.
     compared: AtomicBool,
     next: AtomicUsize,
     /// Bytes physically written.
@@ -234,7 +234,7 @@ impl Job {
         to.set_len(size)
     }
 
-    /// Copies `length` bytes, or fewer if the file ends or somebody wants us to stop.
+    /// Copies `length` bytes, or fewer if the file ends or the caller wants it to stop.
     fn transfer(&self, from: &fs::File, to: &fs::File, length: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut left = length;
         while left > 0 && !self.stop.load(Ordering::Relaxed) {
@@ -253,8 +253,8 @@ impl Job {
 
 /// Compares an opened file of an entry with its manifest; returns the bytes that it occupies, and whether all were read.
 ///
-/// The time of a file may be lost on the way (an archive of the cache that somebody unpacked): its bytes decide then, as
-/// they do where nobody has compared them.
+/// The time of a file may be lost on the way (an archive of the cache that was unpacked): its bytes decide then, as
+/// they do where they were never compared.
 fn check(
     file: &manifest::File,
     from: &fs::File,

@@ -1,4 +1,4 @@
-//! Directories in which nobody but us can put anything.
+//! Directories that only our user can write in.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -9,8 +9,8 @@ use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 
-/// Makes `path` with `mode` if it is not there, and makes sure that it is a directory of ours that nobody else can
-/// write in: in a shared directory like `/tmp` somebody may have been there before us.
+/// Makes `path` with `mode` if it is not there, and makes sure that it is a directory of ours that no other user can
+/// write in: in a shared directory like `/tmp` another user may have created it before us.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
         match DirBuilder::new().mode(mode).create(path).and_then(|()| set_mode(path, mode)) {

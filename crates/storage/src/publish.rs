@@ -13,7 +13,7 @@ use crate::error::CacheError;
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
-/// The right to build one entry; nobody else has it as long as this lives.
+/// The right to build one entry; no other process has it as long as this lives.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: PathBuf,
@@ -70,7 +70,7 @@ impl Building {
         fs::write(&path, manifest.to_text()).attempt("write", &path)?;
         let root = File::open(staging).attempt("open", staging)?;
         sys::sync_filesystem(&root).attempt("sync", staging)?;
-        // Taken before the rename: nobody can evict what nobody has used yet.
+        // Taken before the rename: no process can evict an entry that was never used.
         let file = File::open(&path).attempt("open", &path)?;
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
@@ -87,7 +87,7 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // Still locked: whoever waits for this file finds that it has lost its name and takes a new one.
+        // Still locked: a process that waits for this file finds that it has lost its name and takes a new one.
         let _ = fs::remove_file(&self.lock);
     }
 }
@@ -105,7 +105,7 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
 
 /// A folder of what is published.
 struct Source<'a> {
-    /// Held open, for whoever may write in it shall not lead us elsewhere.
+    /// Held open, because those who may write in it must not lead us elsewhere.
     folder: &'a Directory,
     /// For errors.
     path: &'a Path,

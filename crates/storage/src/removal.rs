@@ -1,4 +1,4 @@
-//! Removing many files while somebody waits: with all cores, and not for long.
+//! Removing many files while the user waits: with all cores, and not for long.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,7 +12,7 @@ use sys::{Directory, FileKind};
 
 use crate::attempt::{Attempt, FileError};
 
-/// The removal, under way, of the files one level below a directory in another; whoever removes the tree afterwards finds less to
+/// The removal, under way, of the files one level below a directory in another; the process that removes the tree afterwards finds less to
 /// do. Failures leave it more.
 ///
 /// The threads leave one core to the caller, who has something to wait for meanwhile. Dropping it stops them soon and
@@ -33,7 +33,7 @@ struct Job {
 }
 
 impl Removing {
-    /// Begins with the files in the directories in directory `name` of `root`, none of which anybody needs any more. No
+    /// Begins with the files in the directories in directory `name` of `root`, none of which is needed any more. No
     /// link below `root` is followed.
     #[must_use]
     pub fn begin(root: &Path, name: &str) -> Self {
@@ -88,7 +88,7 @@ impl Job {
             let Some((folder, name)) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };
-            // What is left, a directory for one, is for whoever removes the tree.
+            // What is left, a directory for one, is for the process that removes the tree.
             let _ = self.folders[*folder].remove_file(name);
         }
     }

@@ -1,4 +1,4 @@
-//! Run directories: one for each server, private, locked while somebody needs it, swept when nobody does.
+//! Run directories: one for each server, private, locked while a process needs it, swept afterwards.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/   ours: nobody else can put anything here
@@ -64,7 +64,7 @@ impl RunDirectory {
             let announced = announce(&path)?;
             private::ensure(&root, private::passable())?;
             match DirBuilder::new().mode(0o700).create(&path) {
-                // A sweeper removed the empty root between our two steps, or somebody else has drawn this name.
+                // A sweeper removed the empty root between our two steps, or another process has drawn this name.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
                 {
@@ -261,12 +261,12 @@ impl Abandoned {
         Ok(found)
     }
 
-    /// Takes the directory at `path`; `None` if it is not there, or somebody has it.
+    /// Takes the directory at `path`; `None` if it is not there, or a process has it.
     pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until nobody has the directory at `path`, and takes it; `None` if it is not there.
+    /// Waits until no process has the directory at `path`, and takes it; `None` if it is not there.
     pub fn after_its_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }

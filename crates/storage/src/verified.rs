@@ -3,8 +3,8 @@
 //! ```text
 //! CACHE/images/FINGERPRINT/verified: BOOT NANOSECONDS
 //! ```
-//! A file that changed later is read again, also if somebody has set its time of modification back: nobody can set the
-//! time of the last change of its inode. After a boot all are, because a disk may lose bits while nobody reads them.
+//! A file that changed later is read again, also if its time of modification was set back: no process can set the
+//! time of the last change of its inode. After a boot all are, because a disk may lose bits while they are not read.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

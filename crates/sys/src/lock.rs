@@ -11,12 +11,12 @@ use rustix::fs::{FlockOperation, flock};
 /// A `flock(2)` on a file that exists, exclusive unless it was shared, held until every copy of its descriptor is
 /// closed.
 ///
-/// The descriptor is close-on-exec; a child that shall keep the lock after us gets it through [`crate::inherit`].
+/// The descriptor is close-on-exec; a child that is to keep the lock after us gets it through [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
 impl Lock {
-    /// Takes the lock on `path`, creating the file; `None` if somebody else holds it.
+    /// Takes the lock on `path`, creating the file; `None` if another process holds it.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -26,7 +26,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock on `path`, creating the file, and waits for as long as somebody else holds it.
+    /// Takes the lock on `path`, creating the file, and waits for as long as another process holds it.
     ///
     /// The kernel wakes us when the holder lets go or dies; nothing is polled.
     pub fn take(path: &Path) -> io::Result<Self> {
@@ -39,7 +39,7 @@ impl Lock {
         }
     }
 
-    /// Shares the lock on `file`, which is open and was found at `path`, with any number of others; `None` if somebody
+    /// Shares the lock on `file`, which is open and was found at `path`, with any number of others; `None` if a process
     /// holds it alone, or has removed the file.
     pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -49,7 +49,7 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds the lock on `path` right now. A file that does not exist is not held.
+    /// Whether a process holds the lock on `path` right now. A file that does not exist is not held.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         match File::open(path) {
             Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -15,7 +15,7 @@ use crate::{Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 /// How often a build may be repeated because it changed its own inputs: once is common (a schema file that is written
 /// after migrating), more often it would never end.
 const ATTEMPTS: usize = 3;
-/// What a server is told, beyond the user's settings, whose data will be a template: no WAL that nobody reads is kept
+/// What a server is told, beyond the user's settings, whose data will be a template: no WAL that is never read is kept
 /// for reuse, because each copy would have to carry it.
 const BUILDING: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 

@@ -164,7 +164,7 @@ fn output(
     target: &ConnectionString,
 ) -> Result<Output, DumpError> {
     let path: PathBuf = installation.client(program).ok_or(DumpError::NoProgram { program })?;
-    // Nobody is asked for a password: it belongs into the URL, PGPASSWORD or ~/.pgpass.
+    // pgfresh does not ask for a password: it belongs into the URL, PGPASSWORD or ~/.pgpass.
     let mut command = Command::new(&path);
     command.args(options).arg("--no-password").stdin(Stdio::null());
     target.describe_to(&mut command);

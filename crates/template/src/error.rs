@@ -192,10 +192,10 @@ impl SetupError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Failed { kept: None, .. } => {
-                Some("With --keep the half-made server stays, and can be opened.".to_owned())
+                Some("Run again with --keep to inspect the server.".to_owned())
             }
             Self::Failed { kept: Some((path, command)), .. } => Some(format!(
-                "The half-made server is in \"{}\"; \"pgfresh sweep --kept\" removes it. To open it: {command}",
+                "The incomplete server is in \"{}\"; \"pgfresh sweep --kept\" removes it. To open it: {command}",
                 path.display()
             )),
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {

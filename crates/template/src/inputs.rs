@@ -141,7 +141,7 @@ struct Stamp {
     inode: u64,
     /// Nanoseconds since 1970.
     modified: i64,
-    /// The same, of the last change of anything; nobody can set it back.
+    /// The same, of the last change of anything; no process can set it back.
     changed: i64,
 }
 

@@ -53,7 +53,7 @@ pub struct Provisioner {
     server_options: ServerOptions,
 }
 
-/// What takes so long, or is so rare, that somebody may want to know.
+/// What takes so long, or is so rare, that the user may want to know.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// initdb runs, for the first and only time for this installation.
@@ -76,7 +76,7 @@ pub enum Step<'a> {
         /// Whose.
         name: &'a str,
     },
-    /// A setup runs of which nobody knows what it reads.
+    /// A setup runs whose inputs are unknown.
     RunsEachTime {
         /// Whose.
         name: &'a str,
@@ -212,7 +212,7 @@ impl Provisioner {
         format!("{become_it}{start} && psql -h {path}/socket -U {} {database}", server::SUPERUSER)
     }
 
-    /// Removes what dead owners left wherever a server of this maker's may have been.
+    /// Removes leftovers of crashed runs wherever a server of this maker's may have been.
     #[must_use]
     pub fn sweep(&self) -> Swept {
         sweep(&self.cache, &self.server_options.place)
@@ -222,7 +222,7 @@ impl Provisioner {
 /// What was removed, and what could not be.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
-/// Removes what dead owners left in and beside `cache`, in RAM and in `place`; nothing that is in use.
+/// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`; nothing that is in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (removed, mut failures) = server::sweep(&roots(cache, place));

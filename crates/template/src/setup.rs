@@ -22,7 +22,7 @@ const LOG: &str = "setup.log";
 const TAIL: i64 = 8 * 1024;
 /// How many of its last lines are shown.
 const LINES: usize = 12;
-/// How often somebody who watches hears how it goes.
+/// How often the observer hears how it goes.
 const BEAT: Duration = Duration::from_millis(200);
 /// How long one file of SQL may take when we run it ourselves.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);

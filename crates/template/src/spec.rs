@@ -37,7 +37,7 @@ impl TemplateSpec {
         chain
     }
 
-    /// Whether it has a command of which nobody knows what it reads, so that its work cannot be kept.
+    /// Whether it has a command whose inputs are unknown, so that its work cannot be kept.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()

@@ -79,7 +79,7 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that another one left in the run directory `kept`, which is no more afterwards. The
+    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. The
     /// place must be the same.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();

@@ -98,7 +98,7 @@ fn latencies(tracks: &[&Track]) -> Table {
     table
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
+#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 fn count(sample: &Sample) -> Cell {
     Quantity::new(sample.len() as f64, Unit::Count).into()
 }

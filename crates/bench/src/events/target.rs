@@ -1,4 +1,4 @@
-//! Where events are appended: a server of ours, or one that somebody else has started.
+//! Where events are appended: a server of ours, or one that pgfresh did not start.
 
 use std::str::FromStr;
 

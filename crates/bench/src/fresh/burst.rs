@@ -61,13 +61,13 @@ where
             let failure = &failure;
             scope.spawn(move || {
                 if let Err(error) = step() {
-                    *failure.lock().expect("nobody panics") = Err(error);
+                    *failure.lock().expect("no thread panics") = Err(error);
                 }
             });
         }
     });
     let taken = begun.elapsed();
-    failure.into_inner().expect("nobody panics").map(|()| vec![("until the last", taken)])
+    failure.into_inner().expect("no thread panics").map(|()| vec![("until the last", taken)])
 }
 
 fn drop_all(admin: &mut AdminConnection, names: &[String]) -> Result<(), BenchError> {

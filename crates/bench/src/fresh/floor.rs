@@ -1,7 +1,7 @@
 //! The floor under every new name: the messages of a session's start and first query, the one statement that names a
 //! database, and a thread that does nothing but pass them on.
 //!
-//! It asks nobody whether the name is free, looks at no rights and settings, and has the same session for everybody.
+//! It does not check whether the name is free, nor rights and settings, and has the same session for all clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -44,7 +44,7 @@ impl Floor {
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             let mut serial = 0;
-            // Until somebody says nothing at all.
+            // Until a client connects and sends nothing.
             while let Ok((client, _)) = listener.accept() {
                 serial += 1;
                 let mut name = || admin.query(&format!("EXECUTE name('{name}_{serial}')"));

@@ -78,7 +78,7 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures how long a used database takes until it is as new, and whole cycles of obtaining, using, disposing.
+    /// Measures how long a used database takes until it is reset, and whole cycles of obtaining, using, disposing.
     ///
     /// # Errors
     /// Nothing was measured at all.
@@ -164,12 +164,12 @@ impl Strategy {
     }
 }
 
-/// Connects to a name that nobody has had, and asks the first query; the session is closed untimed.
+/// Connects to an unused name, and asks the first query; the session is closed untimed.
 fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
     obtain_at(&fixture.gateway(), fixture, parameters)
 }
 
-/// The same, of whoever listens there.
+/// The same, for any server that listens there.
 fn obtain_at(
     address: &Address,
     fixture: &Fixture,

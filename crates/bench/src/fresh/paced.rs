@@ -70,7 +70,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Sessions as nobody has asked for before.
+/// Sessions with start-up parameters that no session has had before.
 pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
     let strange = || {
         let name = fixture.new_name();

@@ -1,4 +1,4 @@
-//! A used database made as new: three rows in each of three of the 30 tables, and a number of a sequence.
+//! A reset of a used database: three rows in each of three of the 30 tables, and a number of a sequence.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl Copier<'_> {
 }
 
 pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
-    let mut report = Report::new("A used database, as new");
+    let mut report = Report::new("A used database, reset");
     add_samples(&mut report, timed);
     let columns = ["least", "median", "p99", "most", "count", "× pgfresh"].map(Column::right);
     let columns = std::iter::once(Column::left("what")).chain(columns);

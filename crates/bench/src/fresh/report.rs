@@ -105,7 +105,7 @@ pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     ]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody waits for 2⁵³ of them")]
+#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 fn count(sample: &Sample) -> Quantity {
     Quantity::new(sample.len() as f64, Unit::Count)
 }

@@ -43,7 +43,7 @@ pub(super) fn gather(program: &Pgbench, fixture: &ProxyFixture) -> Result<Crowd,
     for client in &mut idle {
         client.query("SELECT 1")?;
     }
-    #[expect(clippy::cast_precision_loss, reason = "nobody has 2⁵³ bytes of memory")]
+    #[expect(clippy::cast_precision_loss, reason = "no machine has 2⁵³ bytes of memory")]
     let memory = after.saturating_sub(before) as f64 / IDLE as f64;
     for client in idle {
         client.close()?;

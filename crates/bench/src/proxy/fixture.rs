@@ -156,7 +156,7 @@ fn start_server(
     }
 }
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)

@@ -102,7 +102,7 @@ impl Transactions {
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
-        // The database lasts as long as somebody is in it.
+        // The database lasts as long as it has a session.
         let holder = Client::open(&gateway, LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 

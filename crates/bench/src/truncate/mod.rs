@@ -75,7 +75,7 @@ impl CleanUp {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
             }
-            // Whoever refers goes before what is referred to.
+            // A table that refers to another one goes before it.
             Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
             Self::Rollback => "ROLLBACK".to_owned(),
         }

@@ -10,9 +10,9 @@ use crate::Isolation;
 pub(crate) enum DatabaseState {
     /// It is being made.
     Creating,
-    /// It equals its template, and nobody has it. One that is rolled back still has its last lease's name.
+    /// It equals its template, and no client has it. One that is rolled back still has its last lease's name.
     Ready,
-    /// Somebody has it.
+    /// A client has it.
     Leased(Lease),
     /// One change is made of it.
     Changing(Change),
@@ -139,7 +139,7 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Sets the end, if nobody is in it and it does not last.
+    /// Sets the end, if it has no session and it does not last.
     pub(super) fn begin_to_end(&mut self, now: Instant) {
         let ends = self.sessions() == 0 && !self.terms.retained;
         self.deadline = ends.then(|| now + self.terms.linger);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Isolation, LeaseError};
 
-/// How long a request waits for sessions that nobody has told to end: their clients may be gone already.
+/// How long a request waits for sessions that were not told to end: their clients may be gone already.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long it waits for sessions that were told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a request waits for anything else: the copy of a large template is the longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// Where a name is in its life. A free one that nobody waits for is not in the table.
+/// Where a name is in its life. A free one that no client waits for is not in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,

@@ -1,7 +1,7 @@
 //! The lease table: every database and every name, each in exactly one state. No I/O, no clock, no threads.
 //!
 //! [`LeaseTable::handle`] takes an [`Event`] and the time, and returns [`Action`]s: answers to those who wait, and tasks
-//! that somebody is to run. [`LeaseTable::next_task`] hands out the work of the background. What a task came to is an
+//! for the caller to run. [`LeaseTable::next_task`] hands out the work of the background. What a task came to is an
 //! event again.
 //!
 //! ```text
@@ -49,7 +49,7 @@ pub(crate) struct Ticket(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParamsId(pub(crate) u64);
 
-/// That a database equals its template: made by whoever has compared, or has copied it.
+/// That a database equals its template: made by the code that has compared or copied it.
 #[derive(Debug)]
 pub(crate) struct Proof(());
 
@@ -69,7 +69,7 @@ pub(crate) enum Source {
     Server,
 }
 
-/// What somebody wants of a name.
+/// What a client wants of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
     /// A session.
@@ -130,7 +130,7 @@ impl Terms {
 /// What has happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Somebody wants something of a name.
+    /// A client wants something of a name.
     Request { ticket: Ticket, name: String, want: Want },
     /// The client of an open session has gone; its backend has not ended yet.
     Leaving { database: DatabaseId },
@@ -142,7 +142,7 @@ pub(crate) enum Event {
     Finished { database: DatabaseId, outcome: Outcome },
     /// Backends wait in a ready database for sessions with these parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// No session may stay in a database that nobody has.
+    /// No session may stay in a database that no client has.
     Vacate,
     /// Time has passed.
     Tick,
@@ -173,7 +173,7 @@ pub(crate) enum Outcome {
     Fresh(Proof),
     /// It is done.
     Done,
-    /// The name is somebody else's, by SQL.
+    /// The name was given to another database by SQL.
     NameTaken,
     /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
     Stale,
@@ -246,7 +246,7 @@ pub(crate) struct LeaseTable {
     /// How many databases there is room for.
     capacity: usize,
     last_id: u64,
-    /// Until when nothing is made unless somebody waits for it.
+    /// Until when nothing is made unless a client waits for it.
     quiet_until: Option<Instant>,
     closed: Option<Closing>,
     /// Databases that were not recycled, by reason.

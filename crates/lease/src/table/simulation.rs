@@ -187,7 +187,7 @@ impl Simulation {
     }
 
     fn answered(&mut self, ticket: Ticket, answer: &Answer) {
-        let waiter = self.waiters.remove(&ticket).expect("an answer to nobody, or a second one");
+        let waiter = self.waiters.remove(&ticket).expect("an answer without a waiter, or a second one");
         let kind = match answer {
             Answer::Session(_) => "session",
             Answer::Done(_) => "done",
@@ -354,7 +354,7 @@ impl Simulation {
             _ if is_taken => Outcome::NameTaken,
             TaskKind::Name { to, isolation, .. } => {
                 copy.name = Some(to.clone());
-                // Its session is from before somebody has set something.
+                // Its session is from before a client has set something.
                 if *isolation == Isolation::Rollback && !lucky { Outcome::Stale } else { Outcome::Done }
             }
             TaskKind::Keep { to } => {
@@ -421,7 +421,7 @@ impl Simulation {
             assert!(line.state != NameState::Free || !line.requests.is_empty(), "{name} is free and there");
         }
         let waiting = table.names.values().map(|line| line.requests.len()).sum::<usize>();
-        assert_eq!(waiting, self.waiters.len(), "somebody was forgotten");
+        assert_eq!(waiting, self.waiters.len(), "a waiter was forgotten");
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
     }
 
@@ -478,7 +478,7 @@ impl Simulation {
                 break;
             }
         }
-        assert!(self.waiters.is_empty(), "somebody waits for ever: {:?}", self.waiters);
+        assert!(self.waiters.is_empty(), "a client waits for ever: {:?}", self.waiters);
         let leases: Vec<_> =
             self.table.leases().into_iter().filter(|lease| !lease.name.contains("_failed_")).collect();
         assert!(
@@ -530,5 +530,5 @@ fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_for
         }
     }
     say(&format!("simulated {events} events from seed {first}: {answered:?}"));
-    assert!(answered["session"] > events / 20, "hardly anybody got a session: {answered:?}");
+    assert!(answered["session"] > events / 20, "hardly any client got a session: {answered:?}");
 }

@@ -10,7 +10,7 @@ use crate::{Isolation, LeaseError};
 
 /// The most copies of one template that are kept ready.
 const MOST_READY: usize = 32;
-/// How many are kept ready before anybody has asked for one.
+/// How many are kept ready before a client has asked for one.
 const FIRST_READY: usize = 2;
 /// The most that are made at once.
 const MOST_MAKING: usize = 2;
@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(3);
 /// What is known of one source of databases.
 #[derive(Debug)]
 pub(super) struct Supply {
-    /// How many shall be ready.
+    /// How many should be ready.
     wanted: usize,
     /// Names that wait for one, first come first served.
     pub(super) line: VecDeque<String>,
@@ -77,7 +77,7 @@ impl LeaseTable {
         self.databases.iter().filter(move |(_, database)| fits(database)).map(|(id, _)| *id)
     }
 
-    /// Ready databases of a source that anybody may get.
+    /// Ready databases of a source that any client may get.
     pub(crate) fn ready(&self, source: &Source) -> usize {
         self.ready_of(source).filter(|id| self.databases[id].isolation != Isolation::Rollback).count()
     }
@@ -158,7 +158,7 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
-    /// Nothing is ready, and somebody waits: more are kept ready from now on. False if there is no room, nor will be.
+    /// Nothing is ready, and a client waits: more are kept ready from now on. False if there is no room, nor will be.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if *source == Source::Server { 1 } else { MOST_READY };
@@ -168,7 +168,7 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(source, now)
     }
 
-    /// Ends what nobody needs for one that somebody waits for. False if everything is in use.
+    /// Ends what is not needed for one that a client waits for. False if everything is in use.
     fn evict_idle(&mut self, source: &Source, now: Instant) -> bool {
         let in_transition =
             |database: &Database| !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
@@ -270,7 +270,7 @@ impl LeaseTable {
         *source != Source::Server && self.supplies.contains_key(source) && self.ready(source) < MOST_READY
     }
 
-    /// Whether a ready database had better get a session before it is ready: nobody will have to wait for it.
+    /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let Some(database) = self.databases.get(&id) else { return false };
         let supply = self.supplies.get(&database.source);

@@ -52,7 +52,7 @@ impl Example {
     }
 }
 
-/// The task that somebody waits for.
+/// The task that a client waits for.
 fn task(actions: &[Action]) -> Task {
     match actions {
         [Action::Run { task, .. }] => task.clone(),

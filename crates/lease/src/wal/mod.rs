@@ -5,7 +5,7 @@
 //! files only, never writes, and knows nothing of SQL.
 //!
 //! # What it promises
-//! - **Complete**: every change that crash recovery would replay is reported, whoever made it, committed or not.
+//! - **Complete**: every change that crash recovery would replay is reported, of any session, committed or not.
 //! - **Fail safe**: any irregularity (an unknown format, a gap, a wrong checksum, a record that does not follow the one
 //!   before it) is a [`WalError`]; a valid record of an unknown kind is reported as [`FileChanges::other`] of the files it
 //!   names, or as [`Changes::doubt`] if it names none. Nothing is skipped.

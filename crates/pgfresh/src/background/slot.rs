@@ -117,7 +117,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// The same, if nobody else has it.
+    /// The same, if no other process has it.
     pub(super) fn try_begin(&self) -> Option<Lock> {
         let path = self.0.join("start.lock");
         Lock::try_take(&path).unwrap_or_else(|error| {
@@ -205,7 +205,7 @@ impl BackgroundSlot {
         let mut line = String::new();
         let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
         if said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
-            // It outlives us; whoever ends first, nobody waits for the other.
+            // It outlives us; neither waits for the other.
             if let Some(found) = self.look()? {
                 return Ok(found);
             }

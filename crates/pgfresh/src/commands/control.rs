@@ -103,7 +103,7 @@ pub(crate) fn snapshot(
 /// Writes a template of that server's into a file, and says what to do with it.
 fn save(settings: &ResolvedSettings, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
-    // Nobody else is in it, and it is what the template is.
+    // It has no other session, and it is what the template is.
     let serve_options = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
     let saved = template::save(&installation, text(&copy["url"]), file);

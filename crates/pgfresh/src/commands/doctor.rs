@@ -72,7 +72,7 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     Ok(Some(Tests::Profile(earlier)))
 }
 
-/// What servers are made with. That there is no installation is no reason to say nothing of the disk.
+/// What servers are made with. That there is no installation is no reason to omit the disk.
 fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, ProvisionError>, Failure> {
     let server_options = settings.with_template()?;
     let provisioner = Provisioner::find(

@@ -1,4 +1,4 @@
-//! `pgfresh profile`: watching somebody else's server.
+//! `pgfresh profile`: watching a server that pgfresh did not start.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::user_command;
 /// Between two questions whether the server is still there.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Watches somebody else's server.
+/// Watches a server that pgfresh did not start.
 pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     let target = Target::at(&arguments.url)?;
     let recorder = Recorder::start(&target, None)?;

@@ -20,7 +20,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
         Some(control) => control,
         None => background::join(settings)?.control,
     };
-    // A name that somebody gives comes to be with psql's session, and outlives it as any other does.
+    // A database that the user names is created by psql's session, and outlives it as any other does.
     let leased = match &arguments.name {
         Some(_) => None,
         None => Some(control.call(&Method::POST, "/v1/databases", &Value::Null)?),

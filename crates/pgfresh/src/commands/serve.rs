@@ -1,4 +1,4 @@
-//! `pgfresh serve`: a server in the foreground, or a share in the background server, for as long as somebody holds on.
+//! `pgfresh serve`: a server in the foreground, or a share in the background server, until standard input closes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,7 +36,7 @@ struct Ready<'a> {
     version: String,
     log: String,
     pid: u32,
-    /// Where the server is shared: in whose name databases are to be leased that shall end with us.
+    /// Where the server is shared: in whose name databases are leased that end with us.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `pgfresh sweep`: removes what dead owners left.
+//! `pgfresh sweep`: removes leftovers of crashed runs.
 
 use std::process::ExitCode;
 

@@ -15,7 +15,7 @@ use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Prints a line; whoever has read enough is no failure of ours.
+/// Prints a line; a reader that closes the pipe is no failure.
 macro_rules! out {
     ($($word:tt)*) => { let _ = writeln!(std::io::stdout(), $($word)*); };
 }

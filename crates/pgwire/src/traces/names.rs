@@ -128,7 +128,7 @@ pub(super) const KEYWORDS: &[&str] = &[
 
 /// Settings that RESET ALL, which is part of DISCARD ALL, sets back, and that load nothing while they are set. Not here:
 /// what loads libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), what RESET ALL leaves out (`seed`), what
-/// changes how SQL is read, and what nobody sets in a test.
+/// changes how SQL is read, and what no test sets.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",

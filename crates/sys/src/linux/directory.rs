@@ -12,12 +12,12 @@ use rustix::io::Errno;
 
 /// How deep a tree is removed by descending; what lies deeper is moved up first.
 const DEEP: usize = 64;
-/// How often a directory is emptied again into which somebody still writes.
+/// How often a directory is emptied again into which a process still writes.
 const TIMES: usize = 1000;
 
 /// A directory held open.
 ///
-/// What lies in it is reached by name, one step at a time, and never through a symbolic link: whoever may write in it
+/// What lies in it is reached by name, one step at a time, and never through a symbolic link: a user who may write in it
 /// cannot lead us elsewhere. A name that is a link, or of another kind than what was asked for, is an error.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
@@ -152,7 +152,7 @@ impl Directory {
                 other => return gone(other),
             }
         }
-        Err(io::Error::other("somebody still writes in it"))
+        Err(io::Error::other("another process still writes in it"))
     }
 
     /// Removes all that is in it; what lies deeper than [`DEEP`] is moved into `top` instead.
@@ -160,7 +160,7 @@ impl Directory {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
-                    // Somebody has made it a directory meanwhile: the next look finds that.
+                    // Another process has made it a directory meanwhile: the next look finds that.
                     Err(Errno::ISDIR) => {}
                     other => gone(other)?,
                 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::mount::{Mount, Roots};
 
-/// Deeper than anybody stacks devices.
+/// Deeper than devices are stacked anywhere.
 const DEEPEST: usize = 16;
 
 /// From a mount down to what holds its bytes.
@@ -52,7 +52,7 @@ pub struct Disk {
     pub requests: Option<u32>,
     /// What the kernel believes of its cache: `write back` (flushes are sent) or `write through`.
     pub write_cache: Option<String>,
-    /// What a SCSI drive itself said; differs from the above if somebody has edited that, and flushes are then not sent.
+    /// What a SCSI drive itself said; differs from the above if that was edited, and flushes are then not sent.
     pub drive_cache: Option<String>,
     /// Whether it takes writes with forced unit access.
     pub fua: Option<bool>,
@@ -109,7 +109,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An upper folder is one of the host's: within a container nobody can look it up. But the engine mounts files of
+    /// An upper folder is one of the host's: within a container it cannot be looked up. But the engine mounts files of
     /// its own into the container, such as /etc/hosts, and they lie beside its overlays.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 pub struct ProcessHandle(OwnedFd);
 
 impl ProcessHandle {
-    /// Of a child that nobody has waited for yet.
+    /// Of a child that was not waited for yet.
     pub fn of(child: &Child) -> io::Result<Self> {
         Self::of_pid(Pid::from_child(child))
     }
@@ -50,7 +50,7 @@ impl From<ProcessHandle> for OwnedFd {
     }
 }
 
-/// Sends a signal to a child that nobody has waited for yet: its number is still its own.
+/// Sends a signal to a child that was not waited for yet: its number is still its own.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static USUAL: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises our limit of open files as far as it may be. Many a system starts with 1024; where there cannot be more,
-/// whoever needs them hears of it then.
+/// the call that needs them fails then.
 pub fn raise_files() {
     let usual = *USUAL.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });

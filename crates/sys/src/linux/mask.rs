@@ -12,7 +12,7 @@ use rustix::process::umask;
 /// What we began with, once that was changed.
 static USUAL: OnceLock<Mode> = OnceLock::new();
 
-/// Makes all that we make from now on private, whatever mask we were started with. What others shall see is given its
+/// Makes all that we make from now on private, whatever mask we were started with. What others may see is given its
 /// mode afterwards.
 pub fn make_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
@@ -26,7 +26,7 @@ pub fn leave_usual_mask(command: &mut Command) {
     }
 }
 
-/// Lets the child of `command` make files that others can read, and nobody else can write.
+/// Lets the child of `command` make files that others can read, and no other user can write.
 pub fn let_others_read(command: &mut Command) {
     set_mask(command, Mode::WGRP | Mode::WOTH);
 }

@@ -8,7 +8,7 @@
 //!    0: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 4711 …
 //! ```
 //! Source: `proc_net_tcp.rst` of Linux; addresses are the network's bytes read as integers of this machine. Where
-//! there is no such table, nobody is known.
+//! there is no such table, no user is known.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -40,7 +40,7 @@ pub fn new_session(command: &mut Command) {
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
 }
 
-/// Sends `SIGTERM` to the child of `command` when the thread that spawned it ends, by whatever signal.
+/// Sends `SIGTERM` to the child of `command` when the thread that spawned it ends, by any signal.
 ///
 /// Spawn from the main thread. The kernel forgets it when the child changes its user.
 #[allow(unsafe_code)]
@@ -72,7 +72,7 @@ pub fn is_ignored(signal: i32) -> bool {
 /// by `SIGKILL` those that are still there after `grace`, and removes the System V segments that they leave. Returns
 /// whether the lock is free; we do not count as a holder.
 ///
-/// Others are let be: who holds a descriptor can send it to anybody who takes some (unix(7), `SCM_RIGHTS`).
+/// Others are let be: who holds a descriptor can send it to any process that takes some (unix(7), `SCM_RIGHTS`).
 ///
 /// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
 /// a busy machine, so not for the usual path.

@@ -1,10 +1,10 @@
-//! Numbers that nobody can guess.
+//! Numbers that cannot be guessed.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Fills `bytes` with what nobody can guess.
+/// Fills `bytes` with what cannot be guessed.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -7,13 +7,13 @@ use rustix::process::Pid;
 
 use super::dying::wait_until;
 
-/// Removes the segments of `account`'s that process `creator` made, if it is gone and nobody is attached to them any
+/// Removes the segments of `account`'s that process `creator` made, if it is gone and no process is attached to them any
 /// more; returns how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
 ///
 /// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
 ///
 /// # Errors
-/// Somebody is attached still.
+/// A process is attached still.
 pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
@@ -58,7 +58,7 @@ fn is_alive(process: Pid) -> bool {
     !dead && flags & EXITING == 0
 }
 
-/// Removes one segment; false if somebody else was quicker or it belongs to another user.
+/// Removes one segment; false if another process was quicker or it belongs to another user.
 #[allow(unsafe_code)]
 fn remove(id: i32) -> io::Result<bool> {
     // SAFETY: IPC_RMID ignores the pointer.
@@ -103,7 +103,7 @@ mod tests {
         let handle = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
         drop(child.stdin.take());
         assert!(crate::wait_readable(&handle, std::time::Duration::from_secs(30)).unwrap());
-        assert!(!is_alive(process), "it has ended, though nobody has waited for it");
+        assert!(!is_alive(process), "it has ended, though it was not waited for");
         child.wait().unwrap();
         assert!(!is_alive(process));
     }

@@ -1,4 +1,4 @@
-//! Waking up when somebody has written a file.
+//! Waking up when a file was written.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
