@@ -2,6 +2,7 @@
 on the site, and `mkdocs build --strict` checks each of them with its anchor."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -13,6 +14,8 @@ OTHERS = ["LICENSE", "docker/*", "crates/pgfresh/tests/it/house.rs", "clients/tr
 
 
 def on_config(config):
+    with (ROOT / "Cargo.toml").open("rb") as file:
+        config.site_name += " " + tomllib.load(file)["workspace"]["package"]["version"]
     config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
     return config
 
