@@ -2,6 +2,9 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
@@ -18,7 +21,7 @@ const frameworks = {
 async function run(framework, name, environment) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
-  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"] }[name];
+  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"] }[name];
   const command = [...frameworks[framework], ...files.map((file) => `${folder}${file}.test.${suffix}`)];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
   // With these set, a node --test of ours would take itself for one of our files.
@@ -52,5 +55,17 @@ for (const framework of Object.keys(frameworks)) {
     assert.deepEqual([first, second, third, fourth, released.length], [false, true, true, false, 4], text);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_2/);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_3/);
+  });
+}
+
+// A runner that limits the time of a test must not find the template unbuilt within the first one.
+for (const framework of ["jest", "vitest"]) {
+  test(`${framework}: the global setup builds the template before a test file is loaded`, { timeout: 120_000 }, async (t) => {
+    const folder = await mkdtemp(join(tmpdir(), "pgfresh-built-"));
+    t.after(() => rm(folder, { recursive: true }));
+    const built = join(folder, "built");
+    const { code, text } = await run(framework, "built", { PGFRESH_SETUP: `touch "$BUILT"`, BUILT: built, PGFRESH_IDLE: "1s" });
+    assert.equal(code, 0, text);
+    assert.match(text, /(Tests +1 passed|Tests: +1 passed)/);
   });
 }
