@@ -1,17 +1,20 @@
 //! Who may ask: the right host, no foreign page, and the secret in one of its forms.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{Method, Request, StatusCode, Uri};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::http::uri::Authority;
-use hyper::{Method, StatusCode};
-
-use crate::answer::Problem;
-use crate::path;
 use gateway::Access;
+
+use crate::path;
+use crate::problem::Problem;
 
 /// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -26,10 +29,26 @@ pub(crate) struct Ends {
     pub(crate) remote: SocketAddr,
 }
 
-/// Takes the secret out of a path `/token/SECRET/…`; returns it and the path that is meant.
-pub(crate) fn split(path: &str) -> (Option<&str>, &str) {
-    let found = path.strip_prefix(IN_PATH).and_then(|rest| Some(rest.split_at(rest.find('/')?)));
-    found.map_or((None, path), |(secret, path)| (Some(secret), path))
+/// The secret that came in front of the path.
+#[derive(Clone)]
+struct SecretInPath(String);
+
+/// Takes the secret out of a path `/token/SECRET/…`, so that routes see the path that is meant.
+pub(crate) fn take_secret<B>(mut request: Request<B>) -> Request<B> {
+    if let Some((secret, uri)) = split(request.uri()) {
+        request.extensions_mut().insert(secret);
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
+    let rest = uri.path().strip_prefix(IN_PATH)?;
+    let secret = &rest[..rest.find('/')?];
+    let meant = &uri.path_and_query()?.as_str()[IN_PATH.len() + secret.len()..];
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(meant.parse::<PathAndQuery>().ok()?);
+    Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
 /// Lets a request in, or says why not.
@@ -37,32 +56,38 @@ pub(crate) fn split(path: &str) -> (Option<&str>, &str) {
 /// # Errors
 /// 403 for a foreign `Host` (a name that an attacker pointed at us) and for what a foreign page sends; 401 without the
 /// secret.
-pub(crate) fn admit(parts: &Parts, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
+pub(crate) async fn admit(
+    State(access): State<Arc<Access>>,
+    Extension(ends): Extension<Option<Ends>>,
+    request: Request<Body>,
+) -> Result<Request<Body>, Problem> {
+    check(&request, &access, ends)?;
+    Ok(request)
+}
+
+fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
     if ends.is_some_and(|ends| !ends.remote.ip().to_canonical().is_loopback()) {
         let problem =
             Problem::new(StatusCode::FORBIDDEN, "28000", "HTTP is for programs on the same machine");
         return Err(problem
             .hint("The secret would cross the network in the clear; PostgreSQL's protocol has no need to."));
     }
-    let host = host(parts, ends)?;
-    own_page(parts, host)?;
-    let (secret, path) = split(parts.uri.path());
+    let host = host(request, ends)?;
+    own_page(request, host)?;
     // Whoever reaches the unix socket needs no password there either.
     let known = ends.is_none()
-        || secret.is_some_and(|secret| admits(access, secret))
-        || parts.headers.get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
-        || path::query(parts, "token").is_some_and(|secret| admits(access, secret))
-        || parts.method == Method::GET && has_cookie(&parts.headers, access)
-        || path::is_integresql(path) && is_neighbour(parts, ends);
+        || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
+        || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
+        || path::query(request.uri(), "token").is_some_and(|secret| admits(access, &secret))
+        || *request.method() == Method::GET && has_cookie(request.headers(), access)
+        || path::is_integresql(request.uri().path()) && is_neighbour(request, ends);
     if known {
         return Ok(());
     }
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "the token is missing or wrong");
     let hint = "Send \"Authorization: Bearer SECRET\", or open the page with \"?token=SECRET\"; the secret is the \
                 password in the URL that pgfresh printed.";
-    Err(problem
-        .hint(hint)
-        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pgfresh\"")))
+    Err(problem.hint(hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
 }
 
 /// The cookie that the page gets: worth no more than looking, and nothing at the Postgres side.
@@ -75,8 +100,8 @@ pub(crate) fn cookie(access: &Access) -> String {
 }
 
 /// The host as the client wrote it, if that is us.
-fn host(parts: &Parts, ends: Option<Ends>) -> Result<&str, Problem> {
-    let mut hosts = parts.headers.get_all(header::HOST).iter();
+fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host.to_str().unwrap_or_default(),
         _ => "",
@@ -89,7 +114,7 @@ fn host(parts: &Parts, ends: Option<Ends>) -> Result<&str, Problem> {
         }
     };
     let named = host.parse::<Authority>().is_ok_and(|authority| !host.contains('@') && ours(&authority));
-    if named && parts.uri.authority().is_none_or(ours) {
+    if named && request.uri().authority().is_none_or(ours) {
         return Ok(host);
     }
     let problem = Problem::new(StatusCode::FORBIDDEN, "28000", format!("host \"{host}\" is not this server"));
@@ -109,16 +134,16 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
 }
 
 /// Refuses what a browser sends for a page that is not ours. Who follows a link to our page may come from anywhere.
-fn own_page(parts: &Parts, host: &str) -> Result<(), Problem> {
-    let origin = parts.headers.get(header::ORIGIN);
+fn own_page<B>(request: &Request<B>, host: &str) -> Result<(), Problem> {
+    let origin = request.headers().get(header::ORIGIN);
     let same = |origin: &HeaderValue| {
         let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
         origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
     };
-    let says = |name: &HeaderName| parts.headers.get(name).map(HeaderValue::as_bytes);
+    let says = |name: &HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
     let near = matches!(says(&FETCH_SITE), None | Some(b"same-origin" | b"none"));
-    let visit = parts.method == Method::GET
-        && split(parts.uri.path()).1 == "/"
+    let visit = *request.method() == Method::GET
+        && request.uri().path() == "/"
         && says(&FETCH_MODE) == Some(b"navigate");
     if origin.is_none_or(same) && (near || visit) {
         return Ok(());
@@ -126,8 +151,8 @@ fn own_page(parts: &Parts, host: &str) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "28000", "cannot serve a page of another origin"))
 }
 
-fn admits(access: &Access, secret: impl AsRef<[u8]>) -> bool {
-    access.admits(secret.as_ref())
+fn admits(access: &Access, secret: &str) -> bool {
+    access.admits(secret.as_bytes())
 }
 
 /// `Bearer SECRET`, or `Basic` with the secret as the password of any user.
@@ -152,15 +177,14 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
 
 /// Whether this is one of our own user's programs on this machine, and no browser: integresql's clients send no token,
 /// and what they get is as good as one.
-fn is_neighbour(parts: &Parts, ends: Option<Ends>) -> bool {
-    let from_page = parts.headers.contains_key(header::ORIGIN) || parts.headers.contains_key(FETCH_SITE);
+fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
+    let from_page =
+        request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);
     !from_page && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
 }
 
 #[cfg(test)]
 mod tests {
-    use hyper::Request;
-
     use super::*;
 
     fn access() -> Access {
@@ -189,8 +213,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        admit(&parts, &access(), ends).err().map(|problem| problem.status)
+        let request = take_secret(request.body(()).unwrap());
+        check(&request, &access(), ends).err().map(|problem| problem.status)
     }
 
     #[test]

@@ -1,37 +1,43 @@
 //! Holders: clients whose leases end with one connection of theirs, however that ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hyper::body::Bytes;
-use hyper::{Response, StatusCode};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use futures_util::stream;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use crate::Api;
-use crate::answer::{Body, Problem, typed};
+use crate::SharedState;
+use crate::blocking::release_abandoned;
+use crate::problem::Problem;
 
 /// Those who are there, with the databases that they have leased.
 #[derive(Debug, Default)]
-pub(crate) struct Holders(Mutex<State>);
+pub(crate) struct Holders(Mutex<HolderTable>);
 
 #[derive(Debug, Default)]
-struct State {
+struct HolderTable {
     serial: u64,
     leases: HashMap<String, Vec<String>>,
 }
 
 impl Holders {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HolderTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self) -> String {
-        let mut state = self.lock();
-        state.serial += 1;
-        let holder = format!("h{}", state.serial);
-        state.leases.insert(holder.clone(), Vec::new());
+        let mut table = self.lock();
+        table.serial += 1;
+        let holder = format!("h{}", table.serial);
+        table.leases.insert(holder.clone(), Vec::new());
         holder
     }
 
@@ -62,21 +68,19 @@ impl Holders {
 }
 
 /// `GET /v1/hold`: one line of JSON that names the holder, and then nothing until the client goes away.
-pub(crate) fn hold(api: &Arc<Api>) -> Response<Body> {
-    let (sender, pieces) = mpsc::channel(1);
-    let api = Arc::clone(api);
+pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
+    let (sender, mut lines) = mpsc::channel(1);
     tokio::spawn(async move {
         let holder = api.holders.enter();
-        let _ = sender.send(Bytes::from(json!({ "holder": holder }).to_string() + "\n")).await;
-        sender.closed().await;
+        let line = json!({ "holder": holder }).to_string() + "\n";
+        // A client that has gone already is one that has not leased anything.
+        if sender.send(Bytes::from(line)).await.is_ok() {
+            sender.closed().await;
+        }
         let theirs = api.holders.leave(&holder);
-        let leases = api.leases.clone();
-        spawn_blocking(move || {
-            for name in theirs {
-                // Most have been released before.
-                let _ = leases.release(&name);
-            }
-        });
+        spawn_blocking(move || theirs.iter().for_each(|name| release_abandoned(&api.leases, name)));
     });
-    typed("application/json", Body::Stream(pieces))
+    let lines =
+        stream::poll_fn(move |context| lines.poll_recv(context).map(|line| line.map(Ok::<_, Infallible>)));
+    ([(CONTENT_TYPE, "application/json")], Body::from_stream(lines))
 }

@@ -13,36 +13,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::{Response, StatusCode};
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use lease::{Isolation, LeaseError, Leases};
 use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::answer::{Body, Problem, json, no_content};
 use crate::blocking::blocking;
 use crate::guard::Ends;
-use crate::templates::{PREFIX, Phase, Template, no_template};
-use crate::{Api, request};
+use crate::json::Json;
+use crate::problem::Problem;
+use crate::templates::{PREFIX, Phase, no_template};
+use crate::{ApiState, SharedState};
 
 /// How long a test waits for its template to be filled. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The template that has nothing in it but what the server's own has.
 const EMPTY: &str = "template1";
-/// What a client asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Call {
-    Initialize,
-    Finalize(String),
-    Discard(String),
-    Take(String),
-    GiveBack(String, String),
-    DiscardAll,
-}
 
 #[derive(Deserialize)]
-struct Initialize {
+pub(crate) struct Initialize {
     #[serde(default)]
     hash: String,
 }
@@ -70,42 +65,13 @@ struct Config<'a> {
     database: &'a str,
 }
 
-/// Answers a call of a client that reached us at `ends`.
-pub(crate) async fn answer(
-    api: &Arc<Api>,
-    call: Call,
-    body: &[u8],
-    ends: Option<Ends>,
-) -> Result<Response<Body>, Problem> {
-    match call {
-        Call::Initialize => {
-            let Initialize { hash } = request::parse(body)?;
-            let (template, name) = initialize(api, hash).await?;
-            Ok(found(api, ends, &template.hash, &name, None))
-        }
-        Call::Take(hash) => {
-            let (id, name) = take(api, &hash).await?;
-            Ok(found(api, ends, &hash, &name, Some(id)))
-        }
-        Call::Finalize(hash) => detached(api, |api| finalize(api, hash)).await,
-        Call::Discard(hash) => detached(api, |api| discard(api, hash)).await,
-        Call::GiveBack(hash, id) => detached(api, |api| give_back(api, hash, id)).await,
-        Call::DiscardAll => detached(api, discard_all).await,
-    }
-}
-
 /// Runs what changes templates to its end, even if the client goes away in the middle of it.
-async fn detached<F>(api: &Arc<Api>, call: impl FnOnce(Arc<Api>) -> F) -> Result<Response<Body>, Problem>
-where
-    F: Future<Output = Result<(), Problem>> + Send + 'static,
-{
-    let task = tokio::spawn(call(Arc::clone(api)));
-    task.await.map_err(|_| Problem::defect())??;
-    Ok(no_content())
+pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
+    tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
 /// How to reach a database: where the client reached us.
-fn found(api: &Api, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response<Body> {
+fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = Config {
         host: address.ip().to_canonical().to_string(),
@@ -114,10 +80,15 @@ fn found(api: &Api, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize
         password: api.access.secret(),
         database: name,
     };
-    json(StatusCode::OK, &Answer { id, database: Database { template_hash: hash, config } })
+    Json(Answer { id, database: Database { template_hash: hash, config } }).into_response()
 }
 
-async fn initialize(api: &Arc<Api>, hash: String) -> Result<(Arc<Template>, String), Problem> {
+/// `POST /templates`
+pub(crate) async fn initialize(
+    State(api): SharedState,
+    Extension(ends): Extension<Option<Ends>>,
+    Json(Initialize { hash }): Json<Initialize>,
+) -> Result<Response, Problem> {
     if hash.is_empty() {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "22023", "hash is required"));
     }
@@ -130,28 +101,42 @@ async fn initialize(api: &Arc<Api>, hash: String) -> Result<(Arc<Template>, Stri
     })?;
     let name = template.building();
     let (answer, answered) = oneshot::channel();
-    let (owner, made) = (Arc::clone(api), Arc::clone(&template));
+    let (owner, building, of) = (Arc::clone(&api), name.clone(), hash.clone());
     tokio::spawn(async move {
-        let name = made.building();
-        let leased =
-            blocking(&owner.leases, move |leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)))
-                .await;
+        let lease = move |leases: &Leases| leases.lease(Isolation::Clone, Some(&building), Some(EMPTY));
+        let leased = blocking(&owner.leases, lease).await;
         let failed = leased.is_err();
         // A client that went away has nobody to fill its template.
         if answer.send(leased).is_err() || failed {
-            let _ = discard(owner, made.hash.clone()).await;
+            undone(discard(State(owner), Path(of)).await);
         }
     });
     answered.await.map_err(|_| Problem::defect())??;
-    Ok((template, name))
+    Ok(found(&api, ends, &hash, &name, None))
 }
 
-async fn finalize(api: Arc<Api>, hash: String) -> Result<(), Problem> {
+/// Logs why something could not be undone for a client that went away, unless somebody else has undone it.
+fn undone(result: Result<StatusCode, Problem>) {
+    if let Err(problem) = result.or_else(unless_gone) {
+        tracing::warn!(?problem, "could not undo what was done for a client that went away");
+    }
+}
+
+/// Takes what is not there any more as done.
+fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
+    if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
+}
+
+/// `PUT /templates/HASH`
+pub(crate) async fn finalize(
+    State(api): SharedState,
+    Path(hash): Path<String>,
+) -> Result<StatusCode, Problem> {
     let template = api.templates.get(&hash)?;
     let _changing = template.changing.lock().await;
     match *template.phase.borrow() {
         Phase::Filling => {}
-        Phase::Ready => return Ok(()),
+        Phase::Ready => return Ok(StatusCode::NO_CONTENT),
         Phase::Discarded => return Err(no_template()),
     }
     let (from, to) = (template.building(), template.name.clone());
@@ -161,12 +146,16 @@ async fn finalize(api: Arc<Api>, hash: String) -> Result<(), Problem> {
     })
     .await?;
     template.phase.send_replace(Phase::Ready);
-    Ok(())
+    Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the number and the name of a fresh database.
-async fn take(api: &Arc<Api>, hash: &str) -> Result<(usize, String), Problem> {
-    let template = api.templates.get(hash)?;
+/// `GET /templates/HASH/tests`
+pub(crate) async fn take(
+    State(api): SharedState,
+    Extension(ends): Extension<Option<Ends>>,
+    Path(hash): Path<String>,
+) -> Result<Response, Problem> {
+    let template = api.templates.get(&hash)?;
     let mut phase = template.phase.subscribe();
     let phase = timeout(TEMPLATE_TIMEOUT, phase.wait_for(|phase| *phase != Phase::Filling)).await;
     match phase.map(|phase| phase.map(|phase| *phase)) {
@@ -179,7 +168,7 @@ async fn take(api: &Arc<Api>, hash: &str) -> Result<(usize, String), Problem> {
         }
     }
     let (answer, answered) = oneshot::channel();
-    let owner = Arc::clone(api);
+    let owner = Arc::clone(&api);
     tokio::spawn(async move {
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
@@ -190,13 +179,18 @@ async fn take(api: &Arc<Api>, hash: &str) -> Result<(usize, String), Problem> {
         }
         // A client that went away will never give it back.
         if answer.send(leased.map(|name| (id, name))).is_err() && !failed {
-            let _ = give_back(owner, template.hash.clone(), id.to_string()).await;
+            undone(give_back(State(owner), Path((template.hash.clone(), id.to_string()))).await);
         }
     });
-    answered.await.map_err(|_| Problem::defect())?
+    let (id, name) = answered.await.map_err(|_| Problem::defect())??;
+    Ok(found(&api, ends, &hash, &name, Some(id)))
 }
 
-async fn give_back(api: Arc<Api>, hash: String, id: String) -> Result<(), Problem> {
+/// `DELETE /templates/HASH/tests/ID`, and as `POST` with `unlock` and `recreate` behind it
+pub(crate) async fn give_back(
+    State(api): SharedState,
+    Path((hash, id)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
     let id =
         id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
     let template = api.templates.get(&hash)?;
@@ -206,10 +200,14 @@ async fn give_back(api: Arc<Api>, hash: String, id: String) -> Result<(), Proble
     }
     blocking(&api.leases, move |leases| end(leases, &name)).await?;
     template.free(id);
-    Ok(())
+    Ok(StatusCode::NO_CONTENT)
 }
 
-async fn discard(api: Arc<Api>, hash: String) -> Result<(), Problem> {
+/// `DELETE /templates/HASH`
+pub(crate) async fn discard(
+    State(api): SharedState,
+    Path(hash): Path<String>,
+) -> Result<StatusCode, Problem> {
     let template = api.templates.remove(&hash)?;
     let _changing = template.changing.lock().await;
     let (phase, template) = (template.phase.send_replace(Phase::Discarded), Arc::clone(&template));
@@ -222,18 +220,17 @@ async fn discard(api: Arc<Api>, hash: String) -> Result<(), Problem> {
         }
         leases.remove_template(&template.name)
     })
-    .await
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
-async fn discard_all(api: Arc<Api>) -> Result<(), Problem> {
+/// `DELETE /admin/templates`
+pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
         // Somebody else may have discarded it meanwhile; that is as well.
-        match discard(Arc::clone(&api), hash).await {
-            Err(problem) if problem.status != StatusCode::NOT_FOUND => return Err(problem),
-            _ => {}
-        }
+        discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
-    Ok(())
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.

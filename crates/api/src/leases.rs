@@ -1,24 +1,24 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use gateway::{ExecutedStatement, KeptDatabase};
-use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 use lease::{Isolation, LeaseError, LeaseStatus, ServerAction};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::Api;
-use crate::OnFailure;
-use crate::answer::{Body, Problem, json, no_content};
-use crate::blocking::blocking;
-use crate::path;
-use crate::request::parse;
+use crate::blocking::{blocking, release_abandoned};
+use crate::json::Json;
+use crate::problem::Problem;
+use crate::{ApiState, OnFailure, SharedState, path};
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LeaseRequest {
+pub(crate) struct LeaseRequest {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
@@ -28,7 +28,7 @@ struct LeaseRequest {
 
 /// A leased database.
 #[derive(Debug, Serialize)]
-struct Leased {
+pub(crate) struct Leased {
     name: String,
     url: String,
     jdbc_url: String,
@@ -38,7 +38,7 @@ struct Leased {
 
 /// A database, and what is known of it; nothing that whoever may only look could get in with.
 #[derive(Debug, Serialize)]
-struct Look {
+pub(crate) struct Look {
     name: String,
     /// These while it is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,27 +54,29 @@ struct Look {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+pub(crate) struct Reset {
     #[serde(default)]
     close_sessions: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Snapshot {
+pub(crate) struct Snapshot {
     template: String,
     #[serde(default)]
     close_sessions: bool,
 }
 
 /// `POST /v1/databases`
-pub(crate) async fn lease(api: &Api, body: &[u8]) -> Result<Response<Body>, Problem> {
-    let LeaseRequest { template, name, isolation, holder } = parse(body)?;
+pub(crate) async fn lease(
+    State(api): SharedState,
+    Json(LeaseRequest { template, name, isolation, holder }): Json<LeaseRequest>,
+) -> Result<(StatusCode, Json<Leased>), Problem> {
     let isolation = match isolation {
         None => api.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
-    let (name, template) = leased(api, isolation, name, template).await?;
+    let (name, template) = leased(&api, isolation, name, template).await?;
     if let Some(holder) = holder {
         let noted = api.holders.note(&holder, &name);
         if noted.is_err() {
@@ -91,7 +93,7 @@ pub(crate) async fn lease(api: &Api, body: &[u8]) -> Result<Response<Body>, Prob
         template,
         name,
     };
-    Ok(json(StatusCode::CREATED, &leased))
+    Ok((StatusCode::CREATED, Json(leased)))
 }
 
 fn no_isolation(word: &str, why: &str) -> Problem {
@@ -103,7 +105,7 @@ fn no_isolation(word: &str, why: &str) -> Problem {
 ///
 /// If the request is dropped meanwhile, so is a lease whose name nobody will ever learn.
 async fn leased(
-    api: &Api,
+    api: &ApiState,
     isolation: Isolation,
     name: Option<String>,
     template: Option<String>,
@@ -113,21 +115,21 @@ async fn leased(
     spawn_blocking(move || {
         let made = leases.lease(isolation, name.as_deref(), template.as_deref());
         if let (Err(Ok((made_up, _))), None) = (answer.send(made), name) {
-            let _ = leases.release(&made_up);
+            release_abandoned(&leases, &made_up);
         }
     });
     Ok(answered.await.map_err(|_| Problem::defect())??)
 }
 
 /// The lease of that name, if it is one.
-async fn find(api: &Api, name: &str) -> Result<Option<LeaseStatus>, Problem> {
+async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == name))
 }
 
 /// `GET /v1/databases/NAME`
-pub(crate) async fn look(api: &Api, name: String) -> Result<Response<Body>, Problem> {
-    let lease = find(api, &name).await?;
+pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
+    let lease = find(&api, &name).await?;
     let recent = api.history.as_ref();
     let kept = recent.and_then(|recent| recent.kept().into_iter().find(|kept| kept.name == name));
     let statements = match (kept, &lease) {
@@ -135,19 +137,18 @@ pub(crate) async fn look(api: &Api, name: String) -> Result<Response<Body>, Prob
         (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.age)),
         (None, None) => return Err(LeaseError::NotLeased(name).into()),
     };
-    let seen = Look {
+    Ok(Json(Look {
         name,
         sessions: lease.as_ref().map(|lease| lease.sessions),
         age_seconds: lease.as_ref().map(|lease| lease.age.as_secs_f64()),
         template: lease.map(|lease| lease.template),
         statements,
-    };
-    Ok(json(StatusCode::OK, &seen))
+    }))
 }
 
 /// Whether the holder says that its test failed: `?failed=true`.
-pub(crate) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
-    match path::query(parts, "failed").as_deref() {
+fn has_failed(uri: &Uri) -> Result<bool, Problem> {
+    match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(other) => {
@@ -158,12 +159,17 @@ pub(crate) fn has_failed(parts: &Parts) -> Result<bool, Problem> {
 }
 
 /// `DELETE /v1/databases/NAME`
-pub(crate) async fn release(api: &Api, name: String, failed: bool) -> Result<Response<Body>, Problem> {
+pub(crate) async fn release(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let failed = has_failed(&uri)?;
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
     if failed && api.on_failure != OnFailure::Release && !of_itself {
         api.holders.forget(&name);
-        let age = find(api, &name).await?.map(|lease| lease.age);
+        let age = find(&api, &name).await?.map(|lease| lease.age);
         let recent = api.history.as_ref();
         let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name)).await?;
@@ -172,36 +178,46 @@ pub(crate) async fn release(api: &Api, name: String, failed: bool) -> Result<Res
         }
         return Ok(match api.on_failure {
             OnFailure::KeepAndTell => {
-                json(StatusCode::OK, &serde_json::json!({ "url": api.access.address_of(&kept).url() }))
+                Json(json!({ "url": api.access.address_of(&kept).url() })).into_response()
             }
-            OnFailure::Keep | OnFailure::Release => no_content(),
+            OnFailure::Keep | OnFailure::Release => StatusCode::NO_CONTENT.into_response(),
         });
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
-    Ok(no_content())
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /v1/databases/NAME/reset`
-pub(crate) async fn reset(api: &Api, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
-    let Reset { close_sessions } = parse(body)?;
+pub(crate) async fn reset(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    Json(Reset { close_sessions }): Json<Reset>,
+) -> Result<StatusCode, Problem> {
     let resetting = name.clone();
     blocking(&api.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
     if let Some(recent) = &api.history {
         recent.forget(&name);
     }
-    Ok(no_content())
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/databases/NAME/restart`, `stop` and `crash`
-pub(crate) async fn act(api: &Api, name: String, action: ServerAction) -> Result<Response<Body>, Problem> {
+pub(crate) async fn act(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    action: ServerAction,
+) -> Result<StatusCode, Problem> {
     blocking(&api.leases, move |leases| leases.act(&name, action)).await?;
-    Ok(no_content())
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/databases/NAME/snapshot`
-pub(crate) async fn snapshot(api: &Api, name: String, body: &[u8]) -> Result<Response<Body>, Problem> {
-    let made: Snapshot = parse(body)?;
-    let template = made.template.clone();
-    blocking(&api.leases, move |leases| leases.snapshot(&name, &template, made.close_sessions)).await?;
-    Ok(json(StatusCode::CREATED, &serde_json::json!({ "template": made.template })))
+pub(crate) async fn snapshot(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    Json(Snapshot { template, close_sessions }): Json<Snapshot>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let answer = json!({ "template": template });
+    blocking(&api.leases, move |leases| leases.snapshot(&name, &template, close_sessions)).await?;
+    Ok((StatusCode::CREATED, Json(answer)))
 }

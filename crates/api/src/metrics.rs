@@ -1,21 +1,23 @@
 //! The status for Prometheus. Source: its text exposition format 0.0.4.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::time::Duration;
 
-use hyper::Response;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use lease::Status;
 
-use crate::answer::{Body, Problem, typed};
-use crate::{Api, status};
+use crate::problem::Problem;
+use crate::{SharedState, status};
 
 const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`
-pub(crate) async fn metrics(api: &Api) -> Result<Response<Body>, Problem> {
-    let text = render(&status::look(api).await?, api.since.elapsed());
-    Ok(typed(TYPE, Body::Whole(text.into())))
+pub(crate) async fn metrics(State(api): SharedState) -> Result<impl IntoResponse, Problem> {
+    let text = render(&status::look(&api).await?, api.since.elapsed());
+    Ok(([(CONTENT_TYPE, TYPE)], text))
 }
 
 fn render(status: &Status, uptime: Duration) -> String {
@@ -44,7 +46,7 @@ fn render(status: &Status, uptime: Duration) -> String {
         page.sample("pgfresh_sessions", &[("template", template)], sessions);
     }
     since_the_start(&mut page, status);
-    page.0
+    page.0.concat()
 }
 
 /// What only ever grows.
@@ -92,19 +94,18 @@ fn since_the_start(page: &mut Page, status: &Status) {
 
 /// Metrics in the order in which they are said.
 #[derive(Default)]
-struct Page(String);
+struct Page(Vec<String>);
 
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        self.0.push(format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escape(value))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+        self.0.push(format!("{name}{labels} {value}\n"));
     }
 
     /// How often something was done, and the time that took.

@@ -2,39 +2,34 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hyper::Response;
-use hyper::header::{self, HeaderMap, HeaderValue};
-
-use crate::answer::{Body, typed};
-use crate::guard;
+use axum::extract::State;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, SET_COOKIE};
+use axum::response::{IntoResponse, Response};
 use gateway::Access;
+
+use crate::{SharedState, guard};
 
 const PAGE: &str = include_str!("page.html");
 /// Stands in the file where the nonce goes.
 const NONCE: &str = "{nonce}";
 
-/// The page, with a cookie by which it may look on without the secret in its address.
-pub(crate) fn page(access: &Access) -> Response<Body> {
+/// `GET /`: the page, with a cookie by which it may look on without the secret in its address.
+pub(crate) async fn page(State(api): SharedState) -> Response {
+    render(&api.access)
+}
+
+fn render(access: &Access) -> Response {
     let nonce = nonce(access);
-    let mut response = typed("text/html; charset=utf-8", Body::Whole(PAGE.replace(NONCE, &nonce).into()));
-    let headers = response.headers_mut();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    set(headers, header::CONTENT_SECURITY_POLICY, &policy);
-    set(
-        headers,
-        header::SET_COOKIE,
-        &format!("{}; Path=/; HttpOnly; SameSite=Strict", guard::cookie(access)),
-    );
-    response
-}
-
-fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (CONTENT_SECURITY_POLICY, policy),
+        (SET_COOKIE, format!("{}; Path=/; HttpOnly; SameSite=Strict", guard::cookie(access))),
+    ];
+    (headers, PAGE.replace(NONCE, &nonce)).into_response()
 }
 
 /// Another one for each response, which nobody can guess who has not the secret.
@@ -49,15 +44,15 @@ fn nonce(access: &Access) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_page_is_whole_and_its_policy_strict() {
+    #[tokio::test]
+    async fn the_page_is_whole_and_its_policy_strict() {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
-        let response = page(&access);
-        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
-        let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+        let response = render(&access);
+        let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+        let cookie = response.headers()[SET_COOKIE].to_str().unwrap().to_owned();
         assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
         assert!(cookie.starts_with("pgfresh_5433=") && !cookie.contains("=secret"), "{cookie}");
-        let Body::Whole(text) = response.into_body() else { panic!("a stream") };
+        let text = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();
         assert!(!text.contains(NONCE) && !text.contains("://"), "something of elsewhere");
         assert!(

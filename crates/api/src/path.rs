@@ -1,10 +1,16 @@
 //! Paths and queries of requests.
 
-use hyper::http::request::Parts;
+use std::borrow::Cow;
+
+use axum::extract::Request;
+use axum::http::{StatusCode, Uri};
+use percent_encoding::percent_decode_str;
+
+use crate::problem::Problem;
 
 /// The value of a parameter of the query, decoded.
-pub(crate) fn query(parts: &Parts, name: &str) -> Option<String> {
-    let pairs = parts.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+pub(crate) fn query<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
+    let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| decode(value))
 }
 
@@ -13,17 +19,24 @@ pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
 
-/// Undoes percent-encoding; `None` if it is none, or not of UTF-8. Source: RFC 3986, 2.1.
-pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push(u8::try_from(digit()? << 4 | digit()?).ok()?);
-        } else {
-            bytes.push(byte);
+/// Refuses a path that cannot be a path of names.
+pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
+    let unreadable =
+        |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
+    match decode(request.uri().path()) {
+        None => Err(unreadable("is not percent-encoded UTF-8")),
+        Some(path) if path.contains('\0') => {
+            Err(unreadable("has a zero byte").hint("No name in PostgreSQL can have one."))
         }
+        Some(_) => Ok(request),
     }
-    String::from_utf8(bytes).ok()
+}
+
+/// Undoes percent-encoding; `None` if it is none, or not of UTF-8. Source: RFC 3986, 2.1.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    // `percent_encoding` leaves a sign that begins no escape where it is.
+    let is_escape =
+        |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let is_encoded = text.split('%').skip(1).all(is_escape);
+    percent_decode_str(text).decode_utf8().ok().filter(|_| is_encoded)
 }

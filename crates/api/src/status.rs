@@ -1,26 +1,28 @@
 //! What there is now, as JSON: once, or each second.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
-use hyper::{Response, StatusCode};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use futures_util::stream;
 use lease::Status;
 use serde::Serialize;
-use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::Api;
-use crate::answer::{Body, Problem, json, typed};
 use crate::blocking::blocking;
+use crate::json::Json;
+use crate::problem::Problem;
+use crate::{ApiState, SharedState};
 
 /// Between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// [`Status`] as programs read it: seconds, bytes, and counts since the start.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(crate) struct Report {
     version: &'static str,
     uptime_seconds: f64,
     templates: Vec<TemplateReport>,
@@ -109,7 +111,7 @@ impl Report {
         }
     }
 
-    async fn of(api: &Api) -> Result<Self, Problem> {
+    async fn of(api: &ApiState) -> Result<Self, Problem> {
         Ok(Self::new(look(api).await?, api.since.elapsed()))
     }
 }
@@ -120,39 +122,31 @@ fn seconds(time: Duration) -> f64 {
 }
 
 /// What there is now.
-pub(crate) async fn look(api: &Api) -> Result<Status, Problem> {
+pub(crate) async fn look(api: &ApiState) -> Result<Status, Problem> {
     blocking(&api.leases, |leases| Ok(leases.status())).await
 }
 
 /// `GET /v1/status`
-pub(crate) async fn once(api: &Api) -> Result<Response<Body>, Problem> {
-    Ok(json(StatusCode::OK, &Report::of(api).await?))
+pub(crate) async fn once(State(api): SharedState) -> Result<Json<Report>, Problem> {
+    Report::of(&api).await.map(Json)
 }
 
-/// `GET /v1/events`: the status as server-sent events. Who reads slowly misses some: there is never more than one on
-/// its way. Source: WHATWG HTML, 9.2.
-pub(crate) fn events(api: &Arc<Api>) -> Response<Body> {
-    let (sender, pieces) = mpsc::channel(1);
-    let control = Arc::clone(api);
-    tokio::spawn(async move {
-        let mut ticks = interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = sender.closed() => return,
-            }
-            let Ok(room) = sender.reserve().await else { return };
-            let Ok(report) = Report::of(&control).await else { return };
-            room.send(event(&report));
-        }
+/// `GET /v1/events`: the status as server-sent events. A client that reads slowly misses some: the next one is made
+/// when there is room for it. Source: WHATWG HTML, 9.2.
+pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let events = stream::unfold((api, ticks), async |(api, mut ticks)| {
+        ticks.tick().await;
+        let report = Report::of(&api).await.ok()?;
+        Some((event(&report), (api, ticks)))
     });
-    typed("text/event-stream", Body::Stream(pieces))
+    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events))
 }
 
-fn event(report: &Report) -> Bytes {
+fn event(report: &Report) -> serde_json::Result<String> {
     // JSON has no line breaks of its own.
-    format!("data: {}\n\n", serde_json::to_string(report).unwrap_or_default()).into()
+    Ok(format!("data: {}\n\n", serde_json::to_string(report)?))
 }
 
 #[cfg(test)]
@@ -182,7 +176,7 @@ mod tests {
             leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()] }],
             errors: vec![("drop a database", 2)],
         };
-        let event = event(&Report::new(status, Duration::from_secs(9)));
+        let event = event(&Report::new(status, Duration::from_secs(9))).unwrap();
         let expected = concat!(
             r#"data: {"version":""#,
             env!("CARGO_PKG_VERSION"),

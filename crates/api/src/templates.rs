@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hyper::StatusCode;
+use axum::http::StatusCode;
 use tokio::sync::watch;
 
-use crate::answer::Problem;
+use crate::problem::Problem;
 
 /// What the names of templates begin with, and their databases'.
 pub(crate) const PREFIX: &str = "integresql_";

@@ -15,7 +15,7 @@ fn this_process_is_a_guard() {
 
 /// Runs the stub's postmaster under the server's lock, and waits until it has said what it has started.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
-    let guarded = guard.ward().unwrap();
+    let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
     let child = command.arg("-D").arg(guard.run().data()).spawn().unwrap();
     wait_until("a start", || stub.count() == processes);

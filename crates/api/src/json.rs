@@ -1,0 +1,75 @@
+//! Bodies in JSON: read from requests, bounded in size and time, and written as responses.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::problem::Problem;
+use crate::{LONGEST_BODY, REQUEST_TIMEOUT};
+
+/// A value that is JSON outside.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    /// 413 if the body is too long, 408 if it takes too long, 400 if it breaks off or is no such JSON.
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, state)).await.map_err(|_| {
+            let message = format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs());
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "57014", message)
+        })?;
+        let body = read.map_err(|rejection| match rejection.status() {
+            status @ StatusCode::PAYLOAD_TOO_LARGE => Problem::new(status, "54000", "the body is too long")
+                .detail(format!("It may have {LONGEST_BODY} bytes.")),
+            status => Problem::new(status, "08P01", "could not read the body")
+                .detail(format!("It said: {}.", rejection.body_text())),
+        })?;
+        parse(&body).map(Self)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        // Strings, numbers and maps with string keys: none of our values can fail.
+        let text = serde_json::to_vec(&self.0).map_err(|_| Problem::defect());
+        ([(CONTENT_TYPE, "application/json")], text).into_response()
+    }
+}
+
+/// Reads `body` as JSON; none at all is an empty object.
+///
+/// # Errors
+/// 400 for what is no JSON, and for names that are not known: a misspelt one would silently do nothing.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body).map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, "22032", "cannot read the body as JSON")
+            .detail(format!("It has an error: {error}."))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Named {
+        name: Option<String>,
+    }
+
+    #[test]
+    fn nothing_is_an_empty_object_and_other_names_are_errors() {
+        assert_eq!(parse(b" \n"), Ok(Named { name: None }));
+        assert_eq!(parse(br#"{"name":"a"}"#), Ok(Named { name: Some("a".into()) }));
+        for wrong in [&br#"{"nmae":"a"}"#[..], b"[]", b"{", br#"{"name":1}"#] {
+            assert_eq!(parse::<Named>(wrong).unwrap_err().status, StatusCode::BAD_REQUEST);
+        }
+    }
+}

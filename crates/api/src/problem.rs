@@ -1,0 +1,94 @@
+//! Why a request was not served: problems with their SQLSTATE.
+
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use lease::LeaseError;
+use serde::Serialize;
+
+/// Why a request was not served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    #[serde(skip)]
+    pub(crate) status: StatusCode,
+    /// A SQLSTATE, so that there is one list of codes for SQL and HTTP.
+    code: String,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// A header that belongs to the status: `Allow`, `WWW-Authenticate`.
+    #[serde(skip)]
+    pub(crate) header: Option<Box<(HeaderName, String)>>,
+}
+
+/// A response without words: [`crate::render`] knows whose client reads them.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        let (code, message) = (code.to_owned(), message.into());
+        Self { status, code, message, detail: None, hint: None, header: None }
+    }
+
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        self.header = Some(Box::new((name, value.into())));
+        self
+    }
+
+    /// A defect of ours: somebody panicked.
+    pub(crate) fn defect() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
+    }
+}
+
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
+        let code = error.sqlstate();
+        let status = match code {
+            "3D000" => StatusCode::NOT_FOUND,
+            "42602" | "0A000" => StatusCode::BAD_REQUEST,
+            "42P04" | "55006" => StatusCode::CONFLICT,
+            // Connection exceptions, insufficient resources: not the request's fault, and it may pass.
+            _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Self::new(status, code, error.to_string());
+        Self { detail: error.detail(), hint: error.hint(), ..problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_error_has_its_status() {
+        let broken = || std::io::Error::other("gone");
+        for (error, status) in [
+            (LeaseError::NotLeased("a".into()), StatusCode::NOT_FOUND),
+            (LeaseError::InUse { name: "a".into(), sessions: 1 }, StatusCode::CONFLICT),
+            (LeaseError::Name { name: "a".into(), why: "it is taken" }, StatusCode::BAD_REQUEST),
+            (LeaseError::Full { leased: 1, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),
+            (LeaseError::Io { verb: "read", source: broken() }, StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            assert_eq!(Problem::from(error).status, status);
+        }
+    }
+}
