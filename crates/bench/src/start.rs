@@ -95,10 +95,10 @@ impl Start<'_> {
     }
 
     /// What `pgfresh run -- true` does, phase by phase; whatever is not the server's own is counted as `look_up`.
+    #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn ours(&self, template: Option<&TemplateSpec>, look_up: &'static str) -> Result<PhaseTimes, BenchError> {
         let begun = Instant::now();
         let provisioner = self.find(template)?;
-        // As every start does.
         let _ = provisioner.sweep();
         let server = provisioner.start(&|_| ())?.server;
         let ready = begun.elapsed();

@@ -78,12 +78,15 @@ fn bounded(bytes: u64) -> Cell {
 }
 
 /// Clones a file of one block, and looks whether that worked.
+#[expect(
+    clippy::let_underscore_must_use,
+    reason = "what is not there need not be removed; the whole folder goes later"
+)]
 fn try_reflink(folder: &Path) -> Option<bool> {
     let (from, to) = (folder.join("reflink-from"), folder.join("reflink-to"));
     std::fs::write(&from, [7; 4096]).ok()?;
     let cloned = File::open(&from).and_then(|source| sys::reflink(&source, &File::create(&to)?));
     for path in [from, to] {
-        // What is not there need not be removed; the whole folder goes later.
         let _ = std::fs::remove_file(path);
     }
     cloned.ok()

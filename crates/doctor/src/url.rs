@@ -5,7 +5,6 @@
 //! make one, and leaves nothing but a hundred bytes of WAL.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -116,6 +115,10 @@ impl Remote {
     }
 
     /// Runs `script` and returns what it writes.
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "what psql did not read it did not want: its status tells"
+    )]
     fn psql(&self, script: &str) -> Result<String, DoctorError> {
         let mut command = Command::new(&self.psql);
         command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-f", "-"]);
@@ -129,7 +132,6 @@ impl Remote {
         let script = script.to_owned();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
-        // What psql did not read it did not want: its status tells.
         let _ = writer.join();
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -179,7 +181,7 @@ fn timed(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
         let statement = if setting.is_empty() { "SELECT 1;\n" } else { MESSAGE };
-        let _ = writeln!(script, "\\timing off\n{setting};\n\\timing on");
+        script.push_str(&format!("\\timing off\n{setting};\n\\timing on\n"));
         script += &statement.repeat(*count);
     }
     script

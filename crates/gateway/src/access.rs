@@ -1,6 +1,6 @@
 //! Who may come in, and the addresses by which they do.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Access {
         let mut bytes = [0; SECRET_BYTES];
         sys::fill_random(&mut bytes)?;
         Ok(bytes.iter().fold(String::new(), |mut secret, byte| {
-            let _ = write!(secret, "{byte:02x}");
+            secret.push_str(&format!("{byte:02x}"));
             secret
         }))
     }

@@ -209,7 +209,10 @@ impl Forward {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
             // A server that has no room for so little does not listen; the end of the connection tells it too.
-            let _ = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
+            let said = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
+            if let Err(error) = said {
+                tracing::debug!(%error, "could not tell the server that its client has left");
+            }
         }
         Poll::Ready(())
     }

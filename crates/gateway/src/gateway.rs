@@ -181,7 +181,9 @@ impl Drop for Gateway {
         self.closing.send_replace(true);
         // Each session holds a receiver until it has ended.
         let all = async { timeout(CLOSE_TIMEOUT, self.closing.closed()).await };
-        let _ = self.workers.first().block_on(all);
+        if self.workers.first().block_on(all).is_err() {
+            tracing::warn!("sessions are still there {CLOSE_TIMEOUT:?} after the gateway was closed");
+        }
         drop(self.threads.take());
     }
 }

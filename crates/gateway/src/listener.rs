@@ -81,8 +81,10 @@ impl AsRawFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = fs::remove_file(path);
+        if let Self::Unix(_, path) = self
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::debug!(%error, path = %path.display(), "could not remove a socket");
         }
     }
 }

@@ -55,7 +55,9 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing:
                     let _span = tracing::debug_span!("session", %database).entered();
                     hand_over(&state, socket, unread, pending, until_closing);
                 });
-                let _ = handed.await;
+                if let Err(error) = handed.await {
+                    tracing::error!(%error, "could not hand a session over");
+                }
             }
             Err(HandshakeError::Refused(stream, words)) => stream.say_and_close(&words).await,
             Err(HandshakeError::Gone) => {}

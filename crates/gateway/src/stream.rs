@@ -218,7 +218,9 @@ impl Stream {
             // Closing with bytes unread would reset the connection, and what it has not read yet is lost to the client.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
-        let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
+        if let Err(error) = timeout(FAREWELL_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
+            tracing::debug!(%error, "a client did not wait for the last words");
+        }
     }
 
     fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {

@@ -46,8 +46,10 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name("gateway".to_owned()).spawn(move || {
-            let _ = runtime.block_on(receiver);
-            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+            // Nothing is ever sent: it is an error once the sender is dropped.
+            if runtime.block_on(receiver).is_err() {
+                runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+            }
         })?;
         threads.running.push(sender);
         threads.threads.push(thread);
@@ -97,7 +99,9 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.running.clear();
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            if thread.join().is_err() {
+                tracing::error!("a thread of the gateway has panicked");
+            }
         }
     }
 }

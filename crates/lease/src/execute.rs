@@ -96,10 +96,9 @@ impl Inner {
             return Ok((oid, *has_functions));
         }
         let catalog = (self.read_catalog(oid, own_name)?, self.has_functions(own_name)?);
-        let has_functions = catalog.1;
         // Two may read it at once: both read the same.
-        let _ = template.catalog.set(catalog);
-        Ok((oid, has_functions))
+        let (_, has_functions) = template.catalog.get_or_init(|| catalog);
+        Ok((oid, *has_functions))
     }
 
     fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {

@@ -228,8 +228,9 @@ impl Leases {
     pub fn close(&self) {
         self.abandon();
         for worker in lock(&self.0.workers).drain(..) {
-            // A worker that has panicked has said so.
-            let _ = worker.join();
+            if worker.join().is_err() {
+                tracing::error!("a maintenance worker has panicked");
+            }
         }
         self.0.admin.close();
         lock(&self.0.core).databases.clear();

@@ -6,7 +6,6 @@
 //! read from the log again: it must be no more than it meant to.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Rows, SessionError};
@@ -289,7 +288,7 @@ fn tell_planner(catalog: &TemplateCatalog, now: &HashMap<u32, String>) -> String
     let mut sql = String::new();
     for (oid, told) in now {
         if let Some(values) = catalog.planner.get(oid).filter(|values| *values != told) {
-            let _ = write!(sql, "UPDATE pg_catalog.pg_class SET {values} WHERE oid = {oid}; ");
+            sql.push_str(&format!("UPDATE pg_catalog.pg_class SET {values} WHERE oid = {oid}; "));
         }
     }
     sql
@@ -316,15 +315,12 @@ fn clean(admin: &AdminPool, used: &mut Used<'_>, touched: &mut Touched) -> Resul
             return Err(NotRecyclable::because("a table grew beyond 1 MB that others refer to"));
         }
         touched.classes |= grown;
-        let _ = if grown {
-            write!(sql, "TRUNCATE ONLY {}; ", table.name)
-        } else {
-            write!(sql, "DELETE FROM ONLY {}; ", table.name)
-        };
+        let verb = if grown { "TRUNCATE" } else { "DELETE FROM" };
+        sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
     for oid in &touched.sequences {
         let Some(Sequence { name, last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
-        let _ = write!(sql, "SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name));
+        sql.push_str(&format!("SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name)));
     }
     run_clean(admin, used, sql, &seeded)
 }

@@ -1,6 +1,5 @@
 //! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started, or from outside.
 
-use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -107,9 +106,7 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     for byte in database.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => path.push(byte.into()),
-            _ => {
-                let _ = write!(path, "%{byte:02X}");
-            }
+            _ => path.push_str(&format!("%{byte:02X}")),
         }
     }
     path + action

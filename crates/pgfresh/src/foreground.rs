@@ -67,19 +67,20 @@ impl Events {
 
     /// Tells of the end of our standard input.
     pub(crate) fn watch_lifeline(&self) {
-        let sender = self.sender.clone();
-        thread::spawn(move || {
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            sender.send(Event::LifelineClosed)
-        });
+        self.watch(io::stdin(), Event::LifelineClosed);
     }
 
     /// Tells of the end of what `reader` reads from a server, which is the server's own.
-    pub(crate) fn watch_end_of(&self, mut reader: impl io::Read + Send + 'static) {
+    pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) {
+        self.watch(reader, Event::ServerGone);
+    }
+
+    #[expect(clippy::let_underscore_must_use, reason = "an error is an end, too")]
+    fn watch(&self, mut reader: impl io::Read + Send + 'static, end: Event) {
         let sender = self.sender.clone();
         thread::spawn(move || {
             let _ = io::copy(&mut reader, &mut io::sink());
-            sender.send(Event::ServerGone)
+            sender.send(end)
         });
     }
 

@@ -1,7 +1,6 @@
 //! What is said while something takes long: lines that stay, and on a terminal one that does not.
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::time::{Duration, Instant};
 
@@ -63,7 +62,7 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
     if done > 0 {
         #[allow(clippy::cast_precision_loss)]
         let left = since.as_secs_f64() * (total - done) as f64 / done as f64;
-        let _ = write!(line, ", {left:.0} s left");
+        line.push_str(&format!(", {left:.0} s left"));
     }
     line
 }
@@ -74,13 +73,13 @@ impl StatusLine {
         let width = sys::terminal_width().filter(|width| *width > 0).unwrap_or(80);
         let plain = line.chars().filter(|letter| !letter.is_control());
         let fitting: String = plain.take(width.saturating_sub(1)).collect();
-        let _ = write!(stderr(), "\r{fitting}\x1b[K");
+        to_terminal(&format!("\r{fitting}\x1b[K"));
         self.0.set(true);
     }
 
     pub(crate) fn clear(&self) {
         if self.0.take() {
-            let _ = write!(stderr(), "\r\x1b[K");
+            to_terminal("\r\x1b[K");
         }
     }
 }
@@ -136,4 +135,9 @@ pub(crate) fn some_of(changes: &[String]) -> String {
         0 => named,
         more => format!("{named}, and {more} more"),
     }
+}
+
+#[expect(clippy::let_underscore_must_use, reason = "a terminal that is gone shows no progress")]
+fn to_terminal(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
 }

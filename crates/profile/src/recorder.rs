@@ -76,8 +76,8 @@ impl Recorder {
     /// The thread has panicked.
     #[must_use]
     #[allow(clippy::missing_panics_doc)]
+    #[expect(clippy::let_underscore_must_use, reason = "the thread is gone already if the server is")]
     pub fn stop(self) -> Recording {
-        // It is gone already if the server is.
         let _ = self.stop.send(());
         self.thread.join().expect("nothing in it panics")
     }

@@ -445,6 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
             let statement = Statement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));

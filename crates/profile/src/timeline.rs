@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use report::escape_html;
@@ -56,11 +55,10 @@ pub(crate) fn draw(recording: &Recording) -> String {
         let x = WIDTH * f64::from(tenth) / 10.0;
         let anchor = ["start", "middle", "end"][usize::from(tenth > 0) + usize::from(tenth == 10)];
         let when = seconds(recording.seconds * f64::from(tenth) / 10.0);
-        let _ = writeln!(
-            svg,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"currentColor\" text-anchor=\"{anchor}\">{when}</text>",
+        svg.push_str(&format!(
+            "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"currentColor\" text-anchor=\"{anchor}\">{when}</text>\n",
             height + 15.0
-        );
+        ));
     }
     svg + "</svg>\n</div>\n"
 }
@@ -128,11 +126,10 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
             rectangle(svg, [as_size(place) * width, y, width, height], colour, "");
         }
     }
-    let _ = writeln!(
-        svg,
+    svg.push_str(&format!(
         "<text x=\"0\" y=\"11\" font-size=\"11\" fill=\"currentColor\">{most:.0} at work</text>\
-         <line x1=\"0\" y1=\"{SUMS}\" x2=\"{WIDTH}\" y2=\"{SUMS}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>"
-    );
+         <line x1=\"0\" y1=\"{SUMS}\" x2=\"{WIDTH}\" y2=\"{SUMS}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>\n"
+    ));
 }
 
 /// Sessions one after the other in as few lanes as it takes; in each lane what is longest in each slice.
@@ -198,10 +195,9 @@ fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut Str
 fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, title: &str) {
     let title =
         if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape_html(title)) };
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\">{title}</rect>"
-    );
+    svg.push_str(&format!(
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\">{title}</rect>\n"
+    ));
 }
 
 /// Exact up to 2⁵³.

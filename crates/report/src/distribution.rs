@@ -1,7 +1,6 @@
 //! How values are distributed, drawn as a hill for each sample.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
@@ -120,7 +119,7 @@ impl Distribution {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
             let hill = |share: &f64| EIGHTHS[(share * 8.0).ceil() as usize];
             let hill: String = axis.shares(sample).iter().map(hill).collect();
-            let _ = writeln!(lines, "{}\n│{}", caption(sample), hill.trim_end());
+            lines.push_str(&format!("{}\n│{}\n", caption(sample), hill.trim_end()));
         }
         let (low, high) = axis.ends();
         let (low, high) = (low.to_string(), format!("{high}, logarithmic"));

@@ -1,8 +1,6 @@
 //! Pictures for a page of HTML: courses as lines, distributions as hills. They take the colours of the page's text and
 //! paper, so that they suit light, dark and print.
 
-use std::fmt::Write as _;
-
 use crate::distribution::{BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
@@ -60,12 +58,11 @@ impl Panel<'_> {
         label(svg, MARGIN - 6.0, top + height, "end", &Quantity::new(low, self.unit).to_string());
         let mut x = MARGIN;
         for (course, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
-            let _ = writeln!(
-                svg,
-                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>",
+            svg.push_str(&format!(
+                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>\n",
                 top - 5.0,
                 html(&course.name)
-            );
+            ));
             x += 8.0 * as_f64(crate::text::width(&course.name)) + 16.0;
             let step = (WIDTH - MARGIN) / as_f64(course.values.len()).max(1.0);
             for line in runs(&course.values) {
@@ -74,11 +71,10 @@ impl Panel<'_> {
                     format!("{x:.1},{:.1}", top + height - (value - low) / spread * height)
                 });
                 let points = points.collect::<Vec<_>>().join(" ");
-                let _ = writeln!(
-                    svg,
+                svg.push_str(&format!(
                     "<polyline points=\"{points}\" fill=\"none\" style=\"stroke:{colour}\" stroke-width=\"1.5\" \
-                     stroke-linecap=\"round\"/>"
-                );
+                     stroke-linecap=\"round\"/>\n"
+                ));
             }
         }
     }
@@ -104,18 +100,16 @@ fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
 
 fn frame(svg: &mut String, top: f64, height: f64) {
     let bottom = top + height;
-    let _ = writeln!(
-        svg,
-        "<path d=\"M{MARGIN} {top:.1}V{bottom:.1}H{WIDTH}\" fill=\"none\" stroke=\"currentColor\" opacity=\".5\"/>"
-    );
+    svg.push_str(&format!(
+        "<path d=\"M{MARGIN} {top:.1}V{bottom:.1}H{WIDTH}\" fill=\"none\" stroke=\"currentColor\" opacity=\".5\"/>\n"
+    ));
 }
 
 fn label(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\" fill=\"currentColor\" text-anchor=\"{anchor}\">{}</text>",
+    svg.push_str(&format!(
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\" fill=\"currentColor\" text-anchor=\"{anchor}\">{}</text>\n",
         html(text)
-    );
+    ));
 }
 
 fn figure(title: &str, height: f64, content: &str) -> String {
@@ -154,22 +148,20 @@ impl Distribution {
             let mut path = format!("M{MARGIN} {bottom:.1}");
             for (index, height) in heights.iter().enumerate() {
                 let (x, y) = (MARGIN + as_f64(index) * step, bottom - height * HILL);
-                let _ = write!(path, "L{x:.1} {y:.1}L{:.1} {y:.1}", x + step);
+                path.push_str(&format!("L{x:.1} {y:.1}L{:.1} {y:.1}", x + step));
             }
-            let _ = writeln!(
-                svg,
-                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" style=\"fill:{colour};stroke:{colour}\" fill-opacity=\".35\"/>"
-            );
+            svg.push_str(&format!(
+                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" style=\"fill:{colour};stroke:{colour}\" fill-opacity=\".35\"/>\n"
+            ));
             label(&mut svg, MARGIN, top + 12.0, "start", &caption(sample));
             for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
                 let Some(value) = sample.percentile(percent) else { continue };
                 let x = MARGIN + axis.place(value.value) * (WIDTH - MARGIN);
-                let _ = writeln!(
-                    svg,
-                    "<path d=\"M{x:.1} {bottom:.1}v{:.1}\" stroke=\"currentColor\"><title>{name} {}</title></path>",
+                svg.push_str(&format!(
+                    "<path d=\"M{x:.1} {bottom:.1}v{:.1}\" stroke=\"currentColor\"><title>{name} {}</title></path>\n",
                     -HILL,
                     html(&value.to_string())
-                );
+                ));
             }
             top = bottom + 8.0;
         }

@@ -1,6 +1,5 @@
 //! Starting a server: copy, boot, ready, and the proof that it does what it was told.
 
-use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -182,7 +181,7 @@ impl Server {
         let wanted: Vec<_> = order.settings.iter().collect();
         let mut sql = String::from("SELECT 1;");
         for (name, _) in &wanted {
-            let _ = write!(sql, "SHOW {};", quoted(name));
+            sql.push_str(&format!("SHOW {};", quoted(name)));
         }
         let rows = session.query(&sql)?.split_off(1);
         for ((name, asked), row) in wanted.into_iter().zip(rows) {

@@ -75,8 +75,11 @@ impl Drop for Guard {
         self.run.let_go();
         if self.process.end() {
             // It may have been killed before it was done.
-            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path()) {
-                let _ = clear_away(abandoned);
+            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
+                && let Err(error) = clear_away(abandoned)
+            {
+                let path = self.run.path().display();
+                tracing::warn!(%error, %path, "could not remove a run directory");
             }
         }
     }
@@ -99,8 +102,8 @@ impl Process {
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
         let ended = sys::wait_readable(self.done.as_fd(), REMOVAL_TIMEOUT).unwrap_or(true);
-        if ended {
-            let _ = self.child.wait();
+        if ended && let Err(error) = self.child.wait() {
+            tracing::warn!(%error, "could not wait for the guard");
         }
         ended
     }
@@ -148,6 +151,10 @@ impl GuardedCommand<'_> {
 ///
 /// Call it first in `main`: a guard must not do anything else.
 #[must_use]
+#[expect(
+    clippy::let_underscore_must_use,
+    reason = "there is nobody left to tell; the next sweep removes what stays"
+)]
 pub fn guard_main() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|argument| argument != ARGUMENT) {

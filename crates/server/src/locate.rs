@@ -166,7 +166,9 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
         // Asked again next time, if this fails.
-        let _ = cache.remember(&note, answer.trim());
+        if let Err(error) = cache.remember(&note, answer.trim()) {
+            tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
+        }
     }
     bin.is_absolute().then(|| bin.to_owned())
 }

@@ -11,7 +11,7 @@ const TAIL: i64 = 16 * 1024;
 /// that tell of consequences.
 pub(crate) fn last_words(log: &Path) -> Option<String> {
     let mut file = File::open(log).ok()?;
-    let _ = file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0));
+    file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0)).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
     pick(&String::from_utf8_lossy(&bytes))

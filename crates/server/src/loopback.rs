@@ -60,8 +60,10 @@ impl Drop for LoopbackListener {
         self.closing.store(true, Ordering::Relaxed);
         // Wakes the thread that listens.
         let woken = TcpStream::connect(self.address).is_ok();
-        if let Some(listening) = self.listening.take().filter(|_| woken) {
-            let _ = listening.join();
+        if let Some(listening) = self.listening.take().filter(|_| woken)
+            && listening.join().is_err()
+        {
+            tracing::error!("the thread that listens on loopback has panicked");
         }
     }
 }
@@ -80,7 +82,14 @@ fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &
         if sys::is_our_neighbour(remote, address) {
             let socket = socket.to_owned();
             // Without a thread, or whatever else goes wrong, both ends see the end of their connection.
-            let _ = thread::Builder::new().spawn(move || lead(&client, &socket));
+            let led = thread::Builder::new().spawn(move || {
+                if let Err(error) = lead(&client, &socket) {
+                    tracing::debug!(%error, "a connection over loopback has failed");
+                }
+            });
+            if let Err(error) = led {
+                tracing::warn!(%error, "could not start a thread for a connection over loopback");
+            }
         } else {
             turn_away(client, begun.elapsed());
         }
@@ -90,7 +99,9 @@ fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &
 /// Resets a stranger's connection, so that it leaves nothing in the kernel's table of sockets. Looking at it took `cost`:
 /// where that is long, because the kernel has to be asked for all sockets, we take a break of three times that.
 fn turn_away(client: TcpStream, cost: Duration) {
-    let _ = sys::reset_at_end(&client);
+    if let Err(error) = sys::reset_at_end(&client) {
+        tracing::debug!(%error, "could not reset a stranger's connection");
+    }
     drop(client);
     if cost > Duration::from_millis(1) {
         thread::sleep((cost * 3).min(PAUSE * 10));
@@ -98,6 +109,10 @@ fn turn_away(client: TcpStream, cost: Duration) {
 }
 
 /// Passes all bytes on in both directions, until both have ended.
+#[expect(
+    clippy::let_underscore_must_use,
+    reason = "a direction that fails ends the connection, which both ends see"
+)]
 fn lead(client: &TcpStream, socket: &Path) -> io::Result<()> {
     client.set_nodelay(true)?;
     let server = UnixStream::connect(socket)?;

@@ -22,7 +22,9 @@ pub(crate) fn end_with(postmaster: &OwnedFd, alive: &OwnedFd, lock: &Path, accou
         wait_for_end(&postmaster);
         if !sys::wait_readable(&alive, GRACE).unwrap_or(false) {
             // What cannot be ended now is for the guard.
-            let _ = sys::end_holders(&lock, account, Duration::ZERO);
+            if let Err(error) = sys::end_holders(&lock, account, Duration::ZERO) {
+                tracing::warn!(%error, "could not end the processes of a server without its postmaster");
+            }
         }
     })?;
     Ok(())

@@ -3,7 +3,6 @@
 //! `packages.json` is written by `scripts/pin-packages` and reviewed like code. A digest is that of the file that the
 //! registry serves, so it does not matter which registry, mirror or proxy the file comes from.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -126,7 +125,7 @@ pub(crate) fn sha512(file: &Path) -> io::Result<String> {
     io::copy(&mut File::open(file)?, &mut Writer(&mut hasher))?;
     let mut text = String::new();
     for byte in hasher.finalize() {
-        let _ = write!(text, "{byte:02x}");
+        text.push_str(&format!("{byte:02x}"));
     }
     Ok(text)
 }

@@ -4,7 +4,6 @@
 //! the server private is given on its command line, where nothing can override it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::Installation;
 use crate::error::SettingError;
@@ -92,7 +91,7 @@ impl Settings {
             "# Written by pgfresh for this one server; ALTER SYSTEM goes to postgresql.auto.conf.\n"
                 .to_owned();
         for (name, value) in self.iter() {
-            let _ = writeln!(text, "{name} = '{}'", value.replace('\\', "\\\\").replace('\'', "''"));
+            text.push_str(&format!("{name} = '{}'\n", value.replace('\\', "\\\\").replace('\'', "''")));
         }
         text
     }

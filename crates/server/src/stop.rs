@@ -68,7 +68,9 @@ impl Server {
 
     fn signal(&self, signal: Signal) {
         // Not reaped yet, so the number is still its own.
-        let _ = sys::signal(&self.postmaster, signal);
+        if let Err(error) = sys::signal(&self.postmaster, signal) {
+            tracing::debug!(%error, ?signal, "could not signal the postmaster");
+        }
     }
 
     /// The second half of [`Self::end`].
@@ -92,8 +94,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.guard.is_some() {
-            let _ = self.end(Signal::QUIT, self.timeouts.immediate_stop);
+        if self.guard.is_some()
+            && let Err(error) = self.end(Signal::QUIT, self.timeouts.immediate_stop)
+        {
+            tracing::warn!(%error, "could not stop a server");
         }
     }
 }

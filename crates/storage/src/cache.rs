@@ -221,8 +221,10 @@ impl Cache {
         for entry in fs::read_dir(&folder).attempt("read", &folder)?.flatten() {
             let age =
                 entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
-            if age.is_some_and(|age| age > OLD_LOG) {
-                let _ = fs::remove_file(entry.path());
+            if age.is_some_and(|age| age > OLD_LOG)
+                && let Err(error) = fs::remove_file(entry.path())
+            {
+                tracing::debug!(%error, path = %entry.path().display(), "could not remove an old log");
             }
         }
         let path = folder.join(name);

@@ -35,8 +35,10 @@ impl Entry {
             remove_tree(&target)?;
             Ok(fs::rename(&staging, &target).attempt("rename", &staging)?)
         });
-        if result.is_err() {
-            let _ = remove_tree(&staging);
+        if result.is_err()
+            && let Err(error) = remove_tree(&staging)
+        {
+            tracing::warn!(%error, "could not remove what was not finished");
         }
         result
     }
@@ -181,6 +183,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::let_underscore_must_use, reason = "there may be nothing to damage")]
     fn remove(path: &Path) {
         if path.is_dir() && !path.is_symlink() {
             fs::remove_dir_all(path).unwrap();

@@ -162,7 +162,9 @@ impl Drop for Copying {
     fn drop(&mut self) {
         self.job.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            if thread.join().is_err() {
+                tracing::error!("a thread that copies has panicked");
+            }
         }
     }
 }

@@ -10,7 +10,6 @@
 //! last line digests all lines before it, so a manifest cut short is not one.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
@@ -54,13 +53,13 @@ impl Manifest {
     pub(crate) fn to_text(&self) -> String {
         let mut text = HEADER.to_owned();
         for path in &self.directories {
-            let _ = writeln!(text, "d {path}");
+            text.push_str(&format!("d {path}\n"));
         }
         for File { path, size, modified, digest } in &self.files {
-            let _ = writeln!(text, "f {size} {modified} {digest} {path}");
+            text.push_str(&format!("f {size} {modified} {digest} {path}\n"));
         }
         let digest = blake3::hash(text.as_bytes());
-        let _ = writeln!(text, "end {digest}");
+        text.push_str(&format!("end {digest}\n"));
         text
     }
 

@@ -59,8 +59,10 @@ impl Building {
             .map_err(CacheError::from)
             .and_then(|()| stage(&staging))
             .and_then(|manifest| self.finish(manifest, &staging));
-        if result.is_err() {
-            let _ = remove_tree(&staging);
+        if result.is_err()
+            && let Err(error) = remove_tree(&staging)
+        {
+            tracing::warn!(%error, "could not remove what was not finished");
         }
         result
     }
@@ -88,7 +90,9 @@ impl Building {
 impl Drop for Building {
     fn drop(&mut self) {
         // Still locked: a process that waits for this file finds that it has lost its name and takes a new one.
-        let _ = fs::remove_file(&self.lock);
+        if let Err(error) = fs::remove_file(&self.lock) {
+            tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
+        }
     }
 }
 

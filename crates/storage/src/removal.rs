@@ -58,7 +58,9 @@ impl Drop for Removing {
     fn drop(&mut self) {
         self.job.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            if thread.join().is_err() {
+                tracing::error!("a thread that removes has panicked");
+            }
         }
     }
 }
@@ -83,12 +85,15 @@ impl Job {
         Ok(job)
     }
 
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "what is left, such as a directory, is for the process that removes the tree"
+    )]
     fn work(&self, end: Option<Instant>) {
         while !self.stop.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
             let Some((folder, name)) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };
-            // What is left, a directory for one, is for the process that removes the tree.
             let _ = self.folders[*folder].remove_file(name);
         }
     }

@@ -86,7 +86,7 @@ impl RunDirectory {
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    let _ = fs::remove_dir(&path);
+                    remove_if_empty(&path);
                     return Err(error).attempt("lock", &lock);
                 }
             }
@@ -249,15 +249,16 @@ impl Abandoned {
             let kind = entry.file_type().attempt("examine", &path)?;
             if kind.is_symlink() {
                 // A short name that leads nowhere any more.
-                if !path.exists() {
-                    let _ = fs::remove_file(&path);
+                if !path.exists()
+                    && let Err(error) = fs::remove_file(&path)
+                {
+                    tracing::debug!(%error, path = %path.display(), "could not remove a short name");
                 }
             } else if kind.is_dir() && is_run_name(&path) {
                 found.extend(Self::at(&path).ok().flatten());
             }
         }
-        // Succeeds on an empty one only.
-        let _ = fs::remove_dir(root);
+        remove_if_empty(root);
         Ok(found)
     }
 
@@ -283,7 +284,7 @@ impl Abandoned {
             }
         }
         // Its owner may have died when only the root was there.
-        let _ = path.parent().map(fs::remove_dir);
+        path.parent().into_iter().for_each(remove_if_empty);
         Ok(None)
     }
 
@@ -313,9 +314,9 @@ impl Abandoned {
         let short = short_root.join(name);
         if short.is_symlink() {
             fs::remove_file(&short).attempt("remove", &short)?;
-            let _ = fs::remove_dir(&short_root);
+            remove_if_empty(&short_root);
         }
-        let _ = fs::remove_dir(root);
+        remove_if_empty(root);
         Ok(())
     }
 }
@@ -329,8 +330,18 @@ pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
             removed.push(entry.path());
         }
     }
-    let _ = fs::remove_dir(root);
+    remove_if_empty(root);
     Ok(removed)
+}
+
+/// Removes a folder in which nothing is left.
+fn remove_if_empty(folder: &Path) {
+    use io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    if let Err(error) = fs::remove_dir(folder)
+        && !matches!(error.kind(), DirectoryNotEmpty | NotFound)
+    {
+        tracing::debug!(%error, path = %folder.display(), "could not remove a folder");
+    }
 }
 
 /// What lies in `root`; nothing if there is none, or another sweeper has just removed it.

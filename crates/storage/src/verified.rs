@@ -50,8 +50,9 @@ impl Verified {
     pub(crate) fn renew(&self) {
         let staging = self.note.with_added_extension(std::process::id().to_string());
         let written = fs::write(&staging, format!("{} {}\n", self.boot, self.begun));
-        if written.and_then(|()| fs::rename(&staging, &self.note)).is_err() {
-            let _ = fs::remove_file(&staging);
+        if let Err(error) = written.and_then(|()| fs::rename(&staging, &self.note)) {
+            let removed = fs::remove_file(&staging);
+            tracing::debug!(%error, ?removed, "could not note that a template is undamaged");
         }
     }
 }

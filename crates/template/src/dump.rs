@@ -110,8 +110,10 @@ pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), D
     fs::write(&staging, "").attempt("write", &staging)?;
     let saved =
         dumped(installation, &["--format=custom", "--no-tablespaces", "--no-subscriptions", &to], &target);
-    if saved.is_err() {
-        let _ = fs::remove_file(&staging);
+    if saved.is_err()
+        && let Err(error) = fs::remove_file(&staging)
+    {
+        tracing::warn!(%error, path = %staging.display(), "could not remove an unfinished dump");
     }
     saved?;
     Ok(hand_over(&staging, file)?)

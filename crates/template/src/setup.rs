@@ -173,7 +173,9 @@ impl Setup<'_> {
         while !sys::wait_readable(&ended, BEAT)? {
             if !self.server.is_alive() {
                 // The guard ends whatever the step has started; the step itself would wait for the server for ever.
-                let _ = child.kill();
+                if let Err(error) = child.kill() {
+                    tracing::debug!(%error, "could not end a step without a server");
+                }
             }
             let line = Self::last_lines(&log).pop().unwrap_or_default();
             (self.say)(Step::Running { step, since: begun.elapsed(), line: &line });

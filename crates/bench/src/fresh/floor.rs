@@ -63,6 +63,7 @@ impl Floor {
 }
 
 impl Drop for Floor {
+    #[expect(clippy::let_underscore_must_use, reason = "a thread that has panicked has said so")]
     fn drop(&mut self) {
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {

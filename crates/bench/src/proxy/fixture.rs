@@ -1,6 +1,5 @@
 //! One server, started by hand because it listens on a port, and all ways to it.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -179,15 +178,14 @@ fn start_bouncer(
     let run = guarded.run();
     let address = free_address()?;
     let mut conf = String::new();
-    let _ = write!(
-        conf,
+    conf.push_str(&format!(
         "[databases]\n* = host={} port={} user={SUPERUSER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
          listen_port = {}\nunix_socket_dir =\nauth_type = any\npool_mode = session\n\
          max_client_conn = {SESSIONS}\ndefault_pool_size = {SESSIONS}\n",
         run.socket_directory().display(),
         server.port(),
         address.port(),
-    );
+    ));
     let path = run.path().join("pgbouncer.ini");
     let mut file = run.create_file("pgbouncer.ini", &provisioner.account)?;
     file.write_all(conf.as_bytes()).attempt("write", &path)?;

@@ -38,8 +38,10 @@ impl RollbackConnection {
             Some(End::Client) => {
                 lease.leaving();
                 let interrupt = async {
-                    if let Some(key) = &key {
-                        let _ = key.interrupt().await;
+                    if let Some(key) = &key
+                        && let Err(error) = key.interrupt().await
+                    {
+                        tracing::debug!(%error, "could not cancel the statement of a client that has left");
                     }
                 };
                 let left = drive.wind_down(interrupt).await;
@@ -72,5 +74,7 @@ async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTr
         return;
     }
     // A panic in there ends the lease, as every other end of the session does.
-    let _ = spawn_blocking(move || lease.leave(stream, transaction, saved)).await;
+    if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction, saved)).await {
+        tracing::error!(%error, "could not give a lease back");
+    }
 }

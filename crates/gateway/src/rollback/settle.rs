@@ -1,7 +1,5 @@
 //! The end of a transaction of the client's: what COMMIT checks, closes and sets back.
 
-use std::fmt::Write as _;
-
 use lease::Constraints;
 
 use super::message::{RELEASE, literal};
@@ -107,7 +105,7 @@ fn restore(locals: &[(String, String)]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in locals.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
-        let _ = write!(sql, "{comma}pg_catalog.set_config({}, {}, false)", literal(name), literal(value));
+        sql.push_str(&format!("{comma}pg_catalog.set_config({}, {}, false)", literal(name), literal(value)));
     }
     sql
 }

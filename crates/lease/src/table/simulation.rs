@@ -492,6 +492,7 @@ impl Simulation {
 }
 
 /// Says it even where the output of tests that pass is not shown.
+#[expect(clippy::let_underscore_must_use, reason = "a test may have nowhere to write")]
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }

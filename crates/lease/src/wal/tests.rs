@@ -463,6 +463,7 @@ proptest! {
     }
 
     #[test]
+    #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
     fn any_bytes_are_read_without_a_panic(steps in steps(), noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200), end in any::<prop::sample::Index>()) {
         let mut log = write(&steps);
         for (at, byte) in &noise {
@@ -476,6 +477,7 @@ proptest! {
     }
 
     #[test]
+    #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
     fn any_body_with_a_right_checksum_is_read_without_a_panic(
         manager: u8, info: u8, body in prop::collection::vec(any::<u8>(), 0..80), magic in prop::sample::select(vec![0xD106u16, 0xD110, 0xD118]),
     ) {

@@ -15,9 +15,14 @@ use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Prints a line; a reader that closes the pipe is no failure.
+/// Prints a line.
 macro_rules! out {
-    ($($word:tt)*) => { let _ = writeln!(std::io::stdout(), $($word)*); };
+    ($($word:tt)*) => { print_line(format_args!($($word)*)) };
+}
+
+#[expect(clippy::let_underscore_must_use, reason = "a reader may close the pipe early")]
+fn print_line(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// How many digits of a fingerprint people see.

@@ -6,6 +6,8 @@
 //! ```
 //! All modules are one process, and tests of different modules run at the same time. So no test changes the process: its
 //! environment, working directory, umask, limits or signal handlers. What needs another one starts a child.
+// Tests try what may fail.
+#![allow(clippy::let_underscore_must_use)]
 
 mod background;
 mod bench;

@@ -33,6 +33,7 @@ impl ProcessHandle {
     }
 
     /// Ends it at once; one that has ended already is no error.
+    #[expect(clippy::let_underscore_must_use, reason = "one that has ended already is no error")]
     pub fn kill(&self) {
         let _ = self.signal(Signal::KILL);
     }

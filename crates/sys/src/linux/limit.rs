@@ -11,6 +11,7 @@ static USUAL: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises our limit of open files as far as it may be. Many a system starts with 1024; where there cannot be more,
 /// the call that needs them fails then.
+#[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
 pub fn raise_files() {
     let usual = *USUAL.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });

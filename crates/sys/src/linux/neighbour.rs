@@ -10,7 +10,6 @@
 //! Source: `proc_net_tcp.rst` of Linux; addresses are the network's bytes read as integers of this machine. Where
 //! there is no such table, no user is known.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::OnceLock;
@@ -72,9 +71,9 @@ fn written(address: SocketAddr) -> Vec<String> {
         for word in octets.chunks_exact(4) {
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
             // Writing to a String does not fail.
-            let _ = write!(text, "{word:08X}");
+            text.push_str(&format!("{word:08X}"));
         }
-        let _ = write!(text, ":{:04X}", address.port());
+        text.push_str(&format!(":{:04X}", address.port()));
         text
     };
     match address.ip() {
