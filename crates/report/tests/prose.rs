@@ -2,7 +2,6 @@
 //! `make lint` runs this, so it is in a crate that compiles in seconds.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -200,7 +199,7 @@ fn check(path: &Path, tokens: &[Token], scopes: &[Scope], found: &mut String) {
                 // The line of the word, not of the full stop before it.
                 let line = tokens[at + usize::from(matches!(first.as_str(), "." | ","))].1;
                 let said = phrase.words.join(" ");
-                let _ = writeln!(found, "{}:{line}: {said:?}; say: {instead}", path.display());
+                found.push_str(&format!("{}:{line}: {said:?}; say: {instead}\n", path.display()));
             }
         }
     }

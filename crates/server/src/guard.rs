@@ -151,10 +151,6 @@ impl GuardedCommand<'_> {
 ///
 /// Call it first in `main`: a guard must not do anything else.
 #[must_use]
-#[expect(
-    clippy::let_underscore_must_use,
-    reason = "there is nobody left to tell; the next sweep removes what stays"
-)]
 pub fn guard_main() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|argument| argument != ARGUMENT) {
@@ -167,6 +163,10 @@ pub fn guard_main() -> bool {
 }
 
 /// Waits for the end of the owner of run directory `path`, and clears it away.
+#[expect(
+    clippy::let_underscore_must_use,
+    reason = "no process is left to tell; the next sweep removes what stays"
+)]
 fn outlive_owner(path: &Path) {
     // The end of the lifeline, or an error on it, is the end of the owner.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
