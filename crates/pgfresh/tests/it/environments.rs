@@ -12,6 +12,9 @@ use crate::common::{MAJORS, Outcome, Scene, User, finish, ground, is_root, mount
 /// A user of whom `/etc/passwd` knows nothing.
 const NAMELESS: &str = "45678";
 
+/// A major that npm alone brings.
+const NPM_MAJOR: &str = "14";
+
 /// Runs `script` with a shell behind the words `before`, in which `$PGFRESH` is the binary.
 fn shell(scene: &Scene, before: &[&str], script: &str) -> Outcome {
     let words = [before, &["sh", "-euc", script]].concat();
@@ -58,6 +61,21 @@ fn a_user_without_a_name_has_servers_of_every_major() {
         );
         let outcome = shell(&scene, &nameless(), &script);
         assert_says(&outcome, "42\norders\n1\npostgresql");
+    }
+}
+
+#[test]
+fn a_user_without_a_name_or_a_home_has_a_server_brought_by_npm() {
+    if !is_root() {
+        eprintln!("Only root can be another user: not tested.");
+        return;
+    }
+    for home in ["unset HOME", "HOME=/"] {
+        let scene = open_scene();
+        let run = |what: &str| shell(&scene, &nameless(), &format!("{home}; \"$PGFRESH\" {what}"));
+        let installed = run(&format!("postgres install {NPM_MAJOR}"));
+        assert_eq!(installed.code, Some(0), "{home}: {installed}");
+        assert_says(&run(&format!("run --postgres {NPM_MAJOR} --no-download -- echo reached")), "reached");
     }
 }
 
@@ -160,6 +178,21 @@ fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() 
                 assert!(odd.is_empty(), "{mask} {user:?}: {odd:#?}");
             }
             assert_eq!(scene.run(["stop"]).code, Some(0));
+        }
+    }
+}
+
+#[test]
+fn whatever_the_mask_what_is_brought_is_written_by_its_owner_and_read_by_the_server() {
+    for &user in User::all() {
+        for mask in ["0000", "0277"] {
+            let scene = Scene::with_empty_cache(user);
+            let run = |what: &str| shell(&scene, &[], &format!("umask {mask}; \"$PGFRESH\" {what}"));
+            let installed = run(&format!("postgres install {NPM_MAJOR}"));
+            assert_eq!(installed.code, Some(0), "{mask} {user:?}: {installed}");
+            assert_says(&run(&format!("run --postgres {NPM_MAJOR} --no-download -- sh -c umask")), mask);
+            let odd = odd_modes(&scene.cache);
+            assert!(odd.is_empty(), "{mask} {user:?}: {odd:#?}");
         }
     }
 }
