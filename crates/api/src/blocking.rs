@@ -16,7 +16,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }
 
-/// Ends a lease that no client has any more. There is nobody to be told of an error, hence the log.
+/// Ends a lease that no client has any more. No client is left to hear of an error, so it is logged.
 pub(crate) fn release_abandoned(leases: &Leases, name: &str) {
     match leases.release(name) {
         Ok(()) | Err(LeaseError::NotLeased(_) | LeaseError::Closed) => {}

@@ -74,7 +74,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     }
     let host = host(request, ends)?;
     own_page(request, host)?;
-    // Whoever reaches the unix socket needs no password there either.
+    // A client that reaches the unix socket needs no password there either.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
@@ -191,7 +191,7 @@ mod tests {
         Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into())
     }
 
-    /// Nobody whom the kernel knows, so that only the secret counts.
+    /// An account that the kernel does not know, so that only the secret counts.
     fn far() -> Ends {
         Ends { local: "192.0.2.1:5433".parse().unwrap(), remote: "127.0.0.1:999".parse().unwrap() }
     }

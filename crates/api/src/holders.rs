@@ -45,7 +45,7 @@ impl Holders {
         self.lock().leases.remove(holder).unwrap_or_default()
     }
 
-    /// Whoever has leased `database`, it no longer ends with them.
+    /// The lease of `database` no longer ends with the process that took it.
     pub(crate) fn forget(&self, database: &str) {
         for leases in self.lock().leases.values_mut() {
             leases.retain(|leased| leased != database);

@@ -106,7 +106,7 @@ pub(crate) async fn initialize(
         let lease = move |leases: &Leases| leases.lease(Isolation::Clone, Some(&building), Some(EMPTY));
         let leased = blocking(&owner.leases, lease).await;
         let failed = leased.is_err();
-        // A client that went away has nobody to fill its template.
+        // A client that went away does not fill its template.
         if answer.send(leased).is_err() || failed {
             undone(discard(State(owner), Path(of)).await);
         }
@@ -115,7 +115,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// Logs why something could not be undone for a client that went away, unless somebody else has undone it.
+/// Logs why something could not be undone for a client that went away, unless another client has undone it.
 fn undone(result: Result<StatusCode, Problem>) {
     if let Err(problem) = result.or_else(unless_gone) {
         tracing::warn!(?problem, "could not undo what was done for a client that went away");
@@ -164,7 +164,7 @@ pub(crate) async fn take(
         Err(_) => {
             let message = format!("template is not finalized after {} s", TEMPLATE_TIMEOUT.as_secs());
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "55000", message);
-            return Err(problem.hint("Whoever initialized it has to finalize or discard it."));
+            return Err(problem.hint("The client that initialized it has to finalize or discard it."));
         }
     }
     let (answer, answered) = oneshot::channel();
@@ -227,7 +227,7 @@ pub(crate) async fn discard(
 /// `DELETE /admin/templates`
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
-        // Somebody else may have discarded it meanwhile; that is as well.
+        // Another client may have discarded it meanwhile, which is the same.
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)

@@ -22,7 +22,7 @@ pub(crate) struct LeaseRequest {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
-    /// Who has it, if it shall end with them: see `GET /v1/hold`.
+    /// The process whose end is the end of the lease, if it has one: see `GET /v1/hold`.
     holder: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Leased {
     template: String,
 }
 
-/// A database, and what is known of it; nothing that whoever may only look could get in with.
+/// A database, and what is known of it; without anything that lets a reader connect.
 #[derive(Debug, Serialize)]
 pub(crate) struct Look {
     name: String,
@@ -103,7 +103,7 @@ fn no_isolation(word: &str, why: &str) -> Problem {
 
 /// Leases a database; returns its name and its template's.
 ///
-/// If the request is dropped meanwhile, so is a lease whose name nobody will ever learn.
+/// If the request is dropped meanwhile, so is its lease: no client will learn its name.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,

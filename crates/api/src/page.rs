@@ -32,7 +32,7 @@ fn render(access: &Access) -> Response {
     (headers, PAGE.replace(NONCE, &nonce)).into_response()
 }
 
-/// Another one for each response, which nobody can guess who has not the secret.
+/// Another one for each response, which cannot be guessed without the secret.
 fn nonce(access: &Access) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = blake3::derive_key("pgfresh 2026 nonce of the live page", access.secret().as_bytes());

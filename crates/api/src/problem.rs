@@ -52,7 +52,7 @@ impl Problem {
         self
     }
 
-    /// A defect of ours: somebody panicked.
+    /// A defect of pgfresh: code panicked.
     pub(crate) fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
     }

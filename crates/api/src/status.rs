@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-/// To the microsecond, which is all that anybody reads.
+/// To the microsecond: more is noise.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }

@@ -84,7 +84,7 @@ impl<'a> Fixture<'a> {
         Ok(servers)
     }
 
-    /// Starts a server, which goes away when it is dropped. Settings that the user wishes are over those of the setup.
+    /// Starts a server, which goes away when it is dropped. Settings of the user override those of the setup.
     ///
     /// # Errors
     /// It does not start, or there is no place for it.

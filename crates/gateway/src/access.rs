@@ -41,7 +41,7 @@ impl Access {
         Ok(Self { verifier: Some(Verifier::new(&self.secret, salt)), ..self })
     }
 
-    /// A new secret that nobody can guess, in letters and digits.
+    /// A new secret that cannot be guessed, in letters and digits.
     pub fn random_secret() -> io::Result<String> {
         let mut bytes = [0; SECRET_BYTES];
         sys::fill_random(&mut bytes)?;
@@ -101,7 +101,7 @@ impl Access {
     }
 }
 
-/// Says nothing of the secret, so that no log does.
+/// Leaves the secret out, so that no log has it.
 impl fmt::Debug for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Access").field("address", &self.address).finish_non_exhaustive()

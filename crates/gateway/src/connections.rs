@@ -1,4 +1,4 @@
-//! Whether anybody is there: how many connections are open, and since when there are none.
+//! How many connections are open, and since when there are none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl ConnectionCount {
         ConnectionGuard(self.clone())
     }
 
-    /// How long nobody has been there; `None` while somebody is.
+    /// How long no connection has been open; `None` while one is.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = self.lock();
         (state.open == 0).then(|| state.last_left.elapsed())

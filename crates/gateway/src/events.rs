@@ -77,7 +77,7 @@ impl SessionEvent {
 }
 
 impl EventLog {
-    /// Takes out all entries, nearly in order of time, and how many were lost since the last time because nobody took them.
+    /// Takes out all entries, nearly in order of time, and how many were lost since the last time because they were not taken in time.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
         let mut state = self.lock();

@@ -45,7 +45,7 @@ pub(crate) struct Forward {
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: Vacate,
-    /// Somebody wants to know what is run.
+    /// The statements that run are wanted.
     tap: Option<Box<Tap>>,
     /// Read from the client and not written yet.
     up: Kept,

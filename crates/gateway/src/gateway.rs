@@ -30,7 +30,7 @@ pub struct GatewayOptions {
     /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and there
     /// is no HTTP for others than this machine's.
     pub listen: SocketAddr,
-    /// The file of a unix socket, in a directory closed to others: whoever reaches it needs no password.
+    /// The file of a unix socket, in a directory closed to others: a client that reaches it needs no password.
     pub socket: Option<PathBuf>,
     /// The password of every user over TCP, and the token of HTTP; see [`Access::random_secret`].
     pub secret: String,
@@ -65,7 +65,7 @@ impl GatewayError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                Some("Somebody else listens there; port 0 is any that is free.".to_owned())
+                Some("Another program listens there; port 0 is any that is free.".to_owned())
             }
             Self::Listen { .. } | Self::Threads(_) | Self::Random(_) => None,
         }

@@ -102,7 +102,7 @@ impl StatementHistory {
         self.lock().kept.clone()
     }
 
-    /// Forgets what the lease `name` has run: its database is as new.
+    /// Forgets what the lease `name` has run: its database is reset.
     pub fn forget(&self, name: &str) {
         if let Some(ring) = self.lock().rings.get(cut(name)) {
             lock(ring).clear();

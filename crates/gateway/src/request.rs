@@ -17,7 +17,7 @@ pub(crate) struct SessionSettings {
     pub(crate) template: Option<String>,
     /// How long the database outlives its last session.
     pub(crate) linger: Option<Duration>,
-    /// Whether the database is to be as its template is, whoever has been in it.
+    /// Whether the database is reset first, regardless of what earlier sessions did.
     pub(crate) reset: bool,
     /// How the lease is isolated, if it is a new one.
     pub(crate) isolation: Option<Isolation>,

@@ -97,7 +97,7 @@ fn hand_over(
     if let Some(history) = state.taps.history.as_ref().filter(|_| settings.reset) {
         history.forget(&database);
     }
-    // Sessions that wait in databases are in the way of whoever drops these by SQL.
+    // Sessions that wait in databases are in the way of a client that drops these by SQL.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -197,7 +197,7 @@ impl Session {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
-                // Whoever wants something of the lease waits for this session then, however busy the machine is.
+                // A task that needs the lease then waits for this session, however busy the machine is.
                 self.guard.leaving();
             }
             if end == End::Client {
@@ -222,10 +222,10 @@ impl Session {
         }
     }
 
-    /// Has the backend forget the session, and gives it to whoever comes next.
+    /// Has the backend forget the session, and gives it to the next client.
     async fn give_back(self, mut server: Stream) {
         let Self { state, greeting, key, guard, maintenance: _maintenance } = self;
-        // A signal may still be on its way, or somebody needs all backends to go.
+        // A signal may still be on its way, or a client needs all backends to go.
         let wanted = || !state.leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;

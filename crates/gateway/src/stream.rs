@@ -20,7 +20,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::time::timeout;
 
-/// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much wherever nobody has
+/// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much unless an administrator has
 /// changed it.
 const UNIX_BUFFER: usize = 212_992;
 
@@ -45,7 +45,7 @@ impl Socket {
     /// Takes over a connection of a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // There is room again when a quarter is left: that shall last until we have come round to write more.
+        // There is room again when a quarter is left: that lasts until the next write.
         sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }

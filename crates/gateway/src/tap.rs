@@ -1,4 +1,4 @@
-//! Follows the statements of a session, if somebody wants to know of them.
+//! Follows the statements of a session, if they are wanted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub(crate) struct Taps {
 
 impl Taps {
     /// A tap for a new session with `database`, whose backend has this key, and for which its client has waited since then; none
-    /// if nobody wants it.
+    /// if they are not wanted.
     pub(crate) fn tap(&self, database: &str, key: Option<&CancelKey>, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let events = self.events.get().cloned();

@@ -1,4 +1,4 @@
-//! What a measurement tells whoever waits for it, and how it is cancelled.
+//! What a measurement reports while it runs, and how it is cancelled.
 
 use crate::Report;
 

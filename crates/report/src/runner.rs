@@ -5,7 +5,7 @@
 //! round 1   C B A
 //! round 2   A B C     what the one before leaves behind (dirty pages, heat) is everybody's in turn
 //! ```
-//! A round counts when every contender has finished it and nobody has cancelled it meanwhile: what is cancelled may have
+//! A round counts when every contender has finished it before it is cancelled: what is cancelled may have
 //! been cut short. So all samples have the same length, in the same order.
 
 use std::fmt;

@@ -119,7 +119,7 @@ impl Stub {
         guard
     }
 
-    /// A run directory with an empty data directory, which nobody guards.
+    /// A run directory with an empty data directory, which no guard watches.
     pub(crate) fn unguarded(&self) -> RunDirectory {
         let (run, ()) = RunDirectory::create(&self.place, &self.account, |_| Ok(())).unwrap();
         run.create_data(&self.account).unwrap();
@@ -151,7 +151,7 @@ impl Stub {
         let guard = self.guard();
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
-        // Nobody has connected to it where the start failed before.
+        // No client has connected to it where the start failed before.
         if server.is_ok() {
             backend.join().unwrap();
         }

@@ -152,7 +152,7 @@ impl Provisioner {
         fingerprint: &Fingerprint,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Guard, ProvisionError> {
-        // Nobody knows how large it becomes: where the user does not decide, that is no matter for RAM.
+        // How large it becomes is unknown: where the user does not decide, that is no matter for RAM.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {

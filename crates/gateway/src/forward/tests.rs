@@ -420,7 +420,7 @@ fn a_client_that_is_gone_does_not_keep_the_server_from_ending() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // It is not told that nobody listens, nor cut off in the middle.
+            // It does not hear that the client is gone, and is not cut off in the middle.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };

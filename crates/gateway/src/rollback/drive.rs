@@ -36,7 +36,7 @@ thread_local! {
 pub(super) enum End {
     Client,
     Server,
-    /// The transaction is no more what it should be.
+    /// The transaction is not what it should be any more.
     Broken(ErrorResponse),
 }
 
@@ -109,14 +109,14 @@ pub(super) struct Drive {
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// Somebody wants to know what is run: as the client sees it, without what the machine says itself.
+    /// The statements that run are wanted: as the client sees it, without what the machine says itself.
     tap: Option<Box<Tap>>,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
     /// The client will send nothing more.
     ended: bool,
-    /// Nobody listens to what the client is told.
+    /// What the client is told is not observed.
     deaf: bool,
 }
 
@@ -183,7 +183,7 @@ impl Drive {
             if self.session.is_quiet() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // Nobody has a key any more.
+            // No client has a key any more.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}

@@ -12,7 +12,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Held by whoever interrupts the session, and for a moment by the session when its turn changes.
+/// Held by the task that interrupts the session, and for a moment by the session when its turn changes.
 #[derive(Debug)]
 pub(crate) struct Gate(Mutex<Turn>);
 

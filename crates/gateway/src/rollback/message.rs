@@ -71,7 +71,7 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
     encode(if severity == "WARNING" { b'N' } else { b'E' }, body.as_bytes())
 }
 
-/// An ErrorResponse as the client shall see it: with its position in the whole string of which the server saw the rest
+/// An ErrorResponse as the client is to see it: with its position in the whole string of which the server saw the rest
 /// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`), or a cursor WITH HOLD
 /// that goes on in it (`holds`).
 pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {

@@ -38,7 +38,7 @@ pub(super) enum Awaited {
 /// What a statement of ours is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// It cannot fail, unless the transaction is no more what it should be.
+    /// It cannot fail, unless the transaction is not what it should be any more.
     Must,
     /// The same, and it changes nothing that the client is told of: what follows for the client need not wait for it.
     Silent,

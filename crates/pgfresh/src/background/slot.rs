@@ -126,7 +126,7 @@ impl BackgroundSlot {
         })
     }
 
-    /// The same, if there is a slot at all; `waiting` is called if somebody else has it.
+    /// The same, if there is a slot at all; `waiting` is called if another process has it.
     pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
         if let Some(lock) = self.try_begin() {
             return Ok(Some(lock));

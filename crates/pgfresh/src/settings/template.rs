@@ -52,7 +52,9 @@ fn read_one(
     let TemplateTable { setup, inputs, sql, dump, from, env } = file.read(title, table)?;
     if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
-        return Err(file.failure(at, &format!("[{title}] says nothing of what to do")).hint(hint.to_owned()));
+        return Err(file
+            .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
+            .hint(hint.to_owned()));
     }
     let (name, folder) = (name.to_owned(), folder.to_owned());
     Ok((TemplateSpec { name, folder, from: None, sql, dump, setup, inputs, env }, from))

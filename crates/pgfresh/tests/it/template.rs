@@ -480,7 +480,10 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
             &["pgfresh.toml:3: unknown key in [template.a]", "\"inputs\"?"],
         ),
         ("[template]\nsql = 5\n", &["pgfresh.toml:2: bad value for \"sql\": expected a string or an array"]),
-        ("[template]\ninputs = ['a']\n", &["pgfresh.toml:2: [template] says nothing of what to do", "HINT"]),
+        (
+            "[template]\ninputs = ['a']\n",
+            &["pgfresh.toml:2: [template] needs setup, sql, dump or from", "HINT"],
+        ),
         ("[template.'a b']\nsetup = 'x'\n", &["pgfresh.toml:1: a template's name has letters"]),
         ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
         ("[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n", &["would go on from itself"]),

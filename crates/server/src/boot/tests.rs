@@ -51,7 +51,7 @@ fn the_log_says_why_and_the_hint_what_to_do() {
     for (line, hint) in [
         ("could not create shared memory segment: No space left on device", Some("pgfresh sweep")),
         ("could not write lock file \"postmaster.pid\": No space left on device", Some("--place PATH")),
-        ("unrecognized configuration parameter \"work_men\"", Some("--set")),
+        ("invalid value for parameter \"work_mem\": \"64XB\"", Some("--set")),
         ("data directory \"/x\" has invalid permissions", None),
     ] {
         let script =

@@ -43,7 +43,7 @@ fn an_owner_whose_guard_was_killed_cleans_up_itself() {
     sys::signal(&guard.process.child, Signal::KILL).unwrap();
     guard.process.child.wait().unwrap();
     drop(guard);
-    // Nobody else does it any more: all is gone at once.
+    // No other process does it any more: all is gone at once.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
