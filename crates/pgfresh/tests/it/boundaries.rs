@@ -44,6 +44,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("server/src/client.rs", "the same"),
     ("bench/src/pgbench.rs", "which variables a child must not inherit"),
     ("lease/src/table/simulation.rs", "the seed of a test"),
+    ("pgfresh/src/cli/reference.rs", "whether a test writes the page that it compares"),
 ];
 
 #[test]

@@ -372,7 +372,7 @@ fn configuration_files_are_corrected_by_line_and_word() {
         "pgfresh: could not read \"/nowhere.toml\": No such file or directory (os error 2)",
     );
     let outcome = Scene::new(User::Ourselves).run(["run", "--cache-size", "4096", "--", "true"]);
-    assert!(outcome.stderr.contains("expected a size such as 10GB"), "{outcome}");
+    assert!(outcome.stderr.contains("expected a size with a unit, such as 10GB"), "{outcome}");
 }
 
 #[test]
