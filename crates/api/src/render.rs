@@ -1,7 +1,7 @@
 //! Last of all: problems are put into words, and every response says what all say.
 
 use axum::extract::Request;
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -30,9 +30,10 @@ struct Report<'a> {
 /// Puts problems into words, and what every response says on all responses.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
     let plain = path::is_integresql(request.uri().path());
+    let is_page = request.uri().path() == "/" && accepts_html(request.headers());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = in_words(&problem, plain);
+        response = if is_page { on_a_page(&problem) } else { in_words(&problem, plain) };
     }
     (HEADERS, response).into_response()
 }
@@ -41,6 +42,28 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
 fn in_words(problem: &Problem, plain: bool) -> Response {
     let report = Report { error: problem, message: plain.then_some(&problem.message) };
     (problem.status, problem.header.clone().map(|header| [*header]), Json(report)).into_response()
+}
+
+/// Whether a browser asks for something to show.
+fn accepts_html(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.contains("text/html"))
+}
+
+/// For people, in the place of the live page.
+fn on_a_page(problem: &Problem) -> Response {
+    let message = problem.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text = format!(
+        "<!doctype html><meta charset=utf-8><title>pgfresh</title><h1>pgfresh</h1><p>This page cannot be shown: {message}.\
+         <p><code>pgfresh status</code> prints its address, token included.\n"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    ];
+    (problem.status, problem.header.clone().map(|header| [*header]), headers, text).into_response()
 }
 
 #[cfg(test)]
@@ -73,5 +96,19 @@ mod tests {
             text(in_words(&problem, true)).await,
             r#"{"error":{"code":"55006","message":"template is already initialized"},"message":"template is already initialized"}"#
         );
+    }
+
+    #[tokio::test]
+    async fn a_browser_without_the_token_is_told_where_the_address_is() {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "host \"<script>\" & co");
+        let response = on_a_page(&problem);
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        let page = text(response).await;
+        assert!(page.contains("&lt;script&gt;\" &amp; co") && page.contains("pgfresh status"), "{page}");
+        let mut headers = HeaderMap::new();
+        assert!(!accepts_html(&headers));
+        headers.insert(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8".parse().unwrap());
+        assert!(accepts_html(&headers));
     }
 }

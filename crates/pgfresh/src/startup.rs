@@ -185,6 +185,7 @@ pub(crate) fn serve(
             provisioner.installation.version().major
         );
     }
+    say(settings.verbosity, || format!("live page at {}", service.address("").page_url()));
     Ok(service)
 }
 
@@ -203,11 +204,10 @@ pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), 
 pub(crate) fn warn(service: &Service) {
     let status = service.final_status();
     for leak in status.leaks {
-        eprintln!(
-            "pgfresh: {} were changed, which all databases of a server share\nDETAIL:  Leased meanwhile: {}.",
-            leak.what,
-            leak.suspects.join(", ")
-        );
+        eprintln!("pgfresh: {} were changed, which all databases of a server share", leak.what);
+        if !leak.suspects.is_empty() {
+            eprintln!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
+        }
     }
     for difference in status.differences {
         eprintln!(

@@ -74,6 +74,12 @@ impl Address {
         format!("http://{}@{}", self.password_after(":"), self.authority())
     }
 
+    /// The live page, for a browser, with the password as token.
+    #[must_use]
+    pub fn page_url(&self) -> String {
+        format!("http://{}/{}", self.authority(), self.password_after("?token="))
+    }
+
     /// Reads what [`Self::control_url`] writes: the address and the password.
     #[must_use]
     pub fn parse_control_url(text: &str) -> Option<(SocketAddr, String)> {

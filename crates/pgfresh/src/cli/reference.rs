@@ -1,7 +1,9 @@
-//! The CLI reference, `docs/reference-cli.md`: what help says of every command, as one page. A test compares it.
+//! The reference pages. `docs/reference-cli.md` is what help says of every command; `docs/reference-config.md` is written by
+//! hand and has every key, flag and variable. Tests compare both.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
@@ -110,9 +112,13 @@ fn row(arg: &Arg) -> String {
     format!("| `{}` | {help} | {default} | {variable} |\n", name.trim().replace('|', "\\|"))
 }
 
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+}
+
 #[test]
 fn the_cli_reference_says_what_help_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference-cli.md");
+    let path = file("reference-cli.md");
     if std::env::var_os("PGFRESH_WRITE_DOCS").is_some() {
         std::fs::write(&path, page()).unwrap();
     }
@@ -121,4 +127,37 @@ fn the_cli_reference_says_what_help_says() {
         written == page(),
         "PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh reference writes docs/reference-cli.md"
     );
+}
+
+#[test]
+fn the_configuration_reference_has_every_key_flag_and_variable_and_no_other() {
+    let page = std::fs::read_to_string(file("reference-config.md")).unwrap();
+    let command = <super::Cli as clap::CommandFactory>::command();
+    let global =
+        command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading().is_some());
+    let mut expected = vec!["`PGFRESH_SET`".to_owned()];
+    for arg in global {
+        expected.push(format!("`--{}", arg.get_long().unwrap()));
+        expected.extend(arg.get_env().map(|name| format!("`{}`", name.to_str().unwrap())));
+    }
+    for (table, keys) in crate::settings::TABLES {
+        expected.push(format!("[{table}]"));
+        expected.extend(keys.iter().map(|key| format!("`{key}`")));
+    }
+    let missing: Vec<_> = expected.iter().filter(|word| !page.contains(*word)).collect();
+    assert!(expected.len() > 40 && missing.is_empty(), "docs/reference-config.md lacks {missing:?}");
+
+    let mut known: BTreeSet<String> = ["PGFRESH_SET", crate::settings::PASSWORD].map(str::to_owned).into();
+    variables(&command, &mut known);
+    let is_part = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+    let named =
+        page.split(|letter| !is_part(letter)).filter(|word| word.starts_with("PGFRESH_") && word.len() > 8);
+    let unknown: Vec<_> = named.filter(|word| !known.contains(*word)).collect();
+    assert!(unknown.is_empty(), "docs/reference-config.md names {unknown:?}, which pgfresh does not read");
+}
+
+/// The variables that any command reads.
+fn variables(command: &Command, all: &mut BTreeSet<String>) {
+    all.extend(command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned())));
+    command.get_subcommands().for_each(|command| variables(command, all));
 }

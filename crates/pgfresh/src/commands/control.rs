@@ -136,7 +136,9 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
         (found.control, found.log_file)
     };
     let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
+    let page = control.address("").page_url();
     if as_json {
+        status["page"] = page.into();
         if let Some(path) = log_file {
             status["log"] = path.display().to_string().into();
         }
@@ -144,6 +146,7 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
         return Ok(ExitCode::SUCCESS);
     }
     say!("server {}", control.address("").url());
+    say!("page {page}");
     for template in list(&status["templates"]) {
         say!("template {}: {} ready", text(&template["name"]), template["ready"]);
     }

@@ -33,6 +33,8 @@ struct Ready<'a> {
     database: &'a str,
     /// Of the HTTP API; the password is its token.
     http_url: String,
+    /// The live page, for a browser, with the token.
+    page_url: String,
     version: String,
     log: String,
     pid: u32,
@@ -53,6 +55,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     let line = if arguments.json {
         describe(&provisioner, &service)?
     } else {
+        if !settings.verbosity.is_quiet() && !settings.verbosity.is_verbose() {
+            eprintln!("pgfresh: live page at {}", service.address("").page_url());
+        }
         service.address(&service.database).url()
     };
     say(&line)?;
@@ -88,6 +93,7 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     let line = if as_json {
         let ready = Ready {
             url: address.url(),
+            page_url: address.page_url(),
             jdbc_url: word("jdbc_url"),
             http_url: format!("http://{}:{}/", address.host, address.port),
             host: address.host,
@@ -121,6 +127,7 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     let access = service.access();
     let ready = Ready {
         url: address.url(),
+        page_url: address.page_url(),
         jdbc_url: address.jdbc_url(),
         host: address.host,
         port: address.port,

@@ -14,6 +14,8 @@ use std::time::Duration;
 use ::template::{ServerOptions, TemplateSpec};
 use lease::Isolation;
 
+#[cfg(test)]
+pub(crate) use self::schema::TABLES;
 use self::template::TemplateRequest;
 use crate::cli::Options;
 use crate::failure::Failure;

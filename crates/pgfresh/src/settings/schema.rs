@@ -12,7 +12,7 @@ use storage::PlaceRequest;
 use toml::Spanned;
 
 /// The tables, each with its keys: the fields of its structure.
-pub(super) const TABLES: [(&str, &[&str]); 5] = [
+pub(crate) const TABLES: [(&str, &[&str]); 5] = [
     ("postgres", &["version", "settings", "preset", "place"]),
     ("template", &["setup", "inputs", "sql", "dump", "from", "env"]),
     ("database", &["isolation", "linger"]),
