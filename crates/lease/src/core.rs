@@ -254,7 +254,7 @@ impl Core {
                 Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
-                    // A session whose client no longer waits would be counted for ever: the client that asks waits.
+                    // Every client waits until its slot is answered, so each session that is counted here has a client.
                     if let Some(slot) = self.slots.remove(&ticket) {
                         *lock(&slot.answer) = Some(answer);
                         slot.answered.notify_all();

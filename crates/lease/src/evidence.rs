@@ -101,7 +101,13 @@ impl Evidence {
         Ok(mark)
     }
 
-    /// What was changed in a database since the last time. Nothing is left of it.
+    /// What was changed in a database up to a mark, since the last time. Nothing is left of it.
+    pub(crate) fn changes_up_to(&self, mark: Lsn, database: u32) -> Changes {
+        self.read(mark);
+        self.take(database)
+    }
+
+    /// The same, as far as the log was read.
     pub(crate) fn take(&self, database: u32) -> Changes {
         let mut state = self.lock();
         match &mut state.reader {

@@ -8,6 +8,7 @@ use crate::admin::{identifier, literal, number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
+use crate::evidence::{Epoch, Evidence, MARK};
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
 use crate::reset::{NotRecyclable, Used, reset};
@@ -370,9 +371,8 @@ impl Inner {
         self.check_epoch(epoch)?;
         if let Some(sql) = restore_sequences(catalog, &touched) {
             let mut own = self.admin.open(&name)?;
-            let rows = own.query(&format!("{sql}; COMMIT; {}", crate::evidence::MARK))?;
-            self.evidence.read(crate::evidence::Evidence::mark(&rows));
-            let changes = self.evidence.take(oid);
+            let rows = own.query(&format!("{sql}; COMMIT; {MARK}"))?;
+            let changes = self.evidence.changes_up_to(Evidence::mark(&rows), oid);
             if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
                 return Err(NotRecyclable::because("it was changed while it was reset"));
             }
@@ -436,7 +436,7 @@ impl Inner {
     }
 
     /// Whether the log was followed without a gap since a database was last known to be fresh.
-    fn check_epoch(&self, epoch: crate::evidence::Epoch) -> Result<(), NotRecyclable> {
+    fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
         if epoch == self.evidence.epoch() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What all of a server's leases share, and how something is asked of their table.
+//! What all of a server's leases share, and how something is asked of their table. Its tasks are in `execute`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What can be leased by name: the front of this crate.
+//! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

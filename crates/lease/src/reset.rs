@@ -106,8 +106,7 @@ pub(crate) fn reset(
     if stats.attributes != used.catalog.attributes {
         return Err(NotRecyclable::because("its settings, owner or grants were changed"));
     }
-    evidence.read(stats.mark);
-    let mut touched = read_changes(&evidence.take(used.oid), used)?;
+    let mut touched = read_changes(&evidence.changes_up_to(stats.mark, used.oid), used)?;
     if touched.is_nothing() {
         return Ok(Proof::new());
     }
@@ -121,8 +120,7 @@ pub(crate) fn reset(
     if touched.classes {
         mark = settle_classes(admin, used)?;
     }
-    evidence.read(mark);
-    check_own_changes(&evidence.take(used.oid), used, &touched)?;
+    check_own_changes(&evidence.changes_up_to(mark, used.oid), used, &touched)?;
     Ok(Proof::new())
 }
 

@@ -176,9 +176,8 @@ impl TransactionSession {
         );
         let rows = self.query(&sql)?;
         self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
-        evidence.read(Evidence::mark(&rows));
         let restored: BTreeSet<u32> = rows.iter().filter_map(|row| restored(row)).collect();
-        let changes = evidence.take(oid);
+        let changes = evidence.changes_up_to(Evidence::mark(&rows), oid);
         if let Some(doubt) = changes.doubt {
             return Err(NotRecyclable::because(doubt));
         }

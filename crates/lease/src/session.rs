@@ -281,6 +281,7 @@ impl LeasedSession {
         let mut core = self.inner.lock();
         self.count_out(&mut core, lost);
         drop(core);
+        // A maintenance worker ends the lease when its deadline comes.
         self.inner.work.notify_one();
     }
 

@@ -28,7 +28,7 @@ impl LeaseTable {
                 self.resume(id, lease, now);
             }
             DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now),
-            DatabaseState::Resetting(then) => self.reset(id, then, outcome, now),
+            DatabaseState::Resetting(then) => self.was_reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
                 Outcome::Done | Outcome::Vanished => {
                     self.databases.remove(&id);
@@ -201,7 +201,7 @@ impl LeaseTable {
         }
     }
 
-    fn reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
+    fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         let reason = match outcome {
             Outcome::Fresh(_proof) => {
                 self.recycled += 1;

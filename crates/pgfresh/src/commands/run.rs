@@ -19,7 +19,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
         return comparison::durable_and_ours(settings, arguments);
     }
     let provisioner = startup::provisioner(settings, arguments.keep)?;
-    let serve_options = ServeOptions::new(settings).with(&arguments.lease);
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.lease);
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command = user_command::command(&arguments.command, &arguments.env, &service)?;
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
@@ -32,6 +32,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
             kept.display()
         );
     } else {
+        // Databases of failed tests go on in a background server.
         background::stop_or_keep(settings, service)?;
     }
     if let Some(seen) = seen {
