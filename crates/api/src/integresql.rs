@@ -117,8 +117,9 @@ pub(crate) async fn initialize(
 
 /// Logs why something could not be undone for a client that went away, unless another client has undone it.
 fn undone(result: Result<StatusCode, Problem>) {
-    if let Err(problem) = result.or_else(unless_gone) {
-        tracing::warn!(?problem, "could not undo what was done for a client that went away");
+    // When the server stops, all is undone.
+    if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {
+        tracing::warn!(?problem, "could not undo an unfinished request");
     }
 }
 

@@ -28,7 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             status @ StatusCode::PAYLOAD_TOO_LARGE => Problem::new(status, "54000", "the body is too long")
                 .detail(format!("It may have {LONGEST_BODY} bytes.")),
             status => Problem::new(status, "08P01", "could not read the body")
-                .detail(format!("It said: {}.", rejection.body_text())),
+                .detail(format!("{}.", rejection.body_text())),
         })?;
         parse(&body).map(Self)
     }

@@ -52,6 +52,11 @@ impl Problem {
         self
     }
 
+    /// Takes the end of the server as done.
+    pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
+        if self.code == "57P01" { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
+    }
+
     /// A defect of pgfresh: code panicked.
     pub(crate) fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")

@@ -205,7 +205,7 @@ fn serve_at(
     starting: OwnedFd,
 ) -> Result<ExitCode, Failure> {
     let provisioner = startup::provisioner(settings, false)?;
-    let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings) };
+    let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let (service, idle) = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lease::Isolation;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 
+use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::report_file::ReportFile;
 
@@ -25,8 +27,29 @@ mod help;
 mod reference;
 
 pub(crate) use bench::{Bench, Suite};
-pub(crate) use error::parse;
 pub(crate) use help::command;
+
+/// Reads the command line. Ends the process where help or the version is asked for.
+pub(crate) fn parse() -> Result<Cli, Failure> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    parse_words(&words).map_err(|error| match error.kind() {
+        // A command without its subcommand asks what there is.
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{}", error::help_of(&words));
+            std::process::exit(i32::from(error::USAGE))
+        }
+        _ if error.use_stderr() => error::failure(&error, &words),
+        _ => error.exit(),
+    })
+}
+
+fn parse_words(words: &[OsString]) -> Result<Cli, clap::Error> {
+    // Help takes a millisecond to build: only a line that asks for it, or is wrong, waits for it.
+    Cli::try_parse_from(words).or_else(|_| {
+        let mut matches = help::command().try_get_matches_from(words)?;
+        Cli::from_arg_matches_mut(&mut matches)
+    })
+}
 
 /// Fresh PostgreSQL for every test.
 #[derive(Debug, Parser)]

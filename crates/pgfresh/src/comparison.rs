@@ -146,7 +146,7 @@ impl Side {
     /// Runs the command once on a new server.
     fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let serve_options = ServeOptions::new(settings).with(job.lease);
+        let serve_options = ServeOptions::new(settings)?.with(job.lease);
         let service = startup::serve(settings, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));

@@ -37,17 +37,17 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// With what the settings say of leases.
-    pub(crate) fn new(settings: &ResolvedSettings) -> Self {
-        Self {
+    /// With what the settings say of leases and of the password.
+    pub(crate) fn new(settings: &ResolvedSettings) -> Result<Self, Failure> {
+        Ok(Self {
             port: 0,
             listen: Ipv4Addr::LOCALHOST.into(),
-            password: settings.password.clone(),
+            password: settings.password.clone()?,
             paranoid: false,
             on_failure: OnFailure::Release,
             isolation: settings.isolation,
             linger: settings.linger,
-        }
+        })
     }
 
     /// The same, on another address: one that other machines reach needs a password that clients can be told.

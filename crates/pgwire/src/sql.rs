@@ -92,7 +92,8 @@ impl<'a> SqlLexer<'a> {
                 match (letter, self.peek(0), self.peek(1)) {
                     (b'b' | b'e' | b'n' | b'x', b'\'', _) => {
                         self.at += 1;
-                        self.literal(letter == b'e')
+                        // The server reads N'…' as a plain literal. Source: `xnstart` in `scan.l`.
+                        self.literal(letter == b'e' || letter == b'n' && !self.standard_strings)
                     }
                     (b'u', b'&', b'\'') => {
                         self.at += 2;
@@ -252,6 +253,8 @@ mod tests {
             assert_eq!(texts(sql, true), tokens, "{sql}");
         }
         assert_eq!(texts("'a\\'' b", false), ["'a\\''", "b"]);
+        assert_eq!(texts("N'a\\' || '; COMMIT; --'", false), ["N'a\\' || '", ";", "COMMIT", ";"]);
+        assert_eq!(texts("b'a\\' x'\\' c", false), ["b'a\\'", "x'\\'", "c"]);
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 //! round 1   C B A
 //! round 2   A B C     what the one before leaves behind (dirty pages, heat) is everybody's in turn
 //! ```
+//! Rounds alternate from the first one on, whether or not there is a warm-up.
 //! A round counts when every contender has finished it before it is cancelled: what is cancelled may have
 //! been cut short. So all samples have the same length, in the same order.
 

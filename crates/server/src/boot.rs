@@ -140,7 +140,7 @@ impl Server {
             .attempt("watch", Path::new("postmaster"))?;
         // Declared after the server, so that the copy is over before its directory is removed.
         let copying = copying;
-        server.wait_until_ready(spawned).map_err(|error| explain(error, order.installation))?;
+        server.wait_until_ready(spawned).map_err(|error| explain(error, order))?;
         let boot = spawned.elapsed();
         server.copied = copying.map(|copying| copying.finish(watch)).transpose()?;
         let rest = spawned.elapsed().saturating_sub(boot);
@@ -296,13 +296,15 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
 }
 
-/// Names the setting, where the last line of the log says that the server does not know it.
-fn explain(error: StartError, installation: &Installation) -> StartError {
+/// Names the setting, where the last line of the log says that the server does not know one that was asked for.
+fn explain(error: StartError, order: &Order<'_>) -> StartError {
     let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
     let Some((_, rest)) = line.split_once("unrecognized configuration parameter \"") else { return error };
-    let Some((name, _)) = rest.split_once('"') else { return error };
-    let nearest = installation.nearest_setting(name).map(ToOwned::to_owned);
-    StartError::UnknownSetting { name: name.to_owned(), major: installation.version().major, nearest }
+    let asked =
+        rest.split_once('"').filter(|(name, _)| order.settings.iter().any(|(asked, _)| asked == *name));
+    let Some((name, _)) = asked else { return error };
+    let nearest = order.installation.nearest_setting(name).map(ToOwned::to_owned);
+    StartError::UnknownSetting { name: name.to_owned(), major: order.installation.version().major, nearest }
 }
 
 #[cfg(test)]

@@ -112,7 +112,11 @@ impl Installation {
     pub(crate) fn nearest_setting(&self, name: &str) -> Option<&str> {
         let name = name.to_ascii_lowercase();
         let distance = |known: &&String| strsim::osa_distance(known, &name);
-        self.settings.iter().min_by_key(distance).filter(|known| distance(known) <= 3).map(String::as_str)
+        self.settings
+            .iter()
+            .min_by_key(distance)
+            .filter(|known| distance(known) * 3 <= name.len())
+            .map(String::as_str)
     }
 
     /// Its own `psql`, `pg_dump` or the like, or the one on PATH: some packages have the server alone.

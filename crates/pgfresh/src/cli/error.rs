@@ -2,32 +2,17 @@
 
 use std::ffi::OsString;
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, FromArgMatches, Parser};
 
 use super::Cli;
 use crate::failure::Failure;
 
 /// The exit code of a wrong command line.
-const USAGE: u8 = 2;
-
-/// Reads the command line. Ends the process where help or the version is asked for.
-pub(crate) fn parse() -> Result<Cli, Failure> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    parse_words(&words)
-        .map_err(|error| if error.use_stderr() { failure(&error, &words) } else { error.exit() })
-}
-
-fn parse_words(words: &[OsString]) -> Result<Cli, clap::Error> {
-    // Help takes a millisecond to build: only a line that asks for it, or is wrong, waits for it.
-    Cli::try_parse_from(words).or_else(|_| {
-        let mut matches = super::command().try_get_matches_from(words)?;
-        Cli::from_arg_matches_mut(&mut matches)
-    })
-}
+pub(super) const USAGE: u8 = 2;
 
 /// The error's words: "error: MESSAGE", or a heading and lines below it; then tips, usage and a pointer to help.
-fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
+pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
     let mut hints = Vec::new();
@@ -67,6 +52,18 @@ fn command_path(words: &[OsString]) -> String {
     path
 }
 
+/// The help of the command that the words name.
+pub(super) fn help_of(words: &[OsString]) -> String {
+    let mut all = super::help::command();
+    let mut command = &mut all;
+    for name in command_path(words).split(' ').skip(1) {
+        if command.find_subcommand(name).is_some() {
+            command = command.find_subcommand_mut(name).expect("it was found");
+        }
+    }
+    command.render_help().to_string()
+}
+
 fn sentence(tip: &str) -> String {
     let mut letters = tip.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -87,6 +84,7 @@ fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse_words;
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -135,6 +133,18 @@ mod tests {
             "the following required arguments were not provided: <COMMAND>...",
             "\"pgfresh run --help\" lists what it accepts.",
         );
+    }
+
+    #[test]
+    fn a_command_without_its_subcommand_shows_what_there_is() {
+        for (line, usage) in [
+            ("", "Usage: pgfresh [OPTIONS]"),
+            ("template", "Usage: pgfresh template"),
+            ("-q bench", "Usage: pgfresh bench"),
+        ] {
+            let help = help_of(&words(line));
+            assert!(help.contains(usage) && help.contains("Commands:"), "{line:?}: {help}");
+        }
     }
 
     /// Any of our words in any order is read, or is an error of one message and one hint.

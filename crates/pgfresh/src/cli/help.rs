@@ -20,10 +20,14 @@ fn effective(command: &str) -> Vec<&'static str> {
     let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
         "run" | "doctor" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
         "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES, &BACKGROUND],
-        "bench" => &[&SERVER, &TEMPLATE, &FILES],
+        "bench" => match command {
+            "bench suite" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
+            _ => &[&SERVER, &TEMPLATE, &FILES],
+        },
         "reset" | "release" | "status" | "stop" => &[&FILES],
         "sweep" => &[&["place"], &FILES],
-        "snapshot" | "ci" => &[&INSTALLATION, &FILES],
+        "ci" => &[&["postgres", "config"]],
+        "snapshot" => &[&INSTALLATION, &FILES],
         "postgres" => match command {
             "postgres list" => &[&["cache"]],
             "postgres install" => &[&["download", "no_download", "cache"]],
@@ -42,13 +46,20 @@ fn effective(command: &str) -> Vec<&'static str> {
 
 /// The command line with its help.
 pub(crate) fn command() -> clap::Command {
-    let mut command = Cli::command();
+    let mut command = with_long_help(Cli::command());
     // This hands the options that all commands accept down to each.
     command.build();
-    command = command.mut_subcommand("help", |help| help.hide(true));
     let all = SERVER.iter().chain(&TEMPLATE).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
     let all: Vec<&str> = all.copied().collect();
     adapt(command, "", &all)
+}
+
+/// Gives every command a long help: clap looks for one before it knows which options `-h` leaves out.
+fn with_long_help(command: clap::Command) -> clap::Command {
+    let about = command.get_after_help().cloned().unwrap_or_default();
+    let has_long = command.get_after_long_help().is_some();
+    let command = if has_long { command } else { command.after_long_help(about) };
+    command.mut_subcommands(with_long_help)
 }
 
 /// Hides what has no effect on the command, and from `-h` all but its own options.
@@ -70,13 +81,15 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
     command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     if shortened {
         let about = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let long = command.get_after_long_help().map_or_else(|| about.clone(), ToString::to_string);
         let name = if path.is_empty() { String::new() } else { format!(" {path}") };
         let more = format!("\"pgfresh{name} --help\" lists the global options, too.");
-        command = command.after_help(format!("{about}\n\n{more}")).after_long_help(long);
+        command = command.after_help(format!("{about}\n\n{more}"));
     }
     command.mut_subcommands(|subcommand| {
         let name = subcommand.get_name();
+        if name == "help" {
+            return subcommand.hide(true);
+        }
         let path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
         adapt(subcommand, &path, all)
     })
@@ -122,6 +135,30 @@ mod tests {
                 assert!(shown == expected || own, "{path:?} {name:?}\n{help}");
             }
         });
+    }
+
+    /// What is printed, not what could be rendered.
+    #[test]
+    fn help_on_the_command_line_is_the_short_or_the_long_one() {
+        let mut paths = Vec::new();
+        all(&mut command(), "", &mut |path, _| paths.push(path.to_owned()));
+        let printed = |path: &str, flag: &str| {
+            let words = ["pgfresh"].into_iter().chain(path.split_whitespace()).chain([flag]);
+            command().try_get_matches_from(words).unwrap_err().to_string()
+        };
+        for path in paths.iter().filter(|path| !effective(path).iter().all(|name| OUTPUT.contains(name))) {
+            let (short, long) = (printed(path, "-h"), printed(path, "--help"));
+            assert!(short.lines().count() < 35, "{path}");
+            assert!(
+                !short.contains("--cache") && short.contains("lists the global options"),
+                "{path}\n{short}"
+            );
+            assert!(long.contains("--cache <") || long.contains("--config <"), "{path}\n{long}");
+            assert!(!long.contains("lists the global options"), "{path}\n{long}");
+        }
+        for path in ["template", "bench", "postgres"] {
+            assert!(!printed(path, "--help").contains("\n  help "), "{path}");
+        }
     }
 
     #[test]

@@ -27,9 +27,9 @@ const EXIT_CODES: &str = "
 | code | `run`, `psql` | other commands |
 |---|---|---|
 | 0 to 255 | the command's own exit code | 0 for success |
-| 1 | | pgfresh failed |
+| 1 | `psql`: pgfresh failed | pgfresh failed |
 | 2 | the command line is wrong | the command line is wrong |
-| 125 | `run`: pgfresh failed; nothing is left behind | |
+| 125 | `run`: pgfresh failed; without `--keep` nothing is left behind | |
 | 126 | the command cannot be run | |
 | 127 | the command does not exist | |
 | 128 + N | signal N ended the command | |

@@ -1,7 +1,7 @@
 //! `pgfresh serve`: a server in the foreground, or a share in the background server, until standard input closes.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,7 @@ use crate::background::{self, Found};
 use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::output::Verbosity;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -48,14 +49,15 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
         return share(settings, arguments.json);
     }
     let listen = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let serve_options = ServeOptions::new(settings).with(&arguments.lease).on(listen, arguments.port)?;
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.lease).on(listen, arguments.port)?;
     let provisioner = startup::provisioner(settings, false)?;
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let mut events = Events::listen()?;
     let line = if arguments.json {
         describe(&provisioner, &service)?
     } else {
-        if !settings.verbosity.is_quiet() && !settings.verbosity.is_verbose() {
+        // The token is in it: for a person, not for a log.
+        if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
             eprintln!("pgfresh: live page at {}", service.address("").page_url());
         }
         service.address(&service.database).url()

@@ -47,7 +47,7 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
     pub(crate) linger: Duration,
-    pub(crate) password: Option<Password>,
+    pub(crate) password: Result<Option<Password>, UnusablePassword>,
     pub(crate) verbosity: Verbosity,
 }
 
@@ -77,7 +77,7 @@ impl ResolvedSettings {
             idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
             isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
             linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
-            password: Password::of_environment()?,
+            password: Password::of_environment(),
             verbosity: options.verbosity(),
         })
     }
@@ -100,16 +100,24 @@ pub(crate) struct Password(pub(crate) String);
 
 impl Password {
     /// The one of the variable, if that is set to anything.
-    fn of_environment() -> Result<Option<Self>, Failure> {
+    fn of_environment() -> Result<Option<Self>, UnusablePassword> {
         match env::var(PASSWORD) {
             Err(VarError::NotPresent) => Ok(None),
             Ok(password) if password.is_empty() => Ok(None),
             Ok(password) if password.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(Self(password))),
-            _ => {
-                let failure = Failure::new(format!("cannot use the password in {PASSWORD}"));
-                Err(failure.hint("It has letters, digits and signs of ASCII, and no space.".to_owned()))
-            }
+            _ => Err(UnusablePassword),
         }
+    }
+}
+
+/// A password that no URL can hold: an error for commands that start a server, and for no other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnusablePassword;
+
+impl From<UnusablePassword> for Failure {
+    fn from(_: UnusablePassword) -> Self {
+        Self::new(format!("cannot use the password in {PASSWORD}"))
+            .hint("It has letters, digits and signs of ASCII, and no space.".to_owned())
     }
 }
 
