@@ -1,6 +1,6 @@
 //! Bodies in JSON: read from requests, bounded in size and time, and written as responses.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -19,19 +19,29 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     /// 413 if the body is too long, 408 if it takes too long, 400 if it breaks off or is no such JSON.
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, state)).await.map_err(|_| {
-            let message = format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "57014", message)
-        })?;
-        let body = read.map_err(|rejection| match rejection.status() {
-            status @ StatusCode::PAYLOAD_TOO_LARGE => Problem::new(status, "54000", "the body is too long")
-                .detail(format!("It may have {LONGEST_BODY} bytes.")),
-            status => Problem::new(status, "08P01", "could not read the body")
-                .detail(format!("{}.", rejection.body_text())),
-        })?;
-        parse(&body).map(Self)
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        parse(&read(request).await?).map(Self)
     }
+}
+
+/// Reads a body that means nothing: what is left unread costs the connection, which has it before the next request.
+pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    read(Request::from_parts(parts.clone(), body)).await?;
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+async fn read(request: Request) -> Result<Bytes, Problem> {
+    let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, &())).await.map_err(|_| {
+        let message = format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "57014", message)
+    })?;
+    read.map_err(|rejection| match rejection.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => Problem::new(status, "54000", "the body is too long")
+            .detail(format!("It may have {LONGEST_BODY} bytes.")),
+        status => Problem::new(status, "08P01", "could not read the body")
+            .detail(format!("{}.", rejection.body_text())),
+    })
 }
 
 impl<T: Serialize> IntoResponse for Json<T> {

@@ -15,7 +15,7 @@ use lease::ServerAction;
 
 use crate::problem::Problem;
 use crate::{
-    ApiState, LONGEST_BODY, guard, holders, integresql, leases, metrics, page, path, render, status,
+    ApiState, LONGEST_BODY, guard, holders, integresql, json, leases, metrics, page, path, render, status,
 };
 
 /// All routes. integresql's are those of its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
@@ -30,7 +30,8 @@ where
         .route("/api/v1/templates/{hash}/tests/{id}/recreate", post(integresql::give_back))
         .route("/api/v1/templates/{hash}/tests/{id}/unlock", post(integresql::give_back))
         .route("/api/v1/admin/templates", delete(integresql::discard_all))
-        .layer(from_fn(integresql::detach));
+        .layer(from_fn(integresql::detach))
+        .layer(map_request(json::ignore_body));
     Router::new()
         .route("/", get(page::page))
         .route("/metrics", get(metrics::metrics))
@@ -48,7 +49,7 @@ where
         .route("/v1/databases/{name}/stop", post(|api, name| leases::act(api, name, ServerAction::Stop)))
         .route("/v1/databases/{name}/crash", post(|api, name| leases::act(api, name, ServerAction::Crash)))
         .route("/api/v1/templates", post(integresql::initialize))
-        .route("/api/v1/templates/{hash}/tests", get(integresql::take))
+        .route("/api/v1/templates/{hash}/tests", get(integresql::take).layer(map_request(json::ignore_body)))
         .merge(detached)
         .fallback(async |uri: Uri| {
             Problem::new(StatusCode::NOT_FOUND, "42704", format!("nothing is at \"{}\"", uri.path()))

@@ -389,3 +389,33 @@ fn integresql_is_for_programs_of_the_same_user() {
     assert_eq!(stranger("/api/v1/templates"), 401);
     assert_eq!(stranger(&format!("/token/{}/api/v1/templates", serve.secret())), 400);
 }
+
+/// A body that means nothing is read all the same, or it would cost the connection.
+#[test]
+fn a_connection_goes_on_after_a_body_that_integresql_has_no_use_for() {
+    let serve = start();
+    let mut stream = TcpStream::connect(serve.address()).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    for request in ["DELETE /api/v1/templates/x", "GET /api/v1/templates/x/tests", "PUT /api/v1/templates/x"]
+    {
+        let head =
+            format!("{request} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n", serve.address());
+        for part in [head.as_str(), "5\r\nhe", "llo\r\n", "0\r\n\r\n"] {
+            stream.write_all(part.as_bytes()).unwrap();
+            thread::yield_now();
+        }
+        let (mut line, mut length) = (String::new(), 0);
+        reader.read_line(&mut line).unwrap();
+        assert!(line.starts_with("HTTP/1.1 404"), "{request}: {line}");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            let header = line.to_ascii_lowercase();
+            if let Some(value) = header.strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+    }
+}
