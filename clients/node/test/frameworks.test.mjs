@@ -63,8 +63,9 @@ for (const framework of ["jest", "vitest"]) {
   test(`${framework}: the global setup builds the template before a test file is loaded`, { timeout: 120_000 }, async (t) => {
     const folder = await mkdtemp(join(tmpdir(), "pgfresh-built-"));
     t.after(() => rm(folder, { recursive: true }));
+    // Its path is in the setup, so that no background server of another framework has that template.
     const built = join(folder, "built");
-    const { code, text } = await run(framework, "built", { PGFRESH_SETUP: `touch "$BUILT"`, BUILT: built, PGFRESH_IDLE: "1s" });
+    const { code, text } = await run(framework, "built", { PGFRESH_SETUP: `touch "${built}"`, BUILT: built, PGFRESH_IDLE: "1s" });
     assert.equal(code, 0, text);
     assert.match(text, /(Tests +1 passed|Tests: +1 passed)/);
   });
