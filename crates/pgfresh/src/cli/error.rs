@@ -55,12 +55,11 @@ fn command_path(words: &[OsString]) -> String {
 /// The help of the command that the words name.
 pub(super) fn help_of(words: &[OsString]) -> String {
     let mut all = super::help::command();
-    let mut command = &mut all;
-    for name in command_path(words).split(' ').skip(1) {
-        if command.find_subcommand(name).is_some() {
-            command = command.find_subcommand_mut(name).expect("it was found");
-        }
-    }
+    let path = command_path(words);
+    let command = path
+        .split(' ')
+        .skip(1)
+        .fold(&mut all, |command, name| command.find_subcommand_mut(name).expect("the path names commands"));
     command.render_help().to_string()
 }
 
