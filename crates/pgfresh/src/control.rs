@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use server::Address;
+use server::{Address, percent_encode};
 use ureq::Agent;
 use ureq::http::{Method, Request};
 
@@ -102,12 +102,5 @@ impl Control {
 
 /// A database's place in the API.
 pub(crate) fn path_of(database: &str, action: &str) -> String {
-    let mut path = String::from("/v1/databases/");
-    for byte in database.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => path.push(byte.into()),
-            _ => path.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    path + action
+    format!("/v1/databases/{}{action}", percent_encode(database))
 }

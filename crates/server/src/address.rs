@@ -49,10 +49,10 @@ impl Address {
     /// In one line, as libpq and most drivers read it.
     #[must_use]
     pub fn url(&self) -> String {
-        let (port, user, database) = (self.port, self.user, escape(&self.database));
+        let (port, user, database) = (self.port, self.user, percent_encode(&self.database));
         if self.host.starts_with('/') {
             // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
-            let host = escape(&self.host);
+            let host = percent_encode(&self.host);
             let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
         }
@@ -64,7 +64,7 @@ impl Address {
     #[must_use]
     pub fn jdbc_url(&self) -> String {
         let password = self.password_after("&password=");
-        let (authority, database, user) = (self.authority(), escape(&self.database), self.user);
+        let (authority, database, user) = (self.authority(), percent_encode(&self.database), self.user);
         format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
     }
 
@@ -90,7 +90,9 @@ impl Address {
 
     /// The password, encoded, after `before`; nothing where there is none.
     fn password_after(&self, before: &str) -> String {
-        self.password.as_deref().map_or_else(String::new, |password| format!("{before}{}", escape(password)))
+        self.password
+            .as_deref()
+            .map_or_else(String::new, |password| format!("{before}{}", percent_encode(password)))
     }
 
     /// Host and port; a colon in the host is told from that before the port.
@@ -117,7 +119,8 @@ impl Address {
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Percent-encodes all that may have a meaning in a URL.
-fn escape(text: &str) -> PercentEncode<'_> {
+#[must_use]
+pub fn percent_encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, RESERVED)
 }
 

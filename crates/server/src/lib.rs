@@ -26,7 +26,7 @@ mod stub;
 mod trim;
 mod version;
 
-pub use address::{Address, SOCKET, SUPERUSER};
+pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
 pub use admin::{AdminConnection, Rows, SessionError};
 pub use boot::{Data, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
