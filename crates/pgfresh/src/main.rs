@@ -3,6 +3,7 @@
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
 mod background;
+mod cancellation;
 mod cli;
 mod commands;
 mod comparison;

@@ -8,10 +8,12 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use sys::{Directory, FileKind};
 
 use crate::attempt::Attempt;
+use crate::cancel::{Cancellable, go_on};
 use crate::error::{CacheError, CopyError};
 use crate::manifest::Manifest;
 use crate::publish;
@@ -63,8 +65,14 @@ impl<'a> Arrival<'a> {
         Ok(text)
     }
 
-    /// Copies its files to `staging`, each of which must be as `said`, and none else may be there.
-    pub(crate) fn stage(&self, said: &Manifest, staging: &Path) -> Result<Manifest, CacheError> {
+    /// Copies its files to `staging`, each of which must be as `said`, and none else may be there. Once `cancelled` is set, it
+    /// fails instead.
+    pub(crate) fn stage(
+        &self,
+        said: &Manifest,
+        staging: &Path,
+        cancelled: &AtomicBool,
+    ) -> Result<Manifest, CacheError> {
         let (from, to) = (self.folder.join("data"), staging.join("data"));
         let make = |path: &Path| {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path).attempt("create", path)
@@ -86,13 +94,14 @@ impl<'a> Arrival<'a> {
             let (folder, name) =
                 said.folder_of(&file.path).ok_or_else(|| unfit(&path, "it is in no folder"))?;
             let source = open_file(&tree.directories[folder], name, &path)?;
-            let mut source = source.take(file.size.saturating_add(1));
+            let mut source = Cancellable { source: source.take(file.size.saturating_add(1)), cancelled };
             let copied = publish::take_in(&mut source, &path, file.path.clone(), &to)?;
             if (copied.size, copied.digest) != (file.size, file.digest) {
                 return Err(unfit(&path, "it is not as its manifest says"));
             }
             found.files.push(copied);
         }
+        go_on(cancelled).attempt("read", self.folder)?;
         Ok(found)
     }
 }

@@ -5,10 +5,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use crate::arrival::Arrival;
 use crate::attempt::{Attempt, FileError};
 use crate::cache::Cache;
+use crate::cancel::go_on;
 use crate::copy::Copying;
 use crate::entry::Entry;
 use crate::error::{CacheError, CopyError};
@@ -21,8 +23,9 @@ const STAGING: &str = "staging-";
 const LOCK: &str = "lock";
 
 impl Entry {
-    /// Puts a copy of this entry into `folder`, which is made if need be, under its fingerprint.
-    pub fn export(&self, folder: &Path) -> Result<(), CopyError> {
+    /// Puts a copy of this entry into `folder`, which is made if need be, under its fingerprint. Once `cancelled` is set, it
+    /// fails instead; on any error nothing of the copy is left.
+    pub fn export(&self, folder: &Path, cancelled: &AtomicBool) -> Result<(), CopyError> {
         fs::create_dir_all(folder).attempt("create", folder)?;
         let target = folder.join(self.fingerprint());
         remove_unfinished(folder, &format!("{}.{STAGING}", self.fingerprint()))?;
@@ -31,6 +34,7 @@ impl Entry {
         let lock = staging.join(LOCK);
         let _at_work = sys::Lock::take(&lock).attempt("lock", &lock)?;
         let result = self.export_to(&staging).and_then(|()| {
+            go_on(cancelled).attempt("write", &target)?;
             fs::remove_file(&lock).attempt("remove", &lock)?;
             remove_tree(&target)?;
             Ok(fs::rename(&staging, &target).attempt("rename", &staging)?)
@@ -66,11 +70,12 @@ fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
 }
 
 impl Cache {
-    /// Takes the entry at `folder` over, whose name is its fingerprint; false if it is here already.
+    /// Takes the entry at `folder` over, whose name is its fingerprint; false if it is here already. Once `cancelled` is set,
+    /// it soon fails; on any error nothing of the entry is left here.
     ///
     /// # Errors
     /// It is not what its manifest says: [`CacheError::Unfit`].
-    pub fn import(&self, folder: &Path) -> Result<bool, CacheError> {
+    pub fn import(&self, folder: &Path, cancelled: &AtomicBool) -> Result<bool, CacheError> {
         let unfit = |what| CacheError::Unfit { path: folder.to_owned(), what };
         let fingerprint = folder.file_name().and_then(|name| name.to_str());
         let fingerprint = fingerprint.filter(|name| is_fingerprint(name));
@@ -82,7 +87,7 @@ impl Cache {
         if self.examine(fingerprint)?.is_some() {
             return Ok(false);
         }
-        building.publish_staged(&about, |staging| arrival.stage(&said, staging))?;
+        building.publish_staged(&about, |staging| arrival.stage(&said, staging, cancelled))?;
         Ok(true)
     }
 }
@@ -297,7 +302,7 @@ mod tests {
         }
         let here = Cache::locate(Some(&root.join("here"))).unwrap();
         let entry = here.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
-        entry.export(&root.join("carrier")).unwrap();
+        entry.export(&root.join("carrier"), &AtomicBool::new(false)).unwrap();
         (tree, root.join("carrier/abc"))
     }
 
@@ -311,7 +316,7 @@ mod tests {
                 happen(mishap, &folder);
             }
             let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
-            match there.import(&folder) {
+            match there.import(&folder, &AtomicBool::new(false)) {
                 Ok(new) => {
                     prop_assert!(new);
                     let entry = there.look_up("abc").unwrap().unwrap();
@@ -339,7 +344,7 @@ mod tests {
         fs::write(dead.join("lock"), "").unwrap();
         let _at_work = sys::Lock::take(&alive.join("lock")).unwrap();
         let here = Cache::locate(Some(&directory.path().join("here"))).unwrap();
-        here.look_up("abc").unwrap().unwrap().export(carrier).unwrap();
+        here.look_up("abc").unwrap().unwrap().export(carrier, &AtomicBool::new(false)).unwrap();
         assert!(!dead.exists() && alive.exists());
         assert_eq!(all(&folder).iter().filter(|(path, _)| path.ends_with("lock")).count(), 0);
     }
@@ -355,17 +360,34 @@ mod tests {
         let (here, there) = (cache("here"), cache("there"));
         let entry = here.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
         let carrier = directory.path().join("a/carrier");
-        entry.export(&carrier).unwrap();
-        entry.export(&carrier).unwrap();
+        entry.export(&carrier, &AtomicBool::new(false)).unwrap();
+        entry.export(&carrier, &AtomicBool::new(false)).unwrap();
         let found = carried(&carrier).unwrap();
         assert_eq!(found, [carrier.join("abc")]);
-        assert!(there.import(&found[0]).unwrap());
-        assert!(!there.import(&found[0]).unwrap());
+        assert!(there.import(&found[0], &AtomicBool::new(false)).unwrap());
+        assert!(!there.import(&found[0], &AtomicBool::new(false)).unwrap());
         let arrived = there.look_up("abc").unwrap().unwrap();
         assert_eq!((arrived.about().as_str(), arrived.bytes()), ("about", 12));
 
         fs::write(carrier.join("abc/data/top"), "TOP").unwrap();
-        assert!(matches!(cache("third").import(&found[0]), Err(CacheError::Unfit { .. })));
+        assert!(matches!(
+            cache("third").import(&found[0], &AtomicBool::new(false)),
+            Err(CacheError::Unfit { .. })
+        ));
         assert!(cache("third").look_up("abc").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_cancelled_journey_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, folder) = travelling(directory.path());
+        let at = |name: &str| directory.path().join(name);
+        let there = Cache::locate(Some(&at("there"))).unwrap();
+        let cancelled = AtomicBool::new(true);
+        assert!(matches!(there.import(&folder, &cancelled), Err(CacheError::File(_))));
+        assert_eq!(fs::read_dir(at("there/images")).unwrap().count(), 0);
+        let entry = Cache::locate(Some(&at("here"))).unwrap().look_up("abc").unwrap().unwrap();
+        assert!(matches!(entry.export(&at("second"), &cancelled), Err(CopyError::File(_))));
+        assert_eq!(fs::read_dir(at("second")).unwrap().count(), 0);
     }
 }

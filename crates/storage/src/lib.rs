@@ -22,6 +22,7 @@ mod account;
 mod arrival;
 mod attempt;
 mod cache;
+mod cancel;
 mod carry;
 mod copy;
 mod entry;

@@ -9,6 +9,7 @@ use serde_json::json;
 use storage::human_bytes;
 use template::{CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
 
+use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
 use crate::failure::Failure;
 use crate::progress;
@@ -232,7 +233,7 @@ fn push(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
     let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let template = startup::provisioner_for(settings, server_options)?
         .template(&progress::announce(settings.verbosity))?;
-    template.entry.export(folder).map_err(server::StartError::from)?;
+    cancellable(|cancelled| template.entry.export(folder, cancelled).map_err(server::StartError::from))?;
     if !settings.verbosity.is_quiet() {
         out!("{} {}", template.database, template.fingerprint);
     }
@@ -241,14 +242,16 @@ fn push(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
 
 fn pull(options: &Options, folder: &Path) -> Result<(), Failure> {
     let cache = startup::cache(options.cache.as_deref())?;
-    for path in storage::carried(folder)? {
-        let new = cache.import(&path)?;
-        if !options.quiet {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            out!("{} {}", short(&name), if new { "taken over" } else { "is here already" });
+    cancellable(|cancelled| {
+        for path in storage::carried(folder)? {
+            let new = cache.import(&path, cancelled)?;
+            if !options.quiet {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                out!("{} {}", short(&name), if new { "taken over" } else { "is here already" });
+            }
         }
-    }
-    Ok(())
+        Ok::<_, Failure>(())
+    })
 }
 
 fn unknown(word: &str) -> Failure {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -408,6 +408,52 @@ fn a_template_travels_in_a_directory() {
     assert!(at_other(&["template", "pull", "carried"]).stdout.contains("is here already"));
     let outcome = at_other(&["run", "--", ground::psql(), "-XAtqc", "SELECT count(*) FROM orders"]);
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str(), runs(&scene)), ("0\n", "", 1), "{outcome}");
+}
+
+#[test]
+fn a_template_whose_journey_is_ended_leaves_nothing() {
+    for &user in User::all() {
+        let scene = project(user, CONFIG);
+        scene.run(["template", "push", "carried"]);
+        let (cache, carrier) = (scene.directory.join("other-cache"), scene.directory.join("carrier"));
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            let pull = [(&cache, cache.join("images"), ["pull", "carried"])];
+            let push = [(&carrier, carrier.clone(), ["push", "carrier"])];
+            for (target, staged, [verb, folder]) in pull.into_iter().chain(push) {
+                // It may be done before the signal comes.
+                let ended = (0..200).any(|_| {
+                    drop(fs::remove_dir_all(target));
+                    let mut command = scene.pgfresh(["template", verb, folder]);
+                    if verb == "pull" {
+                        command.env("PGFRESH_CACHE", &cache);
+                    }
+                    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+                    let is_staging =
+                        |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(".staging");
+                    let mut over = false;
+                    wait_until("a staging directory, or the end", || {
+                        over = child.try_wait().unwrap().is_some();
+                        over || fs::read_dir(&staged).into_iter().flatten().flatten().any(is_staging)
+                    });
+                    if !over {
+                        kill_process(Pid::from_child(&child), signal).unwrap();
+                    }
+                    let status = end_of(&mut child, format!("{verb} and {signal:?}"));
+                    let ended = status.signal() == Some(signal.as_raw());
+                    assert!(ended || status.success(), "{verb}: {status}");
+                    let names = fs::read_dir(&staged).unwrap().map(|entry| entry.unwrap().file_name());
+                    let left: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+                    // The whole entry, under its fingerprint alone.
+                    assert!(
+                        !left.iter().any(|name| name.contains('.')),
+                        "{verb} and {signal:?} left {left:?}"
+                    );
+                    ended && left.is_empty()
+                });
+                assert!(ended, "{verb} was never ended half-way");
+            }
+        }
+    }
 }
 
 #[test]
