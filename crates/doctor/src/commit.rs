@@ -9,16 +9,16 @@ use report::{
     Basis, Cell, Column, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit,
 };
 use server::{AdminConnection, Server, SessionError};
+use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
 use crate::device::as_f64;
 use crate::fixture::{Fixture, Setup};
+use crate::proof::{NOTICEABLE, Proof};
 use crate::trial::Latencies;
 
 /// The first round warms up. Of 12, the interval of a median leaves out the two extremes on either side.
 const ROUNDS: Rounds = Rounds::new(1, 12);
-/// Below this, a gain is not worth a change. Source: what is left of it in a suite that does more than commit.
-pub(crate) const NOTICEABLE: f64 = 1.15;
 /// RAM that gains less than this over the same settings on disk adds little.
 const LITTLE: f64 = 1.1;
 
@@ -59,6 +59,8 @@ pub(crate) struct Commits {
     measured: Vec<(CommitKind, Sample, Latencies)>,
     /// Why there are none in RAM, where that is so.
     why_no_ram: Option<String>,
+    /// Of processors, meanwhile.
+    shortage: Shortage,
 }
 
 impl Commits {
@@ -69,6 +71,7 @@ impl Commits {
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
+        roots: &Roots,
         progress: &dyn Progress,
     ) -> Result<Self, ProvisionError> {
         let mut kinds = vec![CommitKind::Durable, CommitKind::Asynchronous, CommitKind::Fast];
@@ -91,6 +94,7 @@ impl Commits {
             measured.push((kind, rates, Latencies::new(format!("a commit, {name}"))));
             contenders.push(Contender::new(name, move || commit(&mut sessions, turn)));
         }
+        let watch = ProcessorWatch::start(roots);
         ROUNDS.run(&mut contenders, progress, |round| {
             for ((_, rates, latencies), (times, rate)) in measured.iter_mut().zip(round) {
                 rates.push(rate).expect("a rate is finite");
@@ -99,20 +103,16 @@ impl Commits {
                 }
             }
         })?;
-        Ok(Self { measured, why_no_ram })
+        Ok(Self { measured, why_no_ram, shortage: watch.shortage() })
     }
 
     fn of(&self, kind: CommitKind) -> Option<&(CommitKind, Sample, Latencies)> {
         self.measured.iter().find(|(other, rates, _)| *other == kind && !rates.is_empty())
     }
 
-    /// How many times as often `kind` commits as `base`, if that is `least` times at least and no chance.
-    fn proven(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Factor> {
-        let no_chance = |factor: &Factor| match factor {
-            Factor::Interval(interval) => interval.low.value > 1.0,
-            Factor::Point(_) => true,
-        };
-        self.gain(kind, base).filter(|gain| gain.point() >= least && no_chance(gain))
+    /// What is proven of `kind` in comparison with `base`, where a gain is one from `least` on.
+    fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
+        Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
     /// How many times as often `kind` commits as `base`.
@@ -136,13 +136,11 @@ impl Commits {
         else {
             return Layer::new("Commit", "not measured.");
         };
-        let ram = match (
-            self.of(CommitKind::FastInRam),
-            self.proven(CommitKind::FastInRam, CommitKind::Fast, LITTLE),
-        ) {
-            (Some(_), None) => "; RAM would add little to that",
-            (Some(_), Some(_)) => "; RAM is quicker still",
-            (None, _) => "",
+        let ram = match self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE) {
+            Some(Proof::Gain(_)) => "; RAM is quicker still",
+            Some(Proof::NoGain(_)) => "; RAM would add little to that",
+            Some(Proof::Unknown(..)) => "; whether RAM would add to that is not known",
+            None => "",
         };
         let verdict = format!("{durable} durable, {fast} with nothing flushed{ram}.");
         let mut layer = Layer::new("Commit", verdict);
@@ -181,29 +179,46 @@ impl Commits {
         let mut add = |name: &str, evidence: &str, gain, remedy| {
             findings.push(Finding { name: name.to_owned(), evidence: evidence.to_owned(), gain, remedy });
         };
-        if let Some(factor) = self.proven(CommitKind::Fast, CommitKind::Durable, NOTICEABLE) {
-            let asynchronous = self.proven(CommitKind::Asynchronous, CommitKind::Durable, NOTICEABLE);
-            let otherwise = asynchronous.map_or(String::new(), |gain| {
-                format!(
-                    " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but TRUNCATE, \
-                     DROP and CREATE DATABASE wait all the same)."
-                )
-            });
-            add(
-                "Commits wait for the disk",
-                "A suite gains less, by as much as it does beside committing: --suite 'COMMAND' predicts yours.",
-                gain(factor, CommitKind::Durable, CommitKind::Fast),
-                format!(
-                    "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
-                     synchronous_commit=off and full_page_writes=off on one whose data is disposable.{otherwise}"
-                ),
-            );
-        } else if let Some(factor) = self.gain(CommitKind::Fast, CommitKind::Durable) {
-            let remedy = "Look at what the suite does instead: \"pgfresh run --profile -- COMMAND\".";
-            let evidence = format!(
-                "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
-            );
-            add("Nothing to gain here by other settings", &evidence, None, remedy.to_owned());
+        match self.proof(CommitKind::Fast, CommitKind::Durable, NOTICEABLE) {
+            Some(Proof::Gain(factor)) => {
+                let asynchronous = self.proof(CommitKind::Asynchronous, CommitKind::Durable, NOTICEABLE);
+                let otherwise = asynchronous.and_then(Proof::gain).map_or(String::new(), |gain| {
+                    format!(
+                        " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but \
+                         TRUNCATE, DROP and CREATE DATABASE wait all the same)."
+                    )
+                });
+                add(
+                    "Commits wait for the disk",
+                    "A suite gains less, by as much as it does beside committing: --suite 'COMMAND' predicts yours.",
+                    gain(factor, CommitKind::Durable, CommitKind::Fast),
+                    format!(
+                        "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
+                         synchronous_commit=off and full_page_writes=off on one whose data is disposable.{otherwise}"
+                    ),
+                );
+            }
+            Some(Proof::NoGain(factor)) => {
+                let remedy = "Look at what the suite does instead: \"pgfresh run --profile -- COMMAND\".";
+                let evidence = format!(
+                    "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
+                );
+                add("Nothing to gain here by other settings", &evidence, None, remedy.to_owned());
+            }
+            Some(Proof::Unknown(factor, why)) => {
+                let likely = if factor.point() >= NOTICEABLE { "likely" } else { "unlikely" };
+                let [durable, fast] = [CommitKind::Durable, CommitKind::Fast].map(|kind| self.time(kind));
+                let times = durable.zip(fast).map_or(String::new(), |(durable, fast)| {
+                    format!(
+                        "A commit took {durable} durable and {fast} with nothing flushed, in the median: "
+                    )
+                });
+                let evidence =
+                    format!("{times}that they do is {likely}, but not proven ({factor} as fast): {why}.");
+                let remedy = "Run \"pgfresh doctor\" again when the machine is quiet.";
+                add("Whether commits wait for the disk is not known", &evidence, None, remedy.to_owned());
+            }
+            None => {}
         }
         findings.extend(self.finding_on_ram());
         findings
@@ -211,7 +226,7 @@ impl Commits {
 
     /// What follows for a suite that was watched itself: whether RAM adds anything.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
-        let factor = self.proven(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?;
+        let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?.gain()?;
         let change = self
             .time(CommitKind::Fast)
             .zip(self.time(CommitKind::FastInRam))
@@ -275,7 +290,7 @@ mod tests {
             }
             (*kind, rates, latencies)
         });
-        Commits { measured: measured.collect(), why_no_ram: None }
+        Commits { measured: measured.collect(), ..Commits::default() }
     }
 
     fn names(commits: &Commits) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use report::{Earlier, Finding, Layer, Progress, Report, Sample};
 use server::Guard;
 use storage::{Account, Attempt, Place, PlaceRequest};
-use sys::{Mount, Roots, Sensors, Stack};
+use sys::{Mount, ProcessorWatch, Roots, Sensors, Stack};
 use template::{ProvisionError, Provisioner};
 
 use crate::commit::Commits;
@@ -76,6 +76,7 @@ impl Examination {
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
+        let watch = ProcessorWatch::start(&self.roots);
         let mut report = Report::new(format!("pgfresh doctor {}", place.root().display()));
         machine::describe(&mut report, &self.roots);
         let guard = Guard::over(&place, &account, &self.program)?;
@@ -121,6 +122,7 @@ impl Examination {
             chart.report.add_layer(Layer::new("Server", format!("not examined any further: {why}.")));
         }
         chart.report.add_table(syncs.table(self.all));
+        chart.report.add_notes(watch.shortage().warning());
         Finding::rank(&mut chart.found);
         chart.report.add_findings(chart.found);
         Ok(Diagnosis { report: chart.report, samples: chart.samples })
@@ -137,7 +139,7 @@ impl Examination {
         chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
         progress.measuring("commits");
-        let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), progress)?;
+        let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &self.roots, progress)?;
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
         let mut tried = None;
@@ -155,13 +157,13 @@ impl Examination {
             }
             if self.tries && !progress.is_cancelled() {
                 progress.measuring("the suite with each remedy");
-                tried = Some(Remedies::of_suite(&suite, progress)?);
+                tried = Some(Remedies::of_suite(&suite, &self.roots, progress)?);
             }
         } else {
             chart.found.extend(commits.findings());
             if self.tries && !progress.is_cancelled() {
                 progress.measuring("tests with each remedy");
-                tried = Some(Remedies::of_tests(&bare, progress)?);
+                tried = Some(Remedies::of_tests(&bare, &self.roots, progress)?);
             }
         }
         if let Some(remedies) = tried {

@@ -14,6 +14,7 @@ mod filesystem;
 mod findings;
 mod fixture;
 mod machine;
+mod proof;
 mod remedies;
 mod soak;
 mod suite;

@@ -8,9 +8,11 @@ use report::{
     Timed, mean_cycle,
 };
 use server::{AdminConnection, SessionError};
+use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
+use crate::proof::{NOTICEABLE, Proof};
 use crate::suite::Suite;
 
 /// The fewest of which a median has a 95 % interval.
@@ -27,6 +29,8 @@ const TURN: Duration = Duration::from_millis(150);
 pub(crate) struct Remedies {
     what: &'static str,
     tried: Vec<(&'static str, Sample)>,
+    /// Of processors, meanwhile.
+    shortage: Shortage,
 }
 
 /// One remedy, and how to do it once.
@@ -42,7 +46,11 @@ enum CleanUp {
 
 impl Remedies {
     /// Runs the suite as it is and with each remedy, each time on a new server.
-    pub(crate) fn of_suite(suite: &Suite<'_>, progress: &dyn Progress) -> Result<Self, ProvisionError> {
+    pub(crate) fn of_suite(
+        suite: &Suite<'_>,
+        roots: &Roots,
+        progress: &dyn Progress,
+    ) -> Result<Self, ProvisionError> {
         let mut setups = vec![
             ("as it is", Setup::Durable),
             ("synchronous_commit=off", Setup::Asynchronous),
@@ -55,11 +63,15 @@ impl Remedies {
         for (name, setup) in setups {
             tries.push((name, Box::new(move || suite.time(setup))));
         }
-        Self::take_turns("the suite", tries, progress)
+        Self::take_turns("the suite", tries, roots, progress)
     }
 
     /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that stay.
-    pub(crate) fn of_tests(fixture: &Fixture<'_>, progress: &dyn Progress) -> Result<Self, ProvisionError> {
+    pub(crate) fn of_tests(
+        fixture: &Fixture<'_>,
+        roots: &Roots,
+        progress: &dyn Progress,
+    ) -> Result<Self, ProvisionError> {
         let mut ways = vec![
             ("TRUNCATE", Setup::Durable, CleanUp::Truncate),
             ("DELETE", Setup::Durable, CleanUp::Delete),
@@ -78,19 +90,22 @@ impl Remedies {
             let mut session = server.session("postgres")?;
             tries.push((name, Box::new(move || Ok(test(&mut session, clean_up)?))));
         }
-        Self::take_turns("a test", tries, progress)
+        Self::take_turns("a test", tries, roots, progress)
     }
 
     fn take_turns(
         what: &'static str,
         tries: Vec<Try<'_>>,
+        roots: &Roots,
         progress: &dyn Progress,
     ) -> Result<Self, ProvisionError> {
         let names: Vec<_> = tries.iter().map(|(name, _)| *name).collect();
         let contenders = tries.into_iter().map(|(name, run)| Contender::new(format!("{what}, {name}"), run));
+        let watch = ProcessorWatch::start(roots);
         let (timed, end) = ROUNDS.time(&mut contenders.collect::<Vec<_>>(), progress, None);
         end?;
-        Ok(Self { what, tried: names.into_iter().zip(timed.iter().map(Timed::total)).collect() })
+        let totals = timed.iter().map(Timed::total);
+        Ok(Self { what, tried: names.into_iter().zip(totals).collect(), shortage: watch.shortage() })
     }
 
     /// How many times as fast the remedy is as none; `None` before the first round.
@@ -118,22 +133,25 @@ impl Remedies {
         self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
     }
 
-    /// The best of what was tried; of nearly equal ones the first, which takes least.
+    /// The best of what is proven to help; of nearly equal ones the first, which takes least.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
-        let best = gains.iter().map(|(_, gain)| gain.factor.point()).fold(0.0, f64::max);
-        let (name, gain) = gains.into_iter().find(|(_, gain)| gain.factor.point() >= NEARLY * best)?;
-        if gain.factor.point() < crate::commit::NOTICEABLE {
-            return Some(Finding {
-                name: "None of the remedies helps".to_owned(),
-                evidence: format!("The best of them, {name}: {gain}."),
-                gain: None,
-                remedy: "Look where its time goes: \"pgfresh run --profile -- COMMAND\".".to_owned(),
-            });
-        }
+        let proof = |gain: &Gain| Proof::of(gain.factor, NOTICEABLE, &self.shortage);
+        let helps = |gain: &Gain| proof(gain).gain().is_some();
+        let greatest = |gains: &[(&'static str, Gain)]| {
+            gains.iter().map(|(_, gain)| gain.factor.point()).fold(0.0, f64::max)
+        };
+        let proven: Vec<_> = gains.iter().filter(|(_, gain)| helps(gain)).cloned().collect();
+        let best = greatest(&proven);
+        let Some((name, gain)) = proven.into_iter().find(|(_, gain)| gain.factor.point() >= NEARLY * best)
+        else {
+            let best = greatest(&gains);
+            let (name, gain) = gains.iter().find(|(_, gain)| gain.factor.point() >= best)?;
+            return Some(none_helps(name, gain, gains.iter().map(|(_, gain)| proof(gain))));
+        };
         Some(Finding {
-            name: format!("Of all remedies tried, the best is: {name}"),
+            name: format!("Of all remedies tried, this gained most: {name}"),
             evidence: format!("The table \"Remedies tried on {}\" has the others.", self.what),
             gain: Some(gain),
             remedy: match name {
@@ -148,6 +166,27 @@ impl Remedies {
             },
         })
     }
+}
+
+/// What follows where no remedy is proven to help, the best of which is `name`.
+fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
+    let why = proofs.find_map(|proof| match proof {
+        Proof::Unknown(_, why) => Some(why),
+        Proof::Gain(_) | Proof::NoGain(_) => None,
+    });
+    let (name, evidence, remedy) = match why {
+        Some(why) => (
+            "Whether a remedy helps is not known",
+            format!("The best of them, {name}: {gain}. That is not proven: {why}."),
+            "Try again when the machine is quiet.",
+        ),
+        None => (
+            "None of the remedies helps",
+            format!("The best of them, {name}: {gain}."),
+            "Look where its time goes: \"pgfresh run --profile -- COMMAND\".",
+        ),
+    };
+    Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
 }
 
 /// SQL for the tables of the test.
@@ -192,6 +231,11 @@ mod tests {
         }
     }
 
+    /// A machine that tells of no shortage.
+    fn idle() -> Roots {
+        Roots { procfs: "/nowhere".into(), ..Roots::default() }
+    }
+
     fn tries<'a>(order: &'a RefCell<String>) -> Vec<Try<'a>> {
         let one = |name: &'static str, seconds| -> Try<'a> {
             let turn = move || {
@@ -206,10 +250,10 @@ mod tests {
     #[test]
     fn remedies_take_turns_forwards_and_backwards_and_the_best_is_named() {
         let order = RefCell::new(String::new());
-        let remedies = Remedies::take_turns("a test", tries(&order), &()).unwrap();
+        let remedies = Remedies::take_turns("a test", tries(&order), &idle(), &()).unwrap();
         assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
         let finding = remedies.finding().unwrap();
-        assert_eq!(finding.name, "Of all remedies tried, the best is: B");
+        assert_eq!(finding.name, "Of all remedies tried, this gained most: B");
         assert_eq!(
             finding.gain.unwrap().to_string(),
             "a test 5.00 × [5.00 ×, 5.00 ×] as fast, measured: 10.0 s → 2.00 s"
@@ -219,7 +263,7 @@ mod tests {
     #[test]
     fn a_round_counts_when_it_is_finished() {
         let progress = Seven(RefCell::default());
-        let remedies = Remedies::take_turns("a test", tries(&progress.0), &progress).unwrap();
+        let remedies = Remedies::take_turns("a test", tries(&progress.0), &idle(), &progress).unwrap();
         assert!(remedies.samples().all(|sample| sample.len() == 2), "{remedies:?}");
         assert!(remedies.table().to_string().contains("about 5.00 ×"));
     }
@@ -230,7 +274,11 @@ mod tests {
         let mut tries = tries(&order);
         tries.truncate(1);
         tries.push(("B", Box::new(|| Ok(vec![("all", Duration::from_millis(9500))]))));
-        let remedies = Remedies::take_turns("the suite", tries, &()).unwrap();
+        let remedies = Remedies::take_turns("the suite", tries, &idle(), &()).unwrap();
         assert_eq!(remedies.finding().unwrap().name, "None of the remedies helps");
+        let short = Remedies { shortage: Shortage { waited: Some(0.9), stolen: None }, ..remedies };
+        let finding = short.finding().unwrap();
+        assert_eq!(finding.name, "Whether a remedy helps is not known");
+        assert!(finding.evidence.contains("processors were short"), "{}", finding.evidence);
     }
 }

@@ -118,19 +118,19 @@ impl Soak {
             return match (self.cold.temperature, hot) {
                 _ if self.complaint(fall.at).is_some() => Story::Throttles(*fall),
                 (Some(cold), Some(hot)) if hot - cold >= WARMER => Story::Throttles(*fall),
+                _ if self.is_busy(fall.at) => Story::Disturbed,
                 (Some(_), Some(_)) => Story::Fills(*fall),
                 _ => Story::Slows(*fall),
             };
         }
         let (p50, p99) = (self.latencies.p50(), self.latencies.p99());
-        if p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value) {
-            return Story::Capped;
-        }
+        let capped =
+            p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value);
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
+            // The kernel hands out processors in slices of time, too.
+            spread if (capped || spread >= NOISY) && self.is_busy(0) => Story::Disturbed,
+            _ if capped => Story::Capped,
             spread if spread < NOISY => Story::Steady,
-            _ if self.waited(|readings| readings.cpu_pressure).is_some_and(|share| share > BUSY) => {
-                Story::Disturbed
-            }
             _ => Story::Noisy,
         }
     }
@@ -157,6 +157,15 @@ impl Soak {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len() as u64);
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
+    }
+
+    /// Whether processes waited for processors most of the time from a step on.
+    fn is_busy(&self, step: usize) -> bool {
+        let (before, last) = (self.looks().nth(step), self.steps.last());
+        let seconds = self.step * as_f64((self.steps.len() - step) as u64);
+        let waited =
+            last.zip(before).and_then(|((_, last), before)| Some(last.cpu_pressure? - before.cpu_pressure?));
+        waited.is_some_and(|waited| waited / seconds > BUSY)
     }
 
     /// When a step begins, as people read it.
@@ -195,9 +204,9 @@ impl Soak {
             }
             Story::Steady => format!("steady: {}", self.extremes()),
         };
-        let p50 = self.latencies.p50().map_or(0.0, |p50| p50.value);
-        let judgement = judge(device, p50, None);
-        let lies = if judgement.starts_with("lies") { format!("; {judgement}") } else { String::new() };
+        let judgement = self.latencies.least().map(|least| judge(device, least, None));
+        let lies = judgement.filter(|judgement| judgement.starts_with("lies"));
+        let lies = lies.map_or_else(String::new, |judgement| format!("; {judgement}"));
         let mut layer = Layer::new("Soak", format!("{verdict}{lies}."));
         layer.add_fact("length", self.moment(self.steps.len()));
         layer.add_fact("p50", self.latencies.p50());
@@ -434,5 +443,33 @@ mod tests {
         (0..1000).for_each(|i| capped.latencies.add(if i % 50 == 0 { 0.09 } else { 60e-6 }));
         assert_eq!(capped.story(), Story::Capped);
         assert_eq!(capped.finding().unwrap().name, "Something caps this disk");
+    }
+
+    #[test]
+    fn what_busy_processors_explain_is_blamed_on_nothing_else() {
+        // Busy from a step on.
+        let busy = |from: u64| {
+            move |steps: u64, readings: &mut Readings| {
+                readings.cpu_pressure = Some(as_f64(steps.saturating_sub(from)));
+            }
+        };
+        for from in [0, 9, 10, 14] {
+            assert_eq!(cliff(None, busy(from)).story(), Story::Disturbed, "{from}");
+            assert_eq!(cliff(Some((40.0, 41.0)), busy(from)).story(), Story::Disturbed, "{from}");
+            assert!(cliff(None, busy(from)).finding().is_none());
+            // A thermometer explains more.
+            assert!(matches!(cliff(Some((40.0, 80.0)), busy(from)).story(), Story::Throttles(_)), "{from}");
+        }
+        // Busy before it fell, and hardly afterwards.
+        assert!(matches!(
+            cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).story(),
+            Story::Slows(_)
+        ));
+        let mut capped = soak(levels(&[(1000.0, 30)]), None);
+        capped.latencies = Latencies::new("");
+        (0..1000).for_each(|i| capped.latencies.add(if i % 50 == 0 { 0.09 } else { 60e-6 }));
+        capped.cold.cpu_pressure = Some(0.0);
+        capped.steps.last_mut().unwrap().1.cpu_pressure = Some(29.0);
+        assert_eq!((capped.story(), capped.finding().is_none()), (Story::Disturbed, true));
     }
 }

@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, Unit};
+use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table};
 use storage::{Attempt, FileError};
 use sys::{Roots, Waiting, open_for_writes, page_aligned};
 
@@ -34,6 +34,8 @@ const ROUNDS: Rounds = Rounds::new(0, 3);
 const BATCH: u32 = 16;
 /// A flush takes a drive without protection longer than this. See [`judge`].
 const SUSPICIOUS: f64 = 100e-6;
+/// A drive with power-loss protection flushes within this: its cache need not be emptied.
+const PROTECTED: f64 = 1e-3;
 /// A disk that turns needs longer than this to be where it must write.
 const HALF_A_TURN: f64 = 2e-3;
 
@@ -262,14 +264,15 @@ impl Syncs {
 
     pub(crate) fn layer(&self, device: &Device) -> Layer {
         let fdatasync = self.fdatasync();
-        let (Some(rate), Some(p50), Some(p99)) = (fdatasync.rate(), fdatasync.p50(), fdatasync.p99()) else {
+        let [p50, p99, least] = [fdatasync.p50(), fdatasync.p99(), fdatasync.least()];
+        let (Some(rate), Some(p50), Some(p99), Some(least)) = (fdatasync.rate(), p50, p99, least) else {
             let refusal = self.trials.iter().find_map(|trial| trial.refusal.clone());
             return Layer::new(
                 "Sync",
                 refusal.map_or_else(|| "not measured.".to_owned(), |why| format!("{why}.")),
             );
         };
-        let judgement = judge(device, p50.value, self.flushes);
+        let judgement = judge(device, least, self.flushes);
         let mut layer = Layer::new("Sync", format!("{p50} for 8 kB and fdatasync (p99 {p99}): {judgement}."));
         layer.add_fact("fdatasync", rate);
         let fsync = self.of(Action::All(1));
@@ -306,13 +309,14 @@ fn plain(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// What is to be thought of a flush of `seconds`, of which `flushes` reach the disk for each fdatasync.
+/// What is to be thought of a disk that flushes within `time`, and gets so many `flushes` for each fdatasync.
+///
+/// `time` is the least, not the median: while processors are short, even a flush that does nothing seems to take its time.
 ///
 /// A cache that may lose its content and gets no flush lies, and so does a disk that turns and flushes within 2 ms. No
 /// consumer's drive flushes within 100 µs: without evidence of protection that is unproven. Never is anything called safe.
-pub(crate) fn judge(device: &Device, seconds: f64, flushes: Option<f64>) -> String {
-    let keeping = device.keeping();
-    let time = Quantity::new(seconds, Unit::Seconds);
+pub(crate) fn judge(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
+    let (keeping, seconds) = (device.keeping(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);
     match keeping {
         Keeping::Memory => "memory, nothing is flushed".to_owned(),
@@ -332,6 +336,9 @@ pub(crate) fn judge(device: &Device, seconds: f64, flushes: Option<f64>) -> Stri
                 "virtual or unproven, for a drive without power-loss protection cannot flush within {time}"
             )
         }
+        Keeping::Protected if seconds > PROTECTED => {
+            format!("slower than its maker's power-loss protection lets expect, {time} at best")
+        }
         Keeping::Protected => "as its maker's power-loss protection lets expect".to_owned(),
         Keeping::WriteThrough if seconds < SUSPICIOUS => {
             "the drive's own word that nothing is lost, unproven".to_owned()
@@ -344,6 +351,7 @@ pub(crate) fn judge(device: &Device, seconds: f64, flushes: Option<f64>) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use report::Unit;
     use sys::{Bottom, Disk, Stack};
 
     use super::*;
@@ -380,8 +388,9 @@ mod tests {
             (&hdd, 0.3e-3, Some(1.0), "virtual or unproven"),
             (&virtio, 5e-3, Some(1.0), "virtual or unproven"),
             (&micron, 24e-6, Some(0.0), "as its maker"),
+            (&micron, 5e-3, Some(0.0), "slower than its maker's"),
         ] {
-            let text = judge(device, seconds, flushes);
+            let text = judge(device, Quantity::new(seconds, Unit::Seconds), flushes);
             assert!(text.starts_with(begin), "{text}");
             assert!(!text.contains("safe"), "{text}");
         }

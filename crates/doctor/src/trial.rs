@@ -68,6 +68,11 @@ impl Latencies {
         self.sample.percentile(50.0)
     }
 
+    /// What 95 of 100 took at least, in seconds: what it takes when nothing else is in the way.
+    pub(crate) fn least(&self) -> Option<Quantity> {
+        self.sample.percentile(5.0)
+    }
+
     /// 99 of 100 took no longer, in seconds.
     pub(crate) fn p99(&self) -> Option<Quantity> {
         self.sample.percentile(99.0)

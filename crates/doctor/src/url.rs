@@ -16,10 +16,10 @@ use report::{
 };
 use server::ConnectionString;
 use storage::Attempt;
-use sys::Mount;
+use sys::{Mount, ProcessorWatch, Roots, Shortage};
 
-use crate::commit::NOTICEABLE;
 use crate::device::as_f64;
+use crate::proof::{NOTICEABLE, Proof};
 use crate::{Diagnosis, DoctorError};
 
 /// Rounds of commits; see `commit`.
@@ -111,6 +111,7 @@ impl Remote {
             "Nothing was changed there: settings were read, and {} transactions put a message into the WAL.",
             commits.count()
         )]);
+        report.add_notes(commits.shortage.warning());
         Ok(Diagnosis { report, samples: vec![commits.durable, commits.asynchronous, commits.way] })
     }
 
@@ -153,8 +154,9 @@ impl Remote {
         for round in 0..ROUNDS {
             blocks.extend(Rounds::order(round, kinds.len()).map(|index| kinds[index]));
         }
+        let watch = ProcessorWatch::start(&Roots::default());
         let mut times = seconds(&self.psql(&timed(&blocks))?).into_iter();
-        let mut commits = Commits::default();
+        let mut commits = Commits { shortage: watch.shortage(), ..Commits::default() };
         for (kind, count) in blocks {
             let sample = match kind {
                 COMMIT => &mut commits.durable,
@@ -318,6 +320,8 @@ struct Commits {
     way: Sample,
     /// Of each kind in a round.
     each: usize,
+    /// Of our own processors, meanwhile.
+    shortage: Shortage,
 }
 
 impl Default for Commits {
@@ -328,6 +332,7 @@ impl Default for Commits {
             asynchronous: sample("a commit, synchronous_commit=off"),
             way: sample("SELECT 1"),
             each: 1,
+            shortage: Shortage::default(),
         }
     }
 }
@@ -378,14 +383,24 @@ impl Commits {
         let Some(factor) = self.gain() else { return Vec::new() };
         let change =
             self.durable.median().zip(self.asynchronous.median()).map(|(before, after)| [before, after]);
-        let proven = matches!(factor, Factor::Interval(interval) if interval.low.value > 1.0);
-        if factor.point() < NOTICEABLE || !proven {
-            return vec![Finding {
-                name: "Commits do not wait for a disk there".to_owned(),
-                evidence: format!("With synchronous_commit=off they are {factor} as fast."),
-                gain: None,
-                remedy: "Look at what the suite does instead: \"pgfresh profile --url URL\".".to_owned(),
-            }];
+        match Proof::of(factor, NOTICEABLE, &self.shortage) {
+            Proof::Gain(_) => {}
+            Proof::NoGain(_) => {
+                return vec![Finding {
+                    name: "Commits do not wait for a disk there".to_owned(),
+                    evidence: format!("With synchronous_commit=off they are {factor} as fast."),
+                    gain: None,
+                    remedy: "Look at what the suite does instead: \"pgfresh profile --url URL\".".to_owned(),
+                }];
+            }
+            Proof::Unknown(_, why) => {
+                return vec![Finding {
+                    name: "Whether commits wait for a disk there is not known".to_owned(),
+                    evidence: format!("With synchronous_commit=off they are {factor} as fast, but {why}."),
+                    gain: None,
+                    remedy: "Measure again when the server and the way to it are quiet.".to_owned(),
+                }];
+            }
         }
         let remedy = if facts.is("superuser", "true") {
             "If its data is disposable: ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf(); and the same for \

@@ -13,6 +13,7 @@ use report::{
 };
 use server::Preset;
 use storage::PlaceRequest;
+use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
 use crate::cli::{LeaseArguments, Run, Suite};
@@ -64,8 +65,8 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
     let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
-    let (timed, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
-    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
+    let (timed, shortage, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
+    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
     let report = comparison.report();
     progress.finish();
     end?;
@@ -99,8 +100,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     let lease = LeaseArguments::default();
     let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
-    let (timed, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
-    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command };
+    let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
+    let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
     let report = comparison.report();
     progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
@@ -109,18 +110,22 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     Ok(if progress.is_cancelled() { ExitCode::from(130) } else { worst(&sides) })
 }
 
-/// Each side runs the job in its turn. What is finished goes to `progress`.
+/// Each side runs the job in its turn. What is finished goes to `progress`. Says what processors were short meanwhile.
 fn take_turns(
     settings: &ResolvedSettings,
     job: Job<'_>,
     sides: &[Side],
     rounds: u32,
     progress: &dyn Progress,
-) -> (Vec<Timed>, Result<(), Failure>) {
+) -> (Vec<Timed>, Shortage, Result<(), Failure>) {
+    let watch = ProcessorWatch::start(&Roots::default());
     let mut contenders: Vec<_> =
         sides.iter().map(|side| Contender::new(side.name, move || side.run(settings, job))).collect();
-    let report = |timed: &[Timed]| Comparison { timed, sides, command: job.command }.report();
-    Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report))
+    let report = |timed: &[Timed]| {
+        Comparison { timed, sides, command: job.command, shortage: watch.shortage() }.report()
+    };
+    let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
+    (timed, watch.shortage(), end)
 }
 
 /// The exit code that says most: the greatest of all runs.
@@ -198,11 +203,21 @@ struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
+    /// Of processors, meanwhile.
+    shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on.
+    /// Whether all runs that ended did so well: what fails early is quick, and no gain.
+    fn has_succeeded(&self) -> bool {
+        self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
+    }
+
+    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on. None if a run failed.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
+        if !self.has_succeeded() {
+            return None;
+        }
         let ratios = of(self.timed.first()?).ratio_to(&of(ours)).ok()?;
         Some((Factor::of(&ratios)?, ratios))
     }
@@ -227,8 +242,13 @@ impl Comparison<'_> {
         let counted: Vec<String> =
             first.counted.iter().map(|(word, count)| format!("{count} {word}")).collect();
         let counted = if counted.is_empty() { String::new() } else { format!(", {}", counted.join(", ")) };
+        let no_gain = if self.has_succeeded() { "" } else { "; of a command that fails no gain is stated" };
         if ended.iter().all(|one| one == first) {
-            return format!("All {} runs ended alike: exit code {}{counted}.", ended.len(), first.code);
+            return format!(
+                "All {} runs ended alike: exit code {}{counted}{no_gain}.",
+                ended.len(),
+                first.code
+            );
         }
         let of_side = |side: &Side| {
             let ended = side.ended.borrow();
@@ -240,7 +260,7 @@ impl Comparison<'_> {
             format!("{}: {}", side.name, runs.collect::<Vec<_>>().join("; "))
         };
         let sides: Vec<String> = self.sides.iter().map(of_side).collect();
-        format!("Not all runs ended alike. {}.", sides.join(". "))
+        format!("Not all runs ended alike{no_gain}. {}.", sides.join(". "))
     }
 
     fn summary(&self) -> String {
@@ -254,6 +274,7 @@ impl Comparison<'_> {
             lines.push(format!("pgfresh: {gain} as fast: {} → {}", median(stock), median(ours)));
         }
         lines.push(format!("pgfresh: {}", self.verdict()));
+        lines.extend(self.shortage.warning().map(|warning| format!("pgfresh: {warning}")));
         lines.join("\n") + "\n" + &self.failures()
     }
 
@@ -286,6 +307,7 @@ impl Comparison<'_> {
             report.add_samples(timed.name(), timed.phases().to_vec());
         }
         report.add_notes([self.verdict()]);
+        report.add_notes(self.shortage.warning());
         report
     }
 

@@ -75,6 +75,16 @@ impl ReportFile {
     }
 }
 
+/// Makes sure that all of `files` can be written: an hour later it would be too late to learn that they cannot.
+pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
+    files.iter().try_for_each(|ReportFile { path, .. }| {
+        let is_new = !path.exists();
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
+        result.map_err(|error| could_not_write(path, &error))
+    })
+}
+
 /// Prints the report in these formats.
 pub(crate) fn print(report: &Report, formats: &[Format]) {
     for format in formats {

@@ -1,7 +1,6 @@
 //! The progress of a measurement on the terminal; its interim reports in files; Ctrl-C, which cancels it.
 
 use std::cell::{Cell, RefCell};
-use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use signal_hook::consts::SIGINT;
 use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::progress::StatusLine;
-use crate::report_file::{ReportFile, could_not_write};
+use crate::report_file::{self, ReportFile};
 
 /// Between two times that files are written, so many times as long as that takes.
 const WRITING: u32 = 20;
@@ -52,12 +51,9 @@ impl TerminalProgress {
         })
     }
 
-    /// With files for what is found, which can be written: an hour later it would be too late to learn that they cannot.
+    /// With files for what is found, which can be written.
     pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
-        for ReportFile { path, .. } in &files {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| could_not_write(path, &error))?;
-        }
+        report_file::expect_writable(&files)?;
         self.show("preparing and warming up");
         Ok(Self { files, ..self })
     }

@@ -5,6 +5,8 @@
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit};
 
+use sys::Shortage;
+
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::machine::as_f64;
@@ -46,8 +48,19 @@ impl Case<'_> {
         if findings.is_empty() {
             findings.push(self.no_problem());
         }
+        if let Some(shortage) = self.shortage().filter(Shortage::is_severe) {
+            for finding in &mut findings {
+                call_uncertain(finding, &shortage);
+            }
+        }
         Finding::rank(&mut findings);
         findings
+    }
+
+    /// How far processors fell short of what the suite and all others wanted.
+    fn shortage(&self) -> Option<Shortage> {
+        let waited = self.recording.machine?.cpu_pressure? / self.recording.seconds;
+        Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
     /// Seconds that the whole would take if so many were saved.
@@ -263,6 +276,16 @@ impl Case<'_> {
     }
 }
 
+/// A prediction takes the time that is left for work; where processors are short, much of that is waiting for them, and nobody
+/// knows how much.
+fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
+    if let Some(gain) = &mut finding.gain {
+        gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
+        finding.evidence +=
+            &format!(" The prediction is uncertain, because processors were short: {shortage}.");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -300,6 +323,19 @@ mod tests {
             100,
         ));
         assert!((after(&found(&parallel, &Circumstances::default())[0]) - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_prediction_on_a_busy_machine_is_called_uncertain() {
+        let mut waiting = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
+        for (waited, uncertain) in [(0.1, false), (0.9, true)] {
+            let cpu_pressure = Some(waited * waiting.seconds);
+            waiting.machine = Some(MachineUsage { processors: 2.0, cpu_pressure, ..MachineUsage::default() });
+            let finding = found(&waiting, &Circumstances::default()).remove(0);
+            let gain = finding.gain.unwrap();
+            assert_eq!(matches!(gain.factor, Factor::Point(_)), uncertain, "{gain}");
+            assert_eq!(finding.evidence.contains("uncertain"), uncertain, "{}", finding.evidence);
+        }
     }
 
     #[test]

@@ -79,11 +79,8 @@ impl ProcfsSampler {
         fs::read_to_string(self.procfs.join(pid.to_string()).join(file)).ok()
     }
 
-    /// Source: Linux, Documentation/accounting/psi.rst.
-    fn pressure_of(&self, what: &str) -> Option<f64> {
-        let text = fs::read_to_string(self.procfs.join("pressure").join(what)).ok()?;
-        let some = text.lines().find(|line| line.starts_with("some"))?;
-        Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
+    fn pressure_of(&self, resource: &str) -> Option<f64> {
+        sys::pressure(&self.procfs, resource)
     }
 
     /// Source: proc(5), `/proc/PID/stat`, fields 16 and 17.

@@ -42,6 +42,7 @@ pub use linux::{
     readings::{Readings, Sensors},
     rights::{expect_usable, expect_writable},
     segment::remove_segments,
+    shortage::{ProcessorWatch, Shortage, pressure},
     socket::{bound_waiting, is_closed_by_peer, is_silent, reset_at_end, set_send_buffer},
     terminal::{leads_its_session, replace_stdin, terminal_width},
     transfer::{reflink, sync_filesystem, transfer},

@@ -9,6 +9,7 @@ use doctor::SyncComparison;
 use report::{Progress, Report};
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
+use sys::{ProcessorWatch, Roots};
 
 use crate::cli::{Bench, Options};
 use crate::comparison;
@@ -29,7 +30,9 @@ pub(crate) fn execute(
     }
     let output = command.output();
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(output.files())?;
-    let (report, failure) = measure(options, settings, command, &progress)?;
+    let watch = ProcessorWatch::start(&Roots::default());
+    let (mut report, failure) = measure(options, settings, command, &progress)?;
+    report.add_notes(watch.shortage().warning());
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {

@@ -17,6 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Watches a server that pgfresh did not start.
 pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
+    report_file::expect_writable(&arguments.report)?;
     let target = Target::at(&arguments.url)?;
     let recorder = Recorder::start(&target, None)?;
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
@@ -30,6 +31,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         wait(&recorder, arguments.r#for)?;
         (0, None)
     };
+    let is_gone = recorder.has_ended();
     let profile = Profile::new(recorder.stop(), Circumstances { command, ..Circumstances::default() });
     let report = profile.report();
     if arguments.json {
@@ -42,6 +44,10 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         &|| profile.to_html(),
         &arguments.report,
     )?;
+    if is_gone && code == 0 {
+        return Err(Failure::new("the server went away while it was watched")
+            .detail("What was seen until then is shown.".to_owned()));
+    }
     Ok(ExitCode::from(code))
 }
 

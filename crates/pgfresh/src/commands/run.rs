@@ -18,6 +18,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     if arguments.compare {
         return comparison::durable_and_ours(settings, arguments);
     }
+    report_file::expect_writable(&arguments.report)?;
     let provisioner = startup::provisioner(settings, arguments.keep)?;
     let serve_options = ServeOptions::new(settings)?.with(&arguments.lease);
     let service = startup::serve(settings, &provisioner, serve_options)?;

@@ -1,10 +1,10 @@
 //! `pgfresh run --profile` and `pgfresh profile`: what they see of real servers.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::serve::Serve;
-use crate::common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres};
+use crate::common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres, wait_until};
 use serde_json::{Value, json};
 
 /// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
@@ -242,8 +242,19 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
     let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.code, Some(7), "{failing}");
+    let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
+    let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let asks = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pgfresh%backend_type = ''client%'";
+    wait_until("the watch to begin", || {
+        let mut asking = Command::new(psql);
+        asking.args(["-XAtqc", asks, "-d", url]);
+        finish(asking).stdout.trim() == "1"
+    });
     drop(owner.stdin.take());
     assert!(collect(owner).code == Some(0));
+    let watched = collect(watching);
+    assert!(watched.code == Some(1) && watched.stderr.contains("in the database"), "{watched}");
+    assert!(watched.stderr.contains("the server went away while it was watched"), "{watched}");
 }
 
 #[test]
@@ -305,6 +316,19 @@ fn what_cannot_be_watched_is_said_before_anything_is_run() {
         assert!(outcome.stderr.contains("HINT:"), "{outcome}");
         assert!(!scene.directory.join("ran").exists(), "{url}");
     }
+    for words in [
+        &["run", "--profile"][..],
+        &["run", "--compare"],
+        &["profile", "--url", "postgresql://me@/x?host=/nowhere"],
+    ] {
+        let words = words.iter().chain(&["--report", "nowhere/out.json", "--", "touch", "ran"]);
+        let outcome = scene.run(words);
+        assert!(outcome.stderr.contains("could not write \"nowhere/out.json\""), "{outcome}");
+        assert!(outcome.code != Some(0) && !scene.directory.join("ran").exists(), "{outcome}");
+    }
+    let outcome =
+        scene.run(["run", "--profile", "--report", "out.json", "--postgres", "/nowhere", "--", "true"]);
+    assert!(outcome.code != Some(0) && !scene.directory.join("out.json").exists(), "{outcome}");
     let outcome = scene.run(["run", "--profile", "--report", "out.pdf", "--", "true"]);
     assert!(
         outcome.code == Some(2) && outcome.stderr.contains(".html, .json, .md, .csv or .txt"),
@@ -359,7 +383,8 @@ fn a_comparison_shows_what_failed_on_one_side_only() {
     let script = format!("echo the reason; test $({psql} -XAtqc 'SHOW fsync') = on");
     let outcome = scene.run(["run", "--compare", "-n", "1", "--", "sh", "-euc", &script]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    assert!(outcome.stderr.contains("Not all runs ended alike"), "{outcome}");
+    let verdict = "Not all runs ended alike; of a command that fails no gain is stated.";
+    assert!(outcome.stderr.contains(verdict) && !outcome.stderr.contains("as fast"), "{outcome}");
     assert!(outcome.stderr.contains("(pgfresh):\nthe reason\n"), "{outcome}");
     assert!(!outcome.stderr.contains("(durable, on disk):"), "{outcome}");
 }

@@ -24,6 +24,7 @@ pub(crate) mod random;
 pub(crate) mod readings;
 pub(crate) mod rights;
 pub(crate) mod segment;
+pub(crate) mod shortage;
 pub(crate) mod socket;
 pub(crate) mod socket_diag;
 pub(crate) mod terminal;

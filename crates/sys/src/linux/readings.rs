@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::disk::{Disk, children, text};
 use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
+use super::shortage::pressure;
 
 /// One look at the state of the machine. `None` is what it does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -18,8 +19,7 @@ pub struct Readings {
     pub heat: Option<Heat>,
     /// Times that processors were slowed because of heat, since the boot.
     pub throttles: Option<u64>,
-    /// Seconds since the boot during which at least one process waited for I/O. Source: Linux,
-    /// Documentation/accounting/psi.rst, 4.20.
+    /// Seconds since the boot during which at least one process waited for I/O; see [`pressure`].
     pub io_pressure: Option<f64>,
     /// Seconds since the boot during which at least one process waited for a processor.
     pub cpu_pressure: Option<f64>,
@@ -61,11 +61,6 @@ impl Sensors {
     #[must_use]
     pub fn look(&self) -> Readings {
         let procfs = &self.roots.procfs;
-        let waited = |name: &str| {
-            let text = fs::read_to_string(procfs.join("pressure").join(name)).ok()?;
-            let line = text.lines().find(|line| line.starts_with("some"))?;
-            Some(line.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
-        };
         let memory = fs::read_to_string(procfs.join("meminfo")).unwrap_or_default();
         let kib = |name: &str| {
             let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -79,8 +74,8 @@ impl Sensors {
             alarm: alarm.or(health.map(|health| health.alarm)),
             heat: health.map(|health| health.heat),
             throttles: self.throttles(),
-            io_pressure: waited("io"),
-            cpu_pressure: waited("cpu"),
+            io_pressure: pressure(procfs, "io"),
+            cpu_pressure: pressure(procfs, "cpu"),
             dirty: kib("Dirty").zip(kib("Writeback")).map(|(dirty, writeback)| (dirty + writeback) * 1024),
         }
     }

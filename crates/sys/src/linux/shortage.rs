@@ -1,0 +1,148 @@
+//! How far the processors fell short of what was wanted, over a span of time.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use super::mount::Roots;
+
+/// Tasks that waited for a processor in this share of the time: what took long may have waited, too.
+const WAITED: f64 = 0.5;
+/// The share of the processors' time that another guest took, beyond which times are no longer those of this machine.
+const STOLEN: f64 = 0.1;
+
+/// Seconds since the boot in which at least one task waited for `resource`, `cpu` or `io`; `None` where the kernel does not
+/// tell. Source: Linux, Documentation/accounting/psi.rst, 4.20.
+#[must_use]
+pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
+    let text = fs::read_to_string(procfs.join("pressure").join(resource)).ok()?;
+    let some = text.lines().find(|line| line.starts_with("some"))?;
+    Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
+}
+
+/// Counts from its start on what processes waited for processors.
+#[derive(Debug)]
+pub struct ProcessorWatch {
+    roots: Roots,
+    begun: Instant,
+    waited: Option<f64>,
+    ticks: Option<Ticks>,
+}
+
+/// Of all processors since the boot.
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    all: f64,
+    stolen: f64,
+}
+
+/// What there was too little of. `None` is what the kernel does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Shortage {
+    /// The share of the time in which some task waited for a processor, 0 to 1.
+    pub waited: Option<f64>,
+    /// The share of the processors' time that the host gave to others, 0 to 1.
+    pub stolen: Option<f64>,
+}
+
+impl ProcessorWatch {
+    /// Begins to count.
+    #[must_use]
+    pub fn start(roots: &Roots) -> Self {
+        let (waited, ticks) = (pressure(&roots.procfs, "cpu"), Ticks::read(&roots.procfs));
+        Self { roots: roots.clone(), begun: Instant::now(), waited, ticks }
+    }
+
+    /// What there was too little of since then.
+    #[must_use]
+    pub fn shortage(&self) -> Shortage {
+        let waited = pressure(&self.roots.procfs, "cpu").zip(self.waited).map(|(now, then)| now - then);
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        let ticks = Ticks::read(&self.roots.procfs).zip(self.ticks);
+        let stolen = ticks.map(|(now, then)| (now.stolen - then.stolen) / (now.all - then.all).max(1.0));
+        let share = |share: f64| share.clamp(0.0, 1.0);
+        Shortage { waited: waited.map(|seconds| share(seconds / elapsed)), stolen: stolen.map(share) }
+    }
+}
+
+impl Ticks {
+    /// Source: proc(5), `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal.
+    fn read(procfs: &Path) -> Option<Self> {
+        let text = fs::read_to_string(procfs.join("stat")).ok()?;
+        let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<f64> = fields.take(8).map_while(|ticks| ticks.parse().ok()).collect();
+        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+}
+
+impl Shortage {
+    /// Whether times that were measured meanwhile may be those of waiting for a processor.
+    #[must_use]
+    pub fn is_severe(&self) -> bool {
+        self.waited.is_some_and(|share| share >= WAITED) || self.stolen.is_some_and(|share| share >= STOLEN)
+    }
+
+    /// What must be said beside times that were measured meanwhile, if anything.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.is_severe().then(|| {
+            format!("Processors were short meanwhile: {self}. These times are uncertain; measure again when the machine is quiet.")
+        })
+    }
+}
+
+impl fmt::Display for Shortage {
+    /// `some task waited for a processor 97 % of the time, and the host gave 12 % of their time to others`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let waited = self
+            .waited
+            .map(|share| format!("some task waited for a processor {} of the time", percent(share)));
+        let stolen = self.stolen.filter(|share| *share >= 0.01);
+        let stolen = stolen.map(|share| format!("the host gave {} of their time to others", percent(share)));
+        let parts: Vec<_> = waited.into_iter().chain(stolen).collect();
+        f.write_str(if parts.is_empty() { "the kernel does not tell" } else { "" })?;
+        f.write_str(&parts.join(", and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that shows these counters.
+    fn machine(folder: &Path, waited: u64, ticks: &str) -> Roots {
+        fs::create_dir_all(folder.join("pressure")).unwrap();
+        let text =
+            format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={waited}\nfull avg10=0.00 total=7\n");
+        fs::write(folder.join("pressure/cpu"), text).unwrap();
+        fs::write(folder.join("stat"), format!("cpu  {ticks} 0 0\ncpu0 {ticks} 0 0\nintr 5\n")).unwrap();
+        Roots { procfs: folder.to_owned(), ..Roots::default() }
+    }
+
+    #[test]
+    fn what_was_waited_for_and_stolen_since_the_start_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = machine(folder.path(), 5_000_000, "100 0 100 800 0 0 0 0");
+        let watch = ProcessorWatch::start(&roots);
+        machine(folder.path(), 5_000_000, "150 0 150 870 0 0 0 30");
+        let shortage = watch.shortage();
+        assert_eq!((shortage.waited, shortage.stolen), (Some(0.0), Some(0.15)));
+        assert!(shortage.is_severe());
+        // More than there was time for: the clocks differ a little.
+        machine(folder.path(), 900_000_000, "150 0 150 870 0 0 0 0");
+        let shortage = watch.shortage();
+        assert_eq!((shortage.waited, shortage.is_severe()), (Some(1.0), true));
+        assert_eq!(shortage.to_string(), "some task waited for a processor 100 % of the time");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_is_no_shortage() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots { procfs: folder.path().to_owned(), ..Roots::default() };
+        let shortage = ProcessorWatch::start(&roots).shortage();
+        assert_eq!((shortage, shortage.is_severe()), (Shortage::default(), false));
+        assert_eq!(shortage.to_string(), "the kernel does not tell");
+    }
+}
