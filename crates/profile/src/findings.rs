@@ -276,8 +276,8 @@ impl Case<'_> {
     }
 }
 
-/// A prediction takes the time that is left for work; where processors are short, much of that is waiting for them, and nobody
-/// knows how much.
+/// Takes the interval away: where processors are short, an unknown part of the time that seems to be work is waiting for
+/// them.
 fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
