@@ -206,15 +206,16 @@ impl Commits {
                 add("Nothing to gain here by other settings", &evidence, None, remedy.to_owned());
             }
             Some(Proof::Unknown(factor, why)) => {
-                let likely = if factor.point() >= NOTICEABLE { "likely" } else { "unlikely" };
                 let [durable, fast] = [CommitKind::Durable, CommitKind::Fast].map(|kind| self.time(kind));
-                let times = durable.zip(fast).map_or(String::new(), |(durable, fast)| {
+                let likely = durable.zip(fast).map_or(String::new(), |(durable, fast)| {
+                    let likely = if durable.value >= NOTICEABLE * fast.value { "likely" } else { "unlikely" };
                     format!(
-                        "A commit took {durable} durable and {fast} with nothing flushed, in the median: "
+                        "A commit took {durable} durable and {fast} with nothing flushed, in the median, so that is \
+                         {likely}. "
                     )
                 });
                 let evidence =
-                    format!("{times}that they do is {likely}, but not proven ({factor} as fast): {why}.");
+                    format!("{likely}It is not proven (with nothing flushed {factor} as fast): {why}.");
                 let remedy = "Run \"pgfresh doctor\" again when the machine is quiet.";
                 add("Whether commits wait for the disk is not known", &evidence, None, remedy.to_owned());
             }
@@ -327,5 +328,29 @@ mod tests {
         let uneven =
             [(CommitKind::Durable, 1000.0), (CommitKind::Fast, 2000.0), (CommitKind::FastInRam, 3000.0)];
         assert_eq!(names(&commits(&uneven))[1], "RAM is quicker than this disk, even with nothing flushed");
+    }
+
+    #[test]
+    fn what_a_busy_machine_hides_is_called_unknown_with_what_is_likely() {
+        let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
+        let mut noisy = commits(&equal);
+        // The medians of single commits separate; the rates of the rounds do not.
+        for (kind, _, latencies) in &mut noisy.measured {
+            *latencies = Latencies::new("");
+            latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
+        }
+        assert_eq!(names(&noisy), ["Nothing to gain here by other settings"]);
+        noisy.shortage = Shortage { waited: Some(0.97), stolen: None };
+        assert_eq!(names(&noisy), ["Whether commits wait for the disk is not known"]);
+        let evidence = &noisy.findings()[0].evidence;
+        let begin = "A commit took 20.7 ms durable and 105 µs with nothing flushed, in the median, so that is likely.";
+        assert!(evidence.starts_with(begin), "{evidence}");
+        let end = "processors were short, some task waited for a processor 97 % of the time.";
+        assert!(evidence.ends_with(end), "{evidence}");
+        assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
+        // What is shown in spite of the noise is still said.
+        let mut slow = commits(&[(CommitKind::Durable, 50.0), (CommitKind::Fast, 5000.0)]);
+        slow.shortage = noisy.shortage;
+        assert_eq!(names(&slow), ["Commits wait for the disk"]);
     }
 }
