@@ -53,14 +53,48 @@ impl CommitKind {
     }
 }
 
+/// What was measured of one kind.
+#[derive(Debug, Clone)]
+struct Measured {
+    kind: CommitKind,
+    /// Commits a second in each round.
+    rates: Sample,
+    /// Seconds of a commit in each round, in the median: what disturbs a few of them does not count.
+    typical: Sample,
+    /// Seconds of each commit.
+    latencies: Latencies,
+}
+
 /// What was measured of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
-    measured: Vec<(CommitKind, Sample, Latencies)>,
+    measured: Vec<Measured>,
     /// Why there are none in RAM, where that is so.
     why_no_ram: Option<String>,
     /// Of processors, meanwhile.
     shortage: Shortage,
+}
+
+impl Measured {
+    fn new(kind: CommitKind) -> Self {
+        let name = kind.name();
+        let rates = Sample::new(format!("commits per second, {name}"), Unit::PerSecond);
+        let typical = Sample::new(format!("a commit in each round, {name}"), Unit::Seconds);
+        Self { kind, rates, typical, latencies: Latencies::new(format!("a commit, {name}")) }
+    }
+
+    /// Adds a round.
+    fn add(&mut self, times: &[f64], rate: f64) {
+        let mut round = Latencies::new("");
+        for time in times {
+            round.add(*time);
+            self.latencies.add(*time);
+        }
+        if let Some(median) = round.p50() {
+            self.typical.push(median.value).expect("a duration is finite");
+            self.rates.push(rate).expect("a rate is finite");
+        }
+    }
 }
 
 impl Commits {
@@ -90,24 +124,20 @@ impl Commits {
             };
             let mut sessions = connect(kind, server)?;
             let name = kind.name();
-            let rates = Sample::new(format!("commits per second, {name}"), Unit::PerSecond);
-            measured.push((kind, rates, Latencies::new(format!("a commit, {name}"))));
+            measured.push(Measured::new(kind));
             contenders.push(Contender::new(name, move || commit(&mut sessions, turn)));
         }
         let watch = ProcessorWatch::start(roots);
         ROUNDS.run(&mut contenders, progress, |round| {
-            for ((_, rates, latencies), (times, rate)) in measured.iter_mut().zip(round) {
-                rates.push(rate).expect("a rate is finite");
-                for time in times {
-                    latencies.add(time);
-                }
+            for (measured, (times, rate)) in measured.iter_mut().zip(round) {
+                measured.add(&times, rate);
             }
         })?;
         Ok(Self { measured, why_no_ram, shortage: watch.shortage() })
     }
 
-    fn of(&self, kind: CommitKind) -> Option<&(CommitKind, Sample, Latencies)> {
-        self.measured.iter().find(|(other, rates, _)| *other == kind && !rates.is_empty())
+    fn of(&self, kind: CommitKind) -> Option<&Measured> {
+        self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
     /// What is proven of `kind` in comparison with `base`, where a gain is one from `least` on.
@@ -115,19 +145,24 @@ impl Commits {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
-    /// How many times as often `kind` commits as `base`.
+    /// How many times as fast commits of `kind` are as those of `base`; of several clients, how many times as many they are.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
-        Factor::of(&self.of(kind)?.1.ratio_to(&self.of(base)?.1).ok()?)
+        let (kind, base) = (self.of(kind)?, self.of(base)?);
+        let ratios = match kind.kind {
+            CommitKind::Clients(_) => kind.rates.ratio_to(&base.rates),
+            _ => base.typical.ratio_to(&kind.typical),
+        };
+        Factor::of(&ratios.ok()?)
     }
 
     /// Half of the commits took no longer, in seconds.
     fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
-        self.of(kind)?.2.p50()
+        self.of(kind)?.latencies.p50()
     }
 
     /// All of what was measured, for programs.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
-        let all = self.measured.iter().flat_map(|(_, rates, latencies)| [rates, latencies.sample()]);
+        let all = self.measured.iter().flat_map(|measured| [&measured.rates, measured.latencies.sample()]);
         all.filter(|sample| !sample.is_empty())
     }
 
@@ -144,7 +179,7 @@ impl Commits {
         };
         let verdict = format!("{durable} durable, {fast} with nothing flushed{ram}.");
         let mut layer = Layer::new("Commit", verdict);
-        for (kind, rates, _) in &self.measured {
+        for Measured { kind, rates, .. } in &self.measured {
             layer.add_fact(kind.name(), rates.median());
         }
         layer.add_fact("no RAM", self.why_no_ram.clone());
@@ -155,7 +190,7 @@ impl Commits {
         let numbers = ["commits", "p50", "p99", "gain"].map(Column::right);
         let mut table =
             Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
-        for (kind, rates, latencies) in &self.measured {
+        for Measured { kind, rates, latencies, .. } in &self.measured {
             let gain = self.gain(*kind, CommitKind::Durable).filter(|_| *kind != CommitKind::Durable);
             let name = Cell::from(kind.name());
             table.add_row([
@@ -283,13 +318,12 @@ mod tests {
     /// What would have been measured with these commits a second in each of six rounds.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
-            let (mut rates, mut latencies) =
-                (Sample::new(kind.name(), Unit::PerSecond), Latencies::new(kind.name()));
+            let mut measured = Measured::new(*kind);
             for round in 0..6 {
-                rates.push(rate * (1.0 + 0.001 * f64::from(round))).unwrap();
-                latencies.add(1.0 / rate);
+                let rate = rate * (1.0 + 0.001 * f64::from(round));
+                measured.add(&[1.0 / rate], rate);
             }
-            (*kind, rates, latencies)
+            measured
         });
         Commits { measured: measured.collect(), ..Commits::default() }
     }
@@ -310,7 +344,7 @@ mod tests {
         assert_eq!(names(&commits), ["Commits wait for the disk"]);
         let gain = commits.findings()[0].gain.clone().unwrap();
         assert!((gain.factor.point() - 30.5).abs() < 0.1, "{gain}");
-        let verdict = "11.8 ms durable, 386 µs with nothing flushed; RAM would add little to that.";
+        let verdict = "11.7 ms durable, 385 µs with nothing flushed; RAM would add little to that.";
         assert_eq!(commits.layer().verdict(), verdict);
         assert!(commits.findings()[0].remedy.contains("SET synchronous_commit = off (4.59 × ["));
     }
@@ -334,8 +368,8 @@ mod tests {
     fn what_a_busy_machine_hides_is_called_unknown_with_what_is_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
-        // The medians of single commits separate; the rates of the rounds do not.
-        for (kind, _, latencies) in &mut noisy.measured {
+        // The medians of all commits separate; those of the rounds do not.
+        for Measured { kind, latencies, .. } in &mut noisy.measured {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
         }
