@@ -50,6 +50,10 @@ pub enum SessionEventKind {
         statement: Arc<str>,
         /// How many times it was run; not at all if it was only prepared, or if more was fetched of what it gives.
         runs: u64,
+        /// Stands for the values that were bound; `None` in a simple query, and for several runs.
+        values: Option<u64>,
+        /// Rows that it returned or changed.
+        rows: u64,
         /// If the server has nothing to do any more: whether a transaction is open.
         rests: Option<bool>,
     },
@@ -61,8 +65,8 @@ impl SessionEvent {
     /// Becomes what this and the next one are together, if that is the same statement once more; whether it is.
     fn join(&mut self, next: &Self) -> bool {
         let (
-            SessionEventKind::Completed { statement, runs, rests: None },
-            SessionEventKind::Completed { statement: same, runs: more, rests: None },
+            SessionEventKind::Completed { statement, runs, values, rows, rests: None },
+            SessionEventKind::Completed { statement: same, runs: more, rows: more_rows, rests: None, .. },
         ) = (&mut self.kind, &next.kind)
         else {
             return false;
@@ -70,6 +74,8 @@ impl SessionEvent {
         let joins = self.session == next.session && Arc::ptr_eq(statement, same);
         if joins {
             *runs += more;
+            *rows += more_rows;
+            *values = None;
             self.at = next.at;
         }
         joins
@@ -116,7 +122,13 @@ mod tests {
             session,
             database: "d".into(),
             at: Instant::now(),
-            kind: SessionEventKind::Completed { statement: Arc::clone(&statement), runs: 1, rests },
+            kind: SessionEventKind::Completed {
+                statement: Arc::clone(&statement),
+                runs: 1,
+                values: Some(1),
+                rows: 2,
+                rests,
+            },
         };
         for (session, rests) in [(1, None), (1, None), (1, None), (2, None), (1, None), (1, Some(false))] {
             log.put(entry(session, rests));

@@ -88,7 +88,7 @@ impl Listeners {
     fn hear(&self, event: StatementEvent, now: Instant) {
         let kind = match event {
             StatementEvent::Requested => SessionEventKind::Requested,
-            StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
+            StatementEvent::Completed(Completed { statement, begun, ran, values, rows, error, rests }) => {
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
                     let executed = ExecutedStatement {
@@ -100,7 +100,7 @@ impl Listeners {
                     };
                     history::add(ring, executed);
                 }
-                SessionEventKind::Completed { statement, runs: u64::from(ran), rests }
+                SessionEventKind::Completed { statement, runs: u64::from(ran), values, rows, rests }
             }
         };
         self.enter(now, kind);

@@ -42,13 +42,21 @@ fn feed(log: EventLog) -> Feed {
         let (entries, lost) = log.take();
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
-                SessionEventKind::Began { waited, backend } => exact.began(*waited, *backend),
+                SessionEventKind::Began { waited, backend } => exact.began(*waited, database, *backend),
                 SessionEventKind::Requested => exact.asked(*session, *at),
                 SessionEventKind::Ended => exact.left(*session, *at, statements),
-                SessionEventKind::Completed { statement, runs, rests } => {
-                    let (runs, rests) = (*runs, *rests);
-                    let done =
-                        CompletedStatement { session: *session, database, statement, runs, rests, at: *at };
+                SessionEventKind::Completed { statement, runs, values, rows, rests } => {
+                    let (runs, values, rows, rests) = (*runs, *values, *rows, *rests);
+                    let done = CompletedStatement {
+                        session: *session,
+                        database,
+                        statement,
+                        runs,
+                        values,
+                        rows,
+                        rests,
+                        at: *at,
+                    };
                     exact.done(done, statements);
                 }
             }

@@ -6,6 +6,7 @@
 //! Source: the manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +17,10 @@ use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 const TEXT: usize = 1023;
 /// Bytes of a name that are kept, and of an error.
 const NAME: usize = 256;
+/// Bytes of what is bound by which values are told apart.
+const VALUES: usize = 1024;
+/// Bytes of a command tag.
+const TAG: usize = 64;
 /// Steps that may be on their way, and names that are remembered: no client needs as many.
 const MOST: usize = 5000;
 
@@ -37,6 +42,10 @@ pub struct Completed {
     pub begun: Instant,
     /// Whether it ran: it has not if it was only prepared, or if more was fetched of what it gives.
     pub ran: bool,
+    /// Stands for the values that were bound; `None` in a Query, and for a statement in a batch.
+    pub values: Option<u64>,
+    /// Rows that it returned or changed, as its command tags say.
+    pub rows: u64,
     /// Why it failed, if it did.
     pub error: Option<StatementError>,
     /// If the server has nothing to do any more: whether a transaction is open.
@@ -58,9 +67,23 @@ enum Step {
     /// A Query: up to its ReadyForQuery.
     Query(Arc<str>),
     /// As many Executes, each up to its CommandComplete; with each, its portal was bound or is gone on with.
-    Execute(Arc<str>, bool, usize),
+    Execute(Execution, usize),
     /// A Sync: up to its ReadyForQuery. With it, what was prepared last.
     Sync(Arc<str>),
+}
+
+/// What a portal runs.
+#[derive(Debug, Clone, Default)]
+struct Portal {
+    statement: Arc<str>,
+    values: Option<u64>,
+}
+
+/// What an Execute runs, and whether its portal was bound just before.
+#[derive(Debug, Clone)]
+struct Execution {
+    portal: Portal,
+    bound: bool,
 }
 
 /// Both directions of a session.
@@ -70,14 +93,16 @@ pub struct StatementTracker {
     server: FrameDecoder,
     /// What names stand for.
     prepared: HashMap<Vec<u8>, Arc<str>>,
-    portals: HashMap<Vec<u8>, Arc<str>>,
+    portals: HashMap<Vec<u8>, Portal>,
     /// Something was bound that was not executed yet.
     bound: bool,
     steps: VecDeque<Step>,
     /// What was prepared, bound or executed last.
-    last: Arc<str>,
-    /// What was executed and is still to be committed, and whether it ran.
-    executed: Option<(Arc<str>, bool)>,
+    last: Portal,
+    /// What was executed and is still to be committed.
+    executed: Option<Execution>,
+    /// Of what is executed.
+    rows: u64,
     error: Option<StatementError>,
     /// When the server began with what it does; nothing while it has nothing to do.
     since: Option<Instant>,
@@ -98,7 +123,7 @@ impl StatementTracker {
         let wanted = |tag| match tag {
             b'Q' => TEXT,
             b'P' => NAME + TEXT,
-            b'B' => 2 * NAME,
+            b'B' => 2 * NAME + VALUES,
             b'E' | b'C' => NAME,
             _ => 0,
         };
@@ -123,13 +148,15 @@ impl StatementTracker {
         match tag {
             b'Q' => self.steps.push_back(Step::Query(text(first))),
             b'F' => self.steps.push_back(Step::Query("(a function is called)".into())),
-            b'S' => self.steps.push_back(Step::Sync(Arc::clone(&self.last))),
+            b'S' => self.steps.push_back(Step::Sync(Arc::clone(&self.last.statement))),
             b'P' => {
-                self.last = text(split_zero(rest).0);
-                remember(&mut self.prepared, first, &self.last);
+                self.last = Portal { statement: text(split_zero(rest).0), values: None };
+                remember(&mut self.prepared, first, &self.last.statement);
             }
             b'B' => {
-                self.last = self.prepared.get(split_zero(rest).0).cloned().unwrap_or_else(|| "".into());
+                let (name, values) = split_zero(rest);
+                let statement = self.prepared.get(name).cloned().unwrap_or_else(|| "".into());
+                self.last = Portal { statement, values: Some(digest(values)) };
                 remember(&mut self.portals, first, &self.last);
                 self.bound = true;
             }
@@ -145,10 +172,13 @@ impl StatementTracker {
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
             // Of a batch of a million rows.
-            Some(Step::Execute(statement, true, count)) if bound && Arc::ptr_eq(statement, &self.last) => {
+            Some(Step::Execute(Execution { portal, bound: true }, count))
+                if bound && Arc::ptr_eq(&portal.statement, &self.last.statement) =>
+            {
                 *count += 1;
+                portal.values = None;
             }
-            _ => self.steps.push_back(Step::Execute(Arc::clone(&self.last), bound, 1)),
+            _ => self.steps.push_back(Step::Execute(Execution { portal: self.last.clone(), bound }, 1)),
         }
     }
 
@@ -165,10 +195,14 @@ impl StatementTracker {
         let wanted = |tag| match tag {
             b'Z' => 1,
             b'E' => 2 * NAME,
+            b'C' => TAG,
             _ => 0,
         };
         server.decode(bytes, wanted, |FramePrefix { tag, body, .. }| match tag {
-            b'C' | b'I' | b's' => self.completes(now, tell),
+            b'C' | b'I' | b's' => {
+                self.rows += rows(&body[..body.len().min(wanted(tag))]);
+                self.completes(now, tell);
+            }
             b'E' => self.fails(&body[..body.len().min(wanted(tag))]),
             b'Z' => self.is_ready(!body.starts_with(b"I"), now, tell),
             _ => {}
@@ -177,17 +211,17 @@ impl StatementTracker {
     }
 
     fn completes(&mut self, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
-        let Some(Step::Execute(statement, bound, count)) = self.steps.front_mut() else { return };
-        let (statement, ran, last) = (Arc::clone(statement), *bound, *count == 1);
+        let Some(Step::Execute(execution, count)) = self.steps.front_mut() else { return };
+        let (execution, last) = (execution.clone(), *count == 1);
         *count -= 1;
         if last {
             self.steps.pop_front();
         }
         if let (true, Some(Step::Sync(_))) = (last, self.steps.front()) {
-            self.executed = Some((statement, ran));
+            self.executed = Some(execution);
         } else {
             let rests = self.steps.is_empty().then_some(true);
-            self.done(statement, ran, rests, now, tell);
+            self.done(execution, rests, now, tell);
         }
     }
 
@@ -196,9 +230,8 @@ impl StatementTracker {
         let ErrorResponse { sqlstate, message, .. } = ErrorResponse::read(body);
         self.error = Some(StatementError { sqlstate: sqlstate.into_owned(), message: message.into_owned() });
         while let Some(Step::Execute(..)) = self.steps.front() {
-            if let (Some(Step::Execute(statement, bound, _)), None) = (self.steps.pop_front(), &self.executed)
-            {
-                self.executed = Some((statement, bound));
+            if let (Some(Step::Execute(execution, _)), None) = (self.steps.pop_front(), &self.executed) {
+                self.executed = Some(execution);
             }
         }
     }
@@ -207,27 +240,29 @@ impl StatementTracker {
         while let Some(Step::Execute(..)) = self.steps.front() {
             self.steps.pop_front();
         }
-        let (statement, ran) = match (self.steps.pop_front(), self.executed.take()) {
-            (Some(Step::Query(statement)), _) => (statement, true),
+        let of = |statement, bound| Execution { portal: Portal { statement, values: None }, bound };
+        let execution = match (self.steps.pop_front(), self.executed.take()) {
+            (Some(Step::Query(statement)), _) => of(statement, true),
             (_, Some(executed)) => executed,
-            (Some(Step::Sync(statement)), None) => (statement, false),
-            (_, None) => (Arc::clone(&self.last), false),
+            (Some(Step::Sync(statement)), None) => of(statement, false),
+            (_, None) => of(Arc::clone(&self.last.statement), false),
         };
         let rests = (self.steps.is_empty() && !self.unsynchronized).then_some(in_transaction);
-        self.done(statement, ran, rests, now, tell);
+        self.done(execution, rests, now, tell);
     }
 
     fn done(
         &mut self,
-        statement: Arc<str>,
-        ran: bool,
+        execution: Execution,
         rests: Option<bool>,
         now: Instant,
         tell: &mut dyn FnMut(StatementEvent),
     ) {
         let Some(begun) = self.since else { return };
         self.since = rests.is_none().then_some(now);
-        tell(StatementEvent::Completed(Completed { statement, begun, ran, error: self.error.take(), rests }));
+        let Execution { portal: Portal { statement, values }, bound: ran } = execution;
+        let (error, rows) = (self.error.take(), std::mem::take(&mut self.rows));
+        tell(StatementEvent::Completed(Completed { statement, begun, ran, values, rows, error, rests }));
     }
 }
 
@@ -243,11 +278,24 @@ fn text(bytes: &[u8]) -> Arc<str> {
     }
 }
 
-fn remember(names: &mut HashMap<Vec<u8>, Arc<str>>, name: &[u8], statement: &Arc<str>) {
+fn remember<T: Clone>(names: &mut HashMap<Vec<u8>, T>, name: &[u8], meaning: &T) {
     if names.len() >= MOST {
         names.clear();
     }
-    names.insert(name.to_vec(), Arc::clone(statement));
+    names.insert(name.to_vec(), meaning.clone());
+}
+
+/// The same for the same bytes, as far as they are kept.
+fn digest(values: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&values[..values.len().min(VALUES)]);
+    hasher.finish()
+}
+
+/// The rows of a command tag: its last word, if that is a number. Source: the manual's "Message Formats", CommandComplete.
+fn rows(tag: &[u8]) -> u64 {
+    let tag = std::str::from_utf8(split_zero(tag).0).unwrap_or_default();
+    tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -288,7 +336,7 @@ mod tests {
             let now = begin + Duration::from_millis(turn as u64);
             let mut tell = |what| match what {
                 StatementEvent::Requested => told.push(format!("asked {turn}")),
-                StatementEvent::Completed(Completed { statement, begun, ran, error, rests }) => {
+                StatementEvent::Completed(Completed { statement, begun, ran, error, rests, .. }) => {
                     let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
                     let error = error.map_or_else(String::new, |error| format!(" {}", error.sqlstate));
                     let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
@@ -308,6 +356,50 @@ mod tests {
 
     fn told(talk: &str) -> Vec<String> {
         told_in(talk, usize::MAX)
+    }
+
+    /// Of each statement of a talk: whether values were bound, which (numbered as they come), and its rows.
+    fn runs(talk: &str) -> Vec<(String, Option<usize>, u64)> {
+        let (mut follow, mut seen, mut runs) = (StatementTracker::default(), Vec::new(), Vec::new());
+        for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
+            let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
+            let mut tell = |event| {
+                if let StatementEvent::Completed(Completed { statement, values, rows, .. }) = event {
+                    let number = values.map(|values| {
+                        let at = seen.iter().position(|one| *one == values);
+                        at.unwrap_or_else(|| {
+                            seen.push(values);
+                            seen.len() - 1
+                        })
+                    });
+                    runs.push((statement.as_ref().to_owned(), number, rows));
+                }
+            };
+            for part in messages(words.trim_end_matches(['>', '<'])).chunks(3) {
+                if from_client {
+                    follow.client_says(part, Instant::now(), &mut tell);
+                } else {
+                    follow.server_says(part, Instant::now(), &mut tell);
+                }
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn values_and_rows_tell_one_run_from_the_next() {
+        let run = |values: &str, tag: &str| format!("> B:,s,{values} E:, S < 2 C:{tag} Z:I");
+        let talk =
+            ["> P:s,SELECT S < 1 Z:I", &run("1", "SELECT_3"), &run("2", "SELECT_1"), &run("1", "SELECT_3")];
+        let select = |values, rows| ("SELECT".to_owned(), values, rows);
+        let runs_of = runs(&talk.join(" "));
+        assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
+        // In a batch no run waits for the one before.
+        let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
+        assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
+        let text = ("a;_b".replace('_', " "), None, 7);
+        assert_eq!(runs("> Q:a;_b < T D C:SELECT_5 C:DELETE_2 Z:I"), [text]);
+        assert_eq!(rows(b"MOVE 18446744073709551616\0"), 0);
     }
 
     #[test]

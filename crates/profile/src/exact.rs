@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::by_test::ByTest;
+use crate::completed::CompletedStatement;
 use crate::interner::Interner;
 use crate::machine::as_f64;
 use crate::statement::{Statement, StatementKind};
@@ -43,6 +45,7 @@ pub struct Exact {
     /// Time, and how many times it ran.
     pub(crate) statements: HashMap<u32, (Time, u64)>,
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
+    pub(crate) tests: ByTest,
     pub(crate) clean_up: (Time, u64),
     /// Sessions that were begun, and the seconds that their clients waited for that in all.
     pub(crate) connected: (u64, f64),
@@ -75,13 +78,15 @@ impl Exact {
             at_once: BTreeMap::new(),
             statements: HashMap::new(),
             databases: BTreeMap::new(),
+            tests: ByTest::default(),
             clean_up: (Time::default(), 0),
             connected: (0, 0.0),
         }
     }
 
-    /// A session with this backend was begun, for which its client has waited so long.
-    pub fn began(&mut self, waited: Duration, backend: i32) {
+    /// A session with this database and backend was begun, for which its client has waited so long.
+    pub fn began(&mut self, waited: Duration, database: &Arc<str>, backend: i32) {
+        self.tests.began(database);
         self.backends.insert(backend);
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
@@ -99,6 +104,11 @@ impl Exact {
     /// Whether a session with this backend was begun.
     pub(crate) fn knows(&self, backend: i32) -> bool {
         self.backends.contains(&backend)
+    }
+
+    /// The test that has used `database` is over; its runner calls it `name`.
+    pub fn ended(&mut self, database: &str, name: Option<&str>) {
+        self.tests.ended(database, name);
     }
 
     /// Something has happened that is not reported.
@@ -135,23 +145,6 @@ impl Exact {
     }
 }
 
-/// What a session has done since it was asked, or since the last time.
-#[derive(Debug, Clone, Copy)]
-pub struct CompletedStatement<'a> {
-    /// Which session.
-    pub session: u64,
-    /// Of which database.
-    pub database: &'a Arc<str>,
-    /// The statement, or what it begins with.
-    pub statement: &'a Arc<str>,
-    /// How many times it ran.
-    pub runs: u64,
-    /// If nothing more is owed: whether a transaction is open.
-    pub rests: Option<bool>,
-    /// Now.
-    pub at: Instant,
-}
-
 impl Exact {
     /// A session has done something.
     pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<Statement>) {
@@ -165,6 +158,7 @@ impl Exact {
         };
         let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
         let statement = statements.get(place);
+        self.tests.done(&done, place, statement.kind, time);
         session.clears |= statement.clears;
         let cleans = statement.clears || (session.clears && statement.kind == StatementKind::Commit);
         if let Some(open) = done.rests {
@@ -230,7 +224,16 @@ mod tests {
                     };
                     let (database, statement) = (&words[1].into(), &sql.into());
                     exact.done(
-                        CompletedStatement { session, database, statement, runs: 1, rests, at },
+                        CompletedStatement {
+                            session,
+                            database,
+                            statement,
+                            runs: 1,
+                            values: None,
+                            rows: 0,
+                            rests,
+                            at,
+                        },
                         statements,
                     );
                 }

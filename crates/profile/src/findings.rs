@@ -379,7 +379,7 @@ mod tests {
             assert_eq!(names.first().map(|finding| finding.name.as_str()), Some(expected), "{word}");
         }
         let (mut exact, mut idle) = (Exact::new(Instant::now()), recording(&looks(&[], 0, &[], 100)));
-        (0..100).for_each(|_| exact.began(Duration::from_millis(5), 7));
+        (0..100).for_each(|_| exact.began(Duration::from_millis(5), &"d".into(), 7));
         idle.exact = Some(exact);
         assert_eq!(found(&idle, &Circumstances::default())[0].name, "Sessions are begun again and again");
     }

@@ -5,7 +5,9 @@
 //! changes nothing in the server. It prints nothing and does not know the command line.
 
 mod attribution;
+mod by_test;
 mod circumstances;
+mod completed;
 mod correction;
 mod counted;
 mod counters;
@@ -20,15 +22,17 @@ mod recording;
 mod statement;
 mod summary;
 mod target;
+mod test_report;
 mod time;
 mod timeline;
 mod wait;
 
 pub use attribution::Attribution;
 pub use circumstances::Circumstances;
+pub use completed::CompletedStatement;
 pub use counted::{Counted, Line};
 pub use error::ProfileError;
-pub use exact::{CompletedStatement, Exact};
+pub use exact::Exact;
 pub use interner::Interner;
 pub use profile::Profile;
 pub use recorder::{Feed, Recorder};

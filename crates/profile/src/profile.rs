@@ -3,11 +3,13 @@
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit};
 
 use crate::attribution::Attribution;
+use crate::by_test::TestRecord;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::findings::Case;
 use crate::machine::as_f64;
 use crate::recording::Recording;
+use crate::test_report::Tests;
 use crate::time::Time;
 
 /// Lines of a table of statements or databases.
@@ -20,6 +22,8 @@ pub struct Profile {
     pub(crate) attribution: Attribution,
     pub(crate) circumstances: Circumstances,
     pub(crate) findings: Vec<Finding>,
+    /// That of most time first; none without a gateway.
+    records: Vec<TestRecord>,
 }
 
 impl Profile {
@@ -29,7 +33,18 @@ impl Profile {
         let attribution = Attribution::of(&recording);
         let case = Case { recording: &recording, attribution: &attribution, circumstances: &circumstances };
         let findings = case.findings();
-        Self { recording, attribution, circumstances, findings }
+        let records = recording.exact.as_ref().map_or_else(Vec::new, |exact| exact.tests.records());
+        let mut profile = Self { recording, attribution, circumstances, findings, records };
+        // What is known by name comes before what would be known if nothing else were.
+        let found = profile.tests().finding();
+        profile.findings.splice(0..0, found);
+        Finding::rank(&mut profile.findings);
+        profile
+    }
+
+    /// The tests that came through the gateway.
+    pub(crate) fn tests(&self) -> Tests<'_> {
+        Tests { records: &self.records, statements: &self.recording.statements }
     }
 
     /// All of it.
@@ -41,6 +56,10 @@ impl Profile {
         report.add_environment("PostgreSQL", &self.recording.version);
         self.layers().into_iter().for_each(|layer| report.add_layer(layer));
         report.add_findings(self.findings.iter().cloned());
+        if !self.records.is_empty() {
+            report.add_table(self.tests().table(self.attribution.wall));
+            report.add_data("tests", self.tests().to_json());
+        }
         report.add_table(self.kinds());
         report.add_table(self.causes());
         report.add_table(self.statements());

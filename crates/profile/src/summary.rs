@@ -11,7 +11,7 @@ use crate::profile::Profile;
 
 /// Lines of findings and of statements.
 const MOST: usize = 3;
-/// Columns of a statement.
+/// Columns of a statement, and of a test.
 const WIDTH: usize = 110;
 
 /// What a terminal gets: some lines, each ended.
@@ -43,6 +43,12 @@ impl fmt::Display for Profile {
             let text = &self.recording.statements.get(*statement).text;
             let text = format!("{} {text}", seconds(spent.time.sessions));
             line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
+        }
+        let tests = self.tests();
+        if tests.records.len() > 1 {
+            for (place, test) in tests.slowest(MOST).enumerate() {
+                line(f, if place == 0 { "tests" } else { "" }, &cut(&test))?;
+            }
         }
         if let Some(counted) = &self.recording.counted {
             line(f, "counted", &cut(&sum_up(counted)))?;

@@ -24,6 +24,7 @@ pub struct Report {
     tables: Vec<Table>,
     notes: Vec<String>,
     samples: Vec<(String, Vec<Sample>)>,
+    data: Vec<(&'static str, Value)>,
 }
 
 impl Report {
@@ -40,6 +41,7 @@ impl Report {
             tables: Vec::new(),
             notes: Vec::new(),
             samples: Vec::new(),
+            data: Vec::new(),
         }
     }
 
@@ -72,6 +74,11 @@ impl Report {
     /// Adds all values that were measured of something, one sample for each phase of it. Only programs read them.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
+    }
+
+    /// Adds what only programs read, under a key of its own in JSON.
+    pub fn add_data(&mut self, key: &'static str, value: Value) {
+        self.data.push((key, value));
     }
 
     /// Adds a table below the others.
@@ -221,6 +228,9 @@ impl Report {
         if !self.samples.is_empty() {
             let one = |(name, phases): &(String, Vec<Sample>)| json!({ "name": name, "phases": phases });
             value["samples"] = self.samples.iter().map(one).collect();
+        }
+        for (key, data) in &self.data {
+            value[*key] = data.clone();
         }
         value
     }

@@ -101,7 +101,9 @@ impl Fixture {
         let in_words = |kind| match kind {
             SessionEventKind::Began { .. } => "began".to_owned(),
             SessionEventKind::Requested => "requested".to_owned(),
-            SessionEventKind::Completed { statement, runs, rests } => format!("{runs} {statement} {rests:?}"),
+            SessionEventKind::Completed { statement, runs, rests, .. } => {
+                format!("{runs} {statement} {rests:?}")
+            }
             SessionEventKind::Ended => "ended".to_owned(),
         };
         let ran = self.taps.history.as_ref().unwrap().of("d", HANG);

@@ -147,6 +147,63 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
     }
 }
 
+/// A test in a database of its own name that asks once for each row, and one that does not, with simple queries and with
+/// bound values.
+#[test]
+fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
+    let scene = Scene::new(User::Ourselves);
+    let (psql, all) = (ground::psql(), "SELECT * FROM generate_series(1, 12) authors");
+    let books = |sql: fn(u32) -> String| (1..=12).map(|author| sql(author) + "\n").collect::<String>();
+    // pgbench binds its variables.
+    let bound = books(|author| format!("\\set author {author}\nSELECT :author::int AS book;"));
+    for (name, books) in [
+        ("test_literal", books(|author| format!("SELECT {author} AS book;"))),
+        ("test_bound", bound),
+        ("test_same", books(|_| "SELECT 1 AS same;".to_owned()) + "INSERT INTO nowhere VALUES (1);\n"),
+    ] {
+        scene.write(&format!("{name}.sql"), &format!("{all};\n{books}"));
+    }
+    let pgbench = psql.replace("psql", "pgbench");
+    let script = format!(
+        "{psql} -XAtq -d test_literal -f test_literal.sql; {psql} -XAtq -d test_same -f test_same.sql 2>&1
+         {pgbench} -n -M extended -t 1 -f test_bound.sql test_bound; {psql} -XAtq -d test_fine -c '{all}'"
+    );
+    // It is all in what the gateway sees: looks may be few.
+    let outcome = scene.run(["run", "--profile", "--report", "out.json", "--", "sh", "-euc", &script]);
+    assert!(outcome.code == Some(0), "{outcome}");
+    let profile = read(&scene, "out.json");
+    let test = |name: &str| {
+        let tests = profile["tests"].as_array().unwrap();
+        tests.iter().find(|test| test["name"] == name).unwrap_or_else(|| panic!("{name}: {profile}")).clone()
+    };
+    for name in ["test_literal", "test_bound"] {
+        let (test, all) = (test(name), "SELECT * FROM generate_series(?, …) authors");
+        let sql = |value: &Value| value.as_str().unwrap_or_default().trim_end_matches(';').to_owned();
+        assert_eq!((&test["statements"], &test["rows"]), (&json!(13), &json!(24)), "{test}");
+        assert_eq!(test["n_plus_one"].as_array().unwrap().len(), 1, "{test}");
+        let found = &test["n_plus_one"][0];
+        assert_eq!(
+            (sql(&found["statement"]), &found["count"]),
+            ("SELECT ? AS book".to_owned(), &json!(12)),
+            "{test}"
+        );
+        assert_eq!(sql(&found["after"]), all, "{test}");
+        assert!(test["seconds"].as_f64() >= found["seconds"].as_f64(), "{test}");
+    }
+    let same = test("test_same");
+    assert_eq!((&same["n_plus_one"], &same["identical"][0]["count"]), (&json!([]), &json!(12)), "{same}");
+    assert_eq!((test("test_fine")["identical"].clone(), same["statements"].clone()), (json!([]), json!(14)));
+    let finding = profile["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "One query for each row (N+1)");
+    let evidence = finding.unwrap()["evidence"].as_str().unwrap();
+    assert!(evidence.contains("test_literal runs SELECT ? AS book; 12 times"), "{evidence}");
+    assert!(evidence.contains("test_bound") && !evidence.contains("test_same"), "{evidence}");
+    assert!(outcome.stderr.contains("\ntests     "), "{outcome}");
+}
+
 #[test]
 fn looks_count_where_sessions_go_past_the_gateway() {
     let scene = Scene::new(User::Ourselves);

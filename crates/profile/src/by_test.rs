@@ -1,0 +1,288 @@
+//! What each test did in its database, and what it did over and over.
+//!
+//! A test is what happens in a database until its client says that the test is over, or else all that happens in a database:
+//! then the database's name stands for the test's.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::completed::CompletedStatement;
+use crate::statement::StatementKind;
+use crate::time::Time;
+
+/// Runs of one statement in one test from which on they are told of.
+const MANY: u64 = 5;
+/// Different values of one statement in one test that are told apart.
+const VALUES: usize = 1000;
+/// Repetitions that are kept of a test.
+const KEPT: usize = 5;
+
+/// What one test did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct TestRecord {
+    /// As its runner calls it, or else the name of its database.
+    pub(crate) name: String,
+    /// Time of its sessions in the database.
+    pub(crate) time: Time,
+    /// How many statements ran.
+    pub(crate) statements: u64,
+    /// Rows that they returned or changed.
+    pub(crate) rows: u64,
+    /// Sessions that were begun.
+    pub(crate) sessions: u64,
+    /// Commits that were asked for.
+    pub(crate) commits: u64,
+    /// The statement that took longest, and its seconds.
+    pub(crate) longest: Option<(u32, f64)>,
+    /// Queries that were run over and over, those of most time first.
+    pub(crate) repetitions: Vec<Repetition>,
+}
+
+/// A query that was run over and over within a test.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Repetition {
+    /// Its number.
+    pub(crate) statement: u32,
+    /// How many times.
+    pub(crate) count: u64,
+    /// Seconds of it in all.
+    pub(crate) seconds: f64,
+    /// What of it was repeated.
+    pub(crate) kind: RepetitionKind,
+}
+
+/// What is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepetitionKind {
+    /// The query, with other values each time: one query could do. `after`: the query before the first of them, which returned
+    /// several rows.
+    NPlusOne {
+        /// Its number.
+        after: Option<u32>,
+    },
+    /// The query with its values.
+    Identical,
+}
+
+/// All tests of a recording.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ByTest {
+    at_work: HashMap<Arc<str>, Ongoing>,
+    ended: Vec<TestRecord>,
+}
+
+/// A test that is not over.
+#[derive(Debug, Clone, Default)]
+struct Ongoing {
+    record: TestRecord,
+    queries: HashMap<u32, Runs>,
+    /// The last statement, and its rows.
+    last: Option<(u32, u64)>,
+}
+
+/// The runs of one query.
+#[derive(Debug, Clone, Default)]
+struct Runs {
+    count: u64,
+    seconds: f64,
+    /// How many times each value was met.
+    values: HashMap<u64, u64>,
+    /// The query before the first run, if that returned several rows.
+    after: Option<u32>,
+}
+
+impl ByTest {
+    /// A session with this database was begun.
+    pub(crate) fn began(&mut self, database: &Arc<str>) {
+        self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
+    }
+
+    /// A statement was done, which took so long.
+    pub(crate) fn done(
+        &mut self,
+        done: &CompletedStatement<'_>,
+        statement: u32,
+        kind: StatementKind,
+        time: Time,
+    ) {
+        let ongoing = self.at_work.entry(Arc::clone(done.database)).or_default();
+        let record = &mut ongoing.record;
+        record.time.join(time);
+        record.statements += done.runs;
+        record.rows += done.rows;
+        record.commits += done.runs * u64::from(kind == StatementKind::Commit);
+        if record.longest.is_none_or(|(_, longest)| time.sessions > longest) {
+            record.longest = Some((statement, time.sessions));
+        }
+        let last = ongoing.last.replace((statement, done.rows));
+        // What was run in a batch, no run waited for.
+        if kind == StatementKind::Select && done.runs == 1 {
+            let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
+            let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
+            runs.count += 1;
+            runs.seconds += time.sessions;
+            // In a simple query they are part of its text.
+            let values = done.values.unwrap_or_else(|| digest(done.statement));
+            if runs.values.len() < VALUES || runs.values.contains_key(&values) {
+                *runs.values.entry(values).or_default() += 1;
+            }
+        }
+    }
+
+    /// The test that has used `database` is over; its runner calls it `name`.
+    pub(crate) fn ended(&mut self, database: &str, name: Option<&str>) {
+        if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
+            self.ended.push(ongoing.end(name.unwrap_or(&database)));
+        }
+    }
+
+    /// All tests, those that are not over too, that of most time first.
+    pub(crate) fn records(&self) -> Vec<TestRecord> {
+        let at_work = self.at_work.iter().map(|(database, ongoing)| ongoing.clone().end(database));
+        let mut records: Vec<TestRecord> = self.ended.iter().cloned().chain(at_work).collect();
+        records.sort_by(|one, other| {
+            other.time.sessions.total_cmp(&one.time.sessions).then_with(|| one.name.cmp(&other.name))
+        });
+        records
+    }
+}
+
+impl Ongoing {
+    fn end(self, name: &str) -> TestRecord {
+        let repeated = self.queries.into_iter().filter_map(|(statement, runs)| runs.repetition(statement));
+        let mut repetitions: Vec<Repetition> = repeated.collect();
+        repetitions.sort_by(|one, other| {
+            other.seconds.total_cmp(&one.seconds).then(one.statement.cmp(&other.statement))
+        });
+        repetitions.truncate(KEPT);
+        TestRecord { name: name.to_owned(), repetitions, ..self.record }
+    }
+}
+
+impl Runs {
+    /// What was repeated, if that was often enough.
+    fn repetition(self, statement: u32) -> Option<Repetition> {
+        let Self { count, seconds, values, after } = self;
+        let different = values.len() as u64;
+        let most = values.into_values().max().unwrap_or(0);
+        let kind = if different >= MANY {
+            RepetitionKind::NPlusOne { after }
+        } else if most >= MANY {
+            RepetitionKind::Identical
+        } else {
+            return None;
+        };
+        Some(Repetition { statement, count, seconds, kind })
+    }
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::interner::Interner;
+    use crate::statement::Statement;
+
+    /// Plays a statement, `DATABASE:SQL` or with bound values `DATABASE:SQL|VALUES`, which returns so many rows, and takes a
+    /// millisecond.
+    fn play(tests: &mut ByTest, statements: &mut Interner<Statement>, line: &str, rows: u64) {
+        let (database, sql) = line.split_once(':').unwrap();
+        let (sql, values) =
+            sql.split_once('|').map_or((sql, None), |(sql, values)| (sql, Some(digest(values))));
+        let read = Statement::read(sql);
+        let (kind, place) = (read.kind, statements.put(read));
+        let (database, statement, at) = (&database.into(), &sql.into(), Instant::now());
+        let done =
+            CompletedStatement { session: 1, database, statement, runs: 1, values, rows, rests: None, at };
+        tests.done(&done, place, kind, Time { wall: 1e-3, sessions: 1e-3, saved: 0.0 });
+    }
+
+    fn played(script: &[(&str, u64)]) -> (ByTest, Interner<Statement>) {
+        let (mut tests, mut statements) = (ByTest::default(), Interner::default());
+        for (line, rows) in script {
+            play(&mut tests, &mut statements, line, *rows);
+        }
+        (tests, statements)
+    }
+
+    #[test]
+    fn one_query_for_each_row_of_another_is_found_with_either_protocol() {
+        for each in ["t:SELECT * FROM books WHERE author = $1|{}", "t:SELECT * FROM books WHERE author = {}"]
+        {
+            let books: Vec<String> = (0..7).map(|author| each.replace("{}", &author.to_string())).collect();
+            let mut script = vec![("t:SELECT * FROM authors", 7)];
+            script.extend(books.iter().map(|line| (line.as_str(), 2)));
+            let (tests, statements) = played(&script);
+            let records = tests.records();
+            let [record] = &records[..] else { panic!("{records:?}") };
+            assert_eq!((record.name.as_str(), record.statements, record.rows), ("t", 8, 21));
+            let [repetition] = &record.repetitions[..] else { panic!("{record:?}") };
+            assert_eq!(
+                (repetition.count, statements.get(repetition.statement).kind),
+                (7, StatementKind::Select)
+            );
+            let RepetitionKind::NPlusOne { after: Some(after) } = repetition.kind else {
+                panic!("{record:?}")
+            };
+            assert_eq!(statements.get(after).text, "SELECT * FROM authors");
+        }
+    }
+
+    #[test]
+    fn the_same_query_with_the_same_values_is_repeated_work() {
+        let (tests, _) = played(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
+        let records = tests.records();
+        assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
+        // Different tests may ask the same; writes must be as many as there are.
+        let apart: Vec<String> = (0..6).map(|test| format!("t{test}:SELECT 1")).collect();
+        let apart: Vec<_> = apart
+            .iter()
+            .map(|line| (line.as_str(), 1))
+            .chain([("t0:INSERT INTO t VALUES (1)", 1); 9])
+            .collect();
+        assert!(played(&apart).0.records().iter().all(|record| record.repetitions.is_empty()));
+    }
+
+    #[test]
+    fn a_name_ends_a_test_and_the_next_one_begins() {
+        let (mut tests, _) = played(&[("fresh:SELECT 1", 1), ("fresh:COMMIT", 0), ("other:SELECT 2", 1)]);
+        tests.ended("fresh", Some("test_one"));
+        tests.ended("unused", Some("test_two"));
+        tests.began(&"fresh".into());
+        let mut records = tests.records();
+        records.sort_by(|one, other| one.name.cmp(&other.name));
+        let seen = records
+            .iter()
+            .map(|record| (record.name.as_str(), record.statements, record.commits, record.sessions));
+        assert_eq!(seen.collect::<Vec<_>>(), [("fresh", 0, 0, 1), ("other", 1, 0, 0), ("test_one", 2, 1, 0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_statement_belongs_to_one_test(
+            script in prop::collection::vec((0..3_usize, 0..4_u8, 0..3_u64, any::<bool>()), 0..60),
+        ) {
+            let (mut tests, mut statements, mut ends) = (ByTest::default(), Interner::default(), 0);
+            for (database, value, rows, ends_here) in &script {
+                play(&mut tests, &mut statements, &format!("d{database}:SELECT {value}"), *rows);
+                if *ends_here {
+                    tests.ended(&format!("d{database}"), Some("named"));
+                    ends += 1;
+                }
+            }
+            let records = tests.records();
+            prop_assert_eq!(records.iter().map(|record| record.statements).sum::<u64>(), script.len() as u64);
+            prop_assert_eq!(records.iter().filter(|record| record.name == "named").count(), ends);
+        }
+    }
+}

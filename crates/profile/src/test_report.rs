@@ -1,0 +1,186 @@
+//! The tests of a profile, for people and for programs.
+
+use report::{Cell, Column, Finding, Quantity, Table, Unit};
+use serde_json::{Value, json};
+
+use crate::by_test::{Repetition, RepetitionKind, TestRecord};
+use crate::circumstances::{percent, seconds};
+use crate::interner::Interner;
+use crate::machine::as_f64;
+use crate::statement::Statement;
+
+/// Lines of the table.
+const LINES: usize = 20;
+/// Runs of one query in one test from which on a finding tells of them.
+const FINDING: u64 = 10;
+/// Tests that a finding names.
+const NAMED: usize = 3;
+
+/// All tests, and the statements that their numbers stand for.
+#[derive(Clone, Copy)]
+pub(crate) struct Tests<'a> {
+    pub(crate) records: &'a [TestRecord],
+    pub(crate) statements: &'a Interner<Statement>,
+}
+
+impl Tests<'_> {
+    /// One test a line; `wall` is what the suite took.
+    pub(crate) fn table(&self, wall: f64) -> Table {
+        let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
+        let columns = numbers.map(Column::right).into_iter();
+        let words = ["test", "over and over"].map(Column::left);
+        let [test, repeated] = words;
+        let mut table = Table::new("Tests", [test].into_iter().chain(columns).chain([repeated]));
+        for record in self.records.iter().take(LINES) {
+            let counts = [record.statements, record.rows, record.sessions, record.commits];
+            let counts = counts.map(|count| Cell::from(Quantity::new(as_f64(count), Unit::Count)));
+            let time = |time| Cell::from(Quantity::new(time, Unit::Seconds));
+            let longest = record.longest.map_or(Cell::Missing, |(_, longest)| time(longest));
+            let share = percent(if wall > 0.0 { record.time.wall / wall } else { 0.0 });
+            let repeated: Vec<String> = record.repetitions.iter().map(|one| self.sum_up(one)).collect();
+            let first = [Cell::from(record.name.as_str()), time(record.time.sessions), share.into()];
+            table.add_row(first.into_iter().chain(counts).chain([longest, repeated.join("; ").into()]));
+        }
+        table
+    }
+
+    fn sum_up(&self, repetition: &Repetition) -> String {
+        let kind = match repetition.kind {
+            RepetitionKind::NPlusOne { .. } => "N+1",
+            RepetitionKind::Identical => "identical",
+        };
+        let (Repetition { count, .. }, text) = (repetition, self.text(repetition.statement));
+        format!("{count} × {text} ({kind}, {})", seconds(repetition.seconds))
+    }
+
+    fn text(&self, statement: u32) -> &str {
+        &self.statements.get(statement).text
+    }
+
+    /// What programs get of every test.
+    pub(crate) fn to_json(self) -> Value {
+        self.records.iter().map(|record| self.record_to_json(record)).collect()
+    }
+
+    fn record_to_json(&self, record: &TestRecord) -> Value {
+        let of = |wanted: fn(RepetitionKind) -> bool| -> Value {
+            let those = record.repetitions.iter().filter(|repetition| wanted(repetition.kind));
+            let one = |repetition: &Repetition| {
+                let mut value = json!({
+                    "statement": self.text(repetition.statement),
+                    "count": repetition.count,
+                    "seconds": repetition.seconds,
+                });
+                if let RepetitionKind::NPlusOne { after } = repetition.kind {
+                    value["after"] = json!(after.map(|after| self.text(after)));
+                }
+                value
+            };
+            those.map(one).collect()
+        };
+        let longest = record
+            .longest
+            .map(|(statement, seconds)| json!({ "statement": self.text(statement), "seconds": seconds }));
+        json!({
+            "name": record.name,
+            "seconds": record.time.sessions,
+            "wall_seconds": record.time.wall,
+            "statements": record.statements,
+            "rows": record.rows,
+            "sessions": record.sessions,
+            "commits": record.commits,
+            "longest": longest,
+            "n_plus_one": of(|kind| matches!(kind, RepetitionKind::NPlusOne { .. })),
+            "identical": of(|kind| kind == RepetitionKind::Identical),
+        })
+    }
+
+    /// The slowest tests, in a few words each.
+    pub(crate) fn slowest(&self, count: usize) -> impl Iterator<Item = String> {
+        self.records.iter().take(count).map(|record| {
+            let n_plus_one =
+                record.repetitions.iter().find(|one| matches!(one.kind, RepetitionKind::NPlusOne { .. }));
+            let n_plus_one =
+                n_plus_one.map_or_else(String::new, |one| format!(", N+1: {}", self.sum_up(one)));
+            let time = seconds(record.time.sessions);
+            format!("{time} {}: {} statements{n_plus_one}", record.name, record.statements)
+        })
+    }
+
+    /// What is run once for each row where once would do, in which tests.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let of = |record: &TestRecord| {
+            let many = |one: &&Repetition| {
+                one.count >= FINDING && matches!(one.kind, RepetitionKind::NPlusOne { .. })
+            };
+            let found = record.repetitions.iter().find(many);
+            found.map(|repetition| (record.name.clone(), repetition.clone()))
+        };
+        let found: Vec<(String, Repetition)> = self.records.iter().filter_map(of).collect();
+        let named = found.iter().take(NAMED).map(|(test, repetition)| {
+            let after = match repetition.kind {
+                RepetitionKind::NPlusOne { after: Some(after) } => format!(", after {}", self.text(after)),
+                _ => String::new(),
+            };
+            let (count, text) = (repetition.count, self.text(repetition.statement));
+            format!(
+                "{test} runs {text} {count} times with other values ({}{after})",
+                seconds(repetition.seconds)
+            )
+        });
+        let others = found.len().saturating_sub(NAMED);
+        let others = if others > 0 { format!("; so do {others} tests more") } else { String::new() };
+        (!found.is_empty()).then(|| Finding {
+            name: "One query for each row (N+1)".to_owned(),
+            evidence: format!("{}{others}.", named.collect::<Vec<_>>().join("; ")),
+            gain: None,
+            remedy: "Fetch them in one query: a join, IN or = ANY, or what the ORM has for that (prefetch, eager loading)."
+                .to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+
+    #[test]
+    fn tests_are_listed_and_a_query_for_each_row_is_found() {
+        let mut statements = Interner::default();
+        let [all, each] = ["SELECT * FROM authors", "SELECT * FROM books WHERE author = 1"]
+            .map(|sql| statements.put(Statement::read(sql)));
+        let repetition = |kind| Repetition { statement: each, count: 50, seconds: 0.5, kind };
+        let record = |name: &str, kinds: &[RepetitionKind]| TestRecord {
+            name: name.to_owned(),
+            time: Time { wall: 0.5, sessions: 1.0, saved: 0.0 },
+            statements: 51,
+            longest: Some((all, 0.25)),
+            repetitions: kinds.iter().map(|kind| repetition(*kind)).collect(),
+            ..TestRecord::default()
+        };
+        let slow = record("test_slow", &[RepetitionKind::NPlusOne { after: Some(all) }]);
+        let records = [slow, record("test_same", &[RepetitionKind::Identical]), record("test_fine", &[])];
+        let tests = Tests { records: &records, statements: &statements };
+        let value = tests.to_json();
+        assert_eq!(value[0]["name"], "test_slow");
+        assert_eq!((&value[0]["statements"], &value[0]["seconds"]), (&json!(51), &json!(1.0)));
+        assert_eq!(value[0]["n_plus_one"][0]["count"], 50);
+        assert_eq!(value[0]["n_plus_one"][0]["statement"], "SELECT * FROM books WHERE author = ?");
+        assert_eq!(value[0]["n_plus_one"][0]["after"], "SELECT * FROM authors");
+        assert_eq!((&value[1]["n_plus_one"], &value[1]["identical"][0]["count"]), (&json!([]), &json!(50)));
+        let finding = tests.finding().unwrap();
+        assert_eq!(
+            finding.evidence,
+            "test_slow runs SELECT * FROM books WHERE author = ? 50 times with other values (500 ms, after SELECT * FROM authors)."
+        );
+        let table = tests.table(10.0).to_json();
+        assert_eq!(
+            (&table["rows"][0]["test"], &table["rows"][0]["share"]),
+            (&json!("test_slow"), &json!("5 %"))
+        );
+        let slowest = tests.slowest(1).next().unwrap();
+        assert!(slowest.starts_with("1.00 s test_slow: 51 statements, N+1: 50 × SELECT"), "{slowest}");
+        assert!(Tests { records: &records[2..], ..tests }.finding().is_none());
+    }
+}
