@@ -104,7 +104,8 @@ impl Leases {
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let name = cut(request.database);
-        if ALWAYS.contains(&name) {
+        // Without a template there is nothing to lease: it is a server like any other.
+        if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
             return inner.connect_unleased(name, request.params);
         }
         check_name(name)?;

@@ -257,6 +257,11 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     let data = run.data();
     // initdb has made one: only its text is new.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
+    if run.persistent().is_some() {
+        // The locks tell that it is of a server that was killed.
+        let files = Directory::open(&data).attempt("open", &data)?;
+        files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
+    }
     let output = run.create_file("log", order.account)?;
     let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
@@ -267,7 +272,9 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
     sys::new_session(&mut command);
-    sys::inherit(&mut command, vec![theirs.into(), lock.descriptor().attempt("duplicate", run.path())?]);
+    let mut inherited = vec![theirs.into(), lock.descriptor().attempt("duplicate", run.path())?];
+    inherited.extend(run.data_lock()?);
+    sys::inherit(&mut command, inherited);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
     // Not reaped yet, so the number is still its own.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;

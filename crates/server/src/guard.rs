@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use storage::{Abandoned, Account, Attempt, FileError, Place, RunDirectory};
+use storage::{Abandoned, Account, Attempt, FileError, PersistentData, Place, RunDirectory};
 use sys::{Directory, Pid};
 
 use crate::Installation;
@@ -51,6 +51,12 @@ impl Guard {
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| Process::start(program, path))?;
         Ok(Self { run, process })
+    }
+
+    /// The same for a server on data that stay when the run directory goes.
+    pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
+        self.run.use_persistent(data)?;
+        Ok(self)
     }
 
     /// What it guards.
@@ -189,7 +195,7 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
             ended.attempt("stop what is alive in", &path)?;
         }
     }
-    if let Some(postmaster) = postmaster(&path.join("data")) {
+    if let Some(postmaster) = postmaster(&RunDirectory::data_at(&path)) {
         sys::remove_segments(postmaster, account).attempt("remove the shared memory of", &path)?;
     }
     abandoned.remove()

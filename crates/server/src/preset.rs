@@ -67,6 +67,11 @@ pub(crate) const FAST: [(&str, &str); 5] = [
     ("min_wal_size", "32MB"),
 ];
 
+/// What a server whose data stay does otherwise, as `PostgreSQL` does out of the box: its tables grow, and are worked with
+/// for days.
+pub(crate) const PERSISTENT: [(&str, &str); 2] =
+    [("autovacuum_naptime", "1min"), ("checkpoint_timeout", "5min")];
+
 /// All that a preset may set.
 pub(crate) fn presets() -> impl Iterator<Item = (&'static str, &'static str)> {
     LOCALE.iter().chain(&LEAN).chain(&FAST).copied()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::Installation;
 use crate::error::SettingError;
-use crate::preset::{FAST, LEAN, LOCALE, Preset};
+use crate::preset::{FAST, LEAN, LOCALE, PERSISTENT, Preset};
 
 /// What makes a server private. Users cannot set these.
 const PRIVATE: [&str; 14] = [
@@ -49,6 +49,14 @@ impl Settings {
         let wal = (budget / 4 / (1 << 20)).clamp(WAL_MB.0, WAL_MB.1);
         let wal = if wal == 1024 { "1GB".to_owned() } else { format!("{wal}MB") };
         settings.0.insert("max_wal_size".to_owned(), wal);
+        settings
+    }
+
+    /// The same for a server whose data stay: as durable as `PostgreSQL` is out of the box.
+    #[must_use]
+    pub fn persistent(installation: &Installation, budget: u64) -> Self {
+        let mut settings = Self::preset(Preset::Durable, installation, budget);
+        settings.0.extend(PERSISTENT.map(|(name, value)| (name.to_owned(), value.to_owned())));
         settings
     }
 

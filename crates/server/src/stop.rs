@@ -15,11 +15,18 @@ use crate::{Guard, Server, log};
 const TIDYING: Duration = Duration::from_millis(30);
 
 impl Server {
-    /// Stops it at once and removes everything; returns how long each took.
+    /// Stops it at once and removes everything; returns how long each took. On persistent data it shuts down cleanly, and
+    /// they stay.
     ///
     /// A large directory may still be on its way out when this returns; the guard sees to it.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
+        if self.run().persistent().is_some() {
+            self.end(Signal::INT, self.timeouts.clean_stop)?;
+            let stopped = begun.elapsed();
+            drop(self.guard.take());
+            return Ok((stopped, begun.elapsed().saturating_sub(stopped)));
+        }
         self.signal(Signal::QUIT);
         // Most of the files can go while its processes do.
         let removing = Removing::begin(&self.run().data(), "base");

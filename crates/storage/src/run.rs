@@ -5,10 +5,12 @@
 //!   owner.lock  server.lock  helper.lock  log
 //!   data/                 the server account's
 //!   socket/               the server account's
+//!   persistent            instead of data/: a link to data that stay
 //! ```
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +18,7 @@ use sys::{Directory, Lock};
 
 use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
-use crate::{Account, Place, place, private};
+use crate::{Account, PersistentData, Place, place, private};
 
 /// Bytes of the longest path: what a socket's may have, less its final zero, and less what comes behind this one: `/`, the
 /// directory of the socket, and the 14 bytes of a name in it. Source: unix(7).
@@ -34,6 +36,9 @@ const SERVER_LOCK: &str = "server.lock";
 /// The file that other processes of the owner's have locked.
 const HELPER_LOCK: &str = "helper.lock";
 
+/// The link to data that stay when the directory goes.
+const PERSISTENT: &str = "persistent";
+
 /// What the name of a directory begins with that people want to look at.
 const KEPT: &str = "kept-";
 /// The extension of the name of a directory that is being removed.
@@ -47,6 +52,7 @@ pub struct RunDirectory {
     path: PathBuf,
     address: PathBuf,
     owner: Option<Lock>,
+    persistent: Option<PersistentData>,
 }
 
 impl RunDirectory {
@@ -75,7 +81,7 @@ impl RunDirectory {
             let lock = path.join(OWNER_LOCK);
             match Lock::try_take(&lock) {
                 Ok(Some(owner)) => {
-                    let mut run = Self { address: path.clone(), path, owner: Some(owner) };
+                    let mut run = Self { address: path.clone(), path, owner: Some(owner), persistent: None };
                     let mode = fs::Permissions::from_mode(private::passable());
                     fs::set_permissions(&run.path, mode).attempt("change the mode of", &run.path)?;
                     run.create_directory(SOCKET, account)?;
@@ -135,7 +141,32 @@ impl RunDirectory {
     /// Where the data directory belongs.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.path.join(DATA)
+        self.persistent.as_ref().map_or_else(|| self.path.join(DATA), PersistentData::data)
+    }
+
+    /// The same, for those who find the directory at `path`.
+    #[must_use]
+    pub fn data_at(path: &Path) -> PathBuf {
+        fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
+    }
+
+    /// Lets the server work on data that stay when the directory goes.
+    pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
+        let link = self.path.join(PERSISTENT);
+        symlink(data.data(), &link).attempt("create", &link)?;
+        self.persistent = Some(data);
+        Ok(())
+    }
+
+    /// The data that stay when the directory goes, if the server works on such.
+    #[must_use]
+    pub fn persistent(&self) -> Option<&PersistentData> {
+        self.persistent.as_ref()
+    }
+
+    /// What the server's processes have to inherit, so that no process takes its data as long as one is there.
+    pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
+        self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
 
     /// Makes an empty data directory, the account's own, if there is none.
@@ -175,9 +206,10 @@ impl RunDirectory {
         Ok(kept)
     }
 
-    /// Lets go of the owner's lock: the directory is anybody's to clear away.
+    /// Lets go of the owner's lock: the directory is anybody's to clear away. So is what it has of persistent data.
     pub fn let_go(&mut self) {
         self.owner = None;
+        self.persistent = None;
     }
 
     /// The file that the server's processes have locked.

@@ -178,7 +178,11 @@ impl Provisioner {
 
     /// The same for another preset than the one of the options.
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
-        let mut settings = Settings::preset(preset, &self.installation, budget);
+        self.with_users(Settings::preset(preset, &self.installation, budget))
+    }
+
+    /// The settings, with those over them that the user wants.
+    pub(crate) fn with_users(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
         for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
         }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use server::{Data, Guard, Server, StartError};
-use storage::{Attempt, Place};
+use server::{Data, Guard, Server, Settings, StartError};
+use storage::{Attempt, Copying, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -58,17 +58,33 @@ impl Provisioner {
     /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
     pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
-        let chain = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
-        let kept = chain.iter().position(|spec| spec.runs_each_time()).unwrap_or(chain.len());
-        let (kept, each_time) = chain.split_at(kept);
-        let mut started = self.on_template(kept.last().copied(), say, |template| {
+        let (kept, each_time) = self.chain();
+        let started = self.on_template(kept.last().copied(), say, |template| {
             let place = self.place(template.entry.bytes())?;
             let settings = self.settings(place.budget())?;
             let look_up = begun.elapsed();
             let server = self.boot(template, &place, &settings, say)?;
             Ok(Started { server, place, database: template.database.clone(), look_up })
         })?;
-        for spec in each_time {
+        self.run_each_time(started, &each_time, say)
+    }
+
+    /// The templates from the first to that of the options: those that the cache keeps, and those that are run each time.
+    fn chain(&self) -> (Vec<&TemplateSpec>, Vec<&TemplateSpec>) {
+        let mut kept = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
+        let count = kept.iter().position(|spec| spec.runs_each_time()).unwrap_or(kept.len());
+        let each_time = kept.split_off(count);
+        (kept, each_time)
+    }
+
+    /// Runs the setups in the new server that no cache keeps.
+    fn run_each_time(
+        &self,
+        mut started: Started,
+        specs: &[&TemplateSpec],
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Started, ProvisionError> {
+        for spec in specs {
             if spec.runs_each_time() {
                 say(Step::RunsEachTime { name: &spec.name });
             }
@@ -92,6 +108,40 @@ impl Provisioner {
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
         Ok(Started { server, place, database: "postgres".to_owned(), look_up })
+    }
+
+    /// Starts a server on persistent data. New ones are made first, as [`Self::start`] makes them, in place of what is there.
+    /// They are complete when this returns, though not yet durable: see [`PersistentData::remember`].
+    ///
+    /// Of existing data the name of the database is not known here: it is `postgres`.
+    pub fn start_persistent(
+        &self,
+        data: PersistentData,
+        is_new: bool,
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Started, ProvisionError> {
+        let begun = Instant::now();
+        let (kept, each_time) = self.chain();
+        let (path, files) = (data.path().to_owned(), data.data());
+        let mut database = "postgres".to_owned();
+        if is_new {
+            let made = self.on_template(kept.last().copied(), say, |template| {
+                data.clear()?;
+                let copying =
+                    Copying::begin(&template.entry, &files, &self.account, "").map_err(StartError::from)?;
+                let watch = |done, total| say(Step::Copying { done, total });
+                copying.finish(&watch).map_err(StartError::from)?;
+                Ok(template.database.clone())
+            });
+            database = made?;
+        }
+        let place = self.choose_place(&PlaceRequest::At(path), 0)?;
+        let settings = self.with_users(Settings::persistent(&self.installation, place.budget()))?;
+        let guard = Guard::over(&self.place(0)?, &self.account, &self.program)?.with_persistent(data)?;
+        let look_up = begun.elapsed();
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        let started = Started { server, place, database, look_up };
+        if is_new { self.run_each_time(started, &each_time, say) } else { Ok(started) }
     }
 
     /// Starts a server that was shut down, or crashed, on its data in `place`.

@@ -38,6 +38,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
         "the values of the variables that a template names: they belong to its fingerprint",
     ),
     ("storage/src/cache.rs", "where the user's cache directory is"),
+    ("storage/src/persistent.rs", "where the user's data directory is"),
     ("storage/src/place.rs", "where the user's RAM disk may be"),
     ("server/src/locate.rs", "PATH: where programs are"),
     ("server/src/installation.rs", "PATH, and which variables a child must not inherit"),

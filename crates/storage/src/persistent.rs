@@ -1,0 +1,158 @@
+//! Data that outlive the servers on them: those of a server that has a name.
+//!
+//! ```text
+//! ROOT/NAME/lock     held by the owner, and by all processes of the server
+//! ROOT/NAME/about    what the owner remembers, also of whether the data are complete
+//! ROOT/NAME/data/    the server account's
+//! ```
+//! All but `data` is ours alone. What is in `about` and `data` when [`PersistentData::remember`] has returned outlives a
+//! crash of the operating system.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use sys::Lock;
+
+use crate::attempt::{Attempt, FileError};
+use crate::removal::remove_tree;
+use crate::{Account, private};
+
+/// How long the processes of a server may take to end whose owner was killed.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Such data, held by its owner.
+#[derive(Debug)]
+pub struct PersistentData {
+    path: PathBuf,
+    lock: Lock,
+}
+
+impl PersistentData {
+    /// The folder of all of them: `$XDG_DATA_HOME/pgfresh`, or else `/var/lib/pgfresh` for root and
+    /// `~/.local/share/pgfresh` for others.
+    pub fn root() -> Result<PathBuf, FileError> {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = absolute("XDG_DATA_HOME").or_else(|| {
+            if sys::is_root() {
+                Some("/var/lib".into())
+            } else {
+                absolute("HOME").map(|home| home.join(".local/share"))
+            }
+        });
+        let folder = folder.ok_or_else(|| io::Error::other("neither XDG_DATA_HOME nor HOME is set"));
+        Ok(folder.attempt("find", Path::new("~/.local/share"))?.join("pgfresh"))
+    }
+
+    /// The data called `name` below `root`, for a server that runs as `account`: empty if they are new. `None` if a process
+    /// has them, which may be a server that is just ending: that is waited for.
+    pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
+        let parent = root.parent().unwrap_or(root);
+        if !parent.exists() {
+            let above = parent.parent().unwrap_or(parent);
+            DirBuilder::new().recursive(true).mode(0o700).create(above).attempt("create", above)?;
+            private::ensure(parent, private::passable())?;
+        }
+        private::ensure(root, private::passable())?;
+        let path = root.join(name);
+        private::ensure(&path, private::passable())?;
+        if !account.can_reach(&path) {
+            let why = format!("the server's account (uid {}) may not enter it", account.uid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).attempt("use", &path);
+        }
+        let lock = path.join("lock");
+        let taken = Lock::try_take(&lock).attempt("lock", &lock)?;
+        let taken = taken.map_or_else(|| wait_for(&lock), |lock| Ok(Some(lock)))?;
+        Ok(taken.map(|lock| Self { path, lock }))
+    }
+
+    /// Where all of it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the data directory belongs.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    /// The lock, for the server's processes to inherit.
+    pub(crate) fn lock(&self) -> Result<OwnedFd, FileError> {
+        self.lock.descriptor().attempt("duplicate", &self.path)
+    }
+
+    fn about(&self) -> PathBuf {
+        self.path.join("about")
+    }
+
+    /// What was remembered; `None` if nothing was.
+    pub fn recall(&self) -> Result<Option<String>, FileError> {
+        match fs::read_to_string(self.about()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            text => text.map(Some).attempt("read", &self.about()),
+        }
+    }
+
+    /// Remembers `text`, and makes it and the data durable.
+    pub fn remember(&self, text: &str) -> Result<(), FileError> {
+        let staging = self.path.join("about.new");
+        let mut open = File::options();
+        let open = open.write(true).create(true).truncate(true).mode(0o600).open(&staging);
+        let mut file = open.attempt("write", &staging)?;
+        file.write_all(text.as_bytes()).attempt("write", &staging)?;
+        sys::sync_filesystem(&file).attempt("sync", &staging)?;
+        fs::rename(&staging, self.about()).attempt("rename", &staging)?;
+        File::open(&self.path).and_then(|folder| folder.sync_all()).attempt("sync", &self.path)
+    }
+
+    /// Removes the data. What is remembered of them stays.
+    pub fn clear(&self) -> Result<(), FileError> {
+        if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
+    }
+}
+
+/// Waits until the lock is free; `None` if that takes too long.
+fn wait_for(path: &Path) -> Result<Option<Lock>, FileError> {
+    let (sender, receiver) = channel();
+    let waited_for = path.to_owned();
+    // The kernel wakes it.
+    std::thread::spawn(move || sender.send(Lock::take(&waited_for)));
+    receiver.recv_timeout(LOCK_TIMEOUT).ok().transpose().attempt("lock", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn it_has_one_owner_and_what_is_remembered_outlives_the_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, account) = (folder.path().join("a/pgfresh"), Account::ours());
+        let open = || PersistentData::open(&root, "dev", &account).unwrap();
+        let data = open().unwrap();
+        assert!(Lock::try_take(&root.join("dev/lock")).unwrap().is_none());
+        assert_eq!((data.recall().unwrap(), data.clear().unwrap()), (None, ()));
+        fs::create_dir_all(data.data().join("base")).unwrap();
+        data.remember("one").unwrap();
+        data.remember("two").unwrap();
+        drop(data);
+        let data = open().unwrap();
+        assert_eq!(data.recall().unwrap().as_deref(), Some("two"));
+        let mode = fs::metadata(data.about()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        data.clear().unwrap();
+        assert!(!data.data().exists() && data.recall().unwrap().is_some());
+        // A server that is ending is waited for.
+        let ending = std::thread::spawn(move || drop(data));
+        assert!(open().is_some());
+        ending.join().unwrap();
+    }
+}
