@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -44,10 +45,14 @@ func (a api) lease(w wishes) (*Database, error) {
 }
 
 // release ends a lease. If the database was kept, because its test has failed, it returns the URL.
-func (a api) release(name string, failed bool) (string, error) {
+func (a api) release(name string, failed bool, test string) (string, error) {
 	path := "/v1/databases/" + url.PathEscape(name)
 	if failed {
 		path += "?failed=true"
+		if test != "" {
+			// This encodes for forms, where a space is a plus; a plus itself is %2B.
+			path += "&test=" + strings.ReplaceAll(url.QueryEscape(test[:min(len(test), 1000)]), "+", "%20")
+		}
 	}
 	var kept struct{ URL string }
 	err := a.call("DELETE", path, nil, &kept)

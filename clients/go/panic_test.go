@@ -28,7 +28,7 @@ func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
 	// As testing does: the cleanups come before it learns of the panic.
 	run := func(name string, test func()) {
 		defer func() { recover() }()
-		audience := &audience{TB: t}
+		audience := &audience{TB: t, name: "Test/" + name + "&ü\xff"}
 		defer func() { audience.cleanup() }()
 		New(audience, Name(name))
 		test()
@@ -36,7 +36,7 @@ func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
 	run("passed", func() {})
 	run("panicked", func() { panic("as a test may") })
 	run("recovered", func() { func() { defer func() { recover() }(); panic("and caught") }() })
-	want := []string{"/v1/databases/passed", "/v1/databases/panicked?failed=true", "/v1/databases/recovered"}
+	want := []string{"/v1/databases/passed", "/v1/databases/panicked?failed=true&test=Test%2Fpanicked%26%C3%BC%FF", "/v1/databases/recovered"}
 	if !slices.Equal(released, want) {
 		t.Errorf("released %q, want %q", released, want)
 	}

@@ -85,7 +85,7 @@ func New(tb testing.TB, options ...Option) *Database {
 
 // release ends the lease.
 func (d *Database) release(tb testing.TB) {
-	kept, err := d.server.release(d.Name, tb.Failed() || panicking())
+	kept, err := d.server.release(d.Name, tb.Failed() || panicking(), tb.Name())
 	if err != nil {
 		tb.Errorf("pgfresh: %v", err)
 	} else if kept != "" {

@@ -36,6 +36,7 @@ type step struct {
 		Template, Name, Isolation string
 		CloseSessions             bool `json:"close_sessions"`
 		Failed                    bool
+		Test                      string
 	}
 	Request *struct {
 		Method, Path string
@@ -118,7 +119,7 @@ func (s *stage) play() {
 		case "reset":
 			test.see(func() { database.Reset(test, resetOptions(step)...) })
 		case "release":
-			test.failed = step.With.Failed
+			test.failed, test.name = step.With.Failed, step.With.Test
 			test.see(test.cleanup)
 		default:
 			s.Fatalf("what is to be done at %q?", step.Do)
@@ -227,6 +228,7 @@ func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 // An audience is the test that a client is told about: it notes what becomes of it.
 type audience struct {
 	testing.TB
+	name       string
 	failed     bool
 	fatal, log string
 	cleanup    func()
@@ -244,6 +246,7 @@ func (a *audience) see(something func()) {
 
 func (a *audience) Helper()                {}
 func (a *audience) Failed() bool           { return a.failed }
+func (a *audience) Name() string           { return a.name }
 func (a *audience) Cleanup(cleanup func()) { a.cleanup = cleanup }
 
 func (a *audience) Logf(format string, values ...any) {

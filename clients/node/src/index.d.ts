@@ -25,9 +25,9 @@ export class Database {
   reset(options?: { closeSessions?: boolean }): Promise<void>;
   /**
    * Gives it back: its sessions are closed, it is no more. With `failed`, for the database of a failed test, resolves to the URL
-   * under which it was kept, if it was.
+   * under which it was kept, if it was. `test` is the test's name.
    */
-  release(options?: { failed?: boolean }): Promise<string | undefined>;
+  release(options?: { failed?: boolean; test?: string }): Promise<string | undefined>;
 }
 
 /** What pgfresh refuses or could not do; `message` has all of it. */

@@ -15,10 +15,16 @@ class Database {
     await (await server()).ask("POST", `${pathOf(this)}/reset`, wish);
   }
 
-  async release({ failed = false } = {}) {
-    const answer = await (await server()).ask("DELETE", pathOf(this) + (failed ? "?failed=true" : ""));
+  async release({ failed = false, test = "" } = {}) {
+    const answer = await (await server()).ask("DELETE", pathOf(this) + (failed ? queryOf(test) : ""));
     return answer.url;
   }
+}
+
+// Half a surrogate pair, which has no encoding, is replaced.
+function queryOf(test) {
+  const name = encodeURIComponent(Buffer.from(test.slice(0, 1000)).toString());
+  return "?failed=true" + (name && `&test=${name}`);
 }
 
 function pathOf(database) {

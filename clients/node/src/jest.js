@@ -16,7 +16,7 @@ class CurrentDatabase {
     });
     afterEach(async () => {
       const failed = globalThis[FAILED] === true;
-      tell(await this.#database?.release({ failed }));
+      tell(await this.#database?.release({ failed, test: expect.getState().currentTestName }));
     });
   }
 

@@ -9,7 +9,9 @@ async function freshDatabase(t, wish) {
   t.after(async () => {
     // Node tells this since 18.20 and 20.12.
     const failed = t.passed === false;
-    tell(await database.release({ failed }), (line) => t.diagnostic(line));
+    // The name with those of its suites: since 20.16.
+    const test = t.fullName ?? t.name;
+    tell(await database.release({ failed, test }), (line) => t.diagnostic(line));
   });
   return database;
 }

@@ -9,10 +9,16 @@ export const test = base.extend({
   freshDatabase: async ({ freshWish, task }, use) => {
     const database = await lease(freshWish);
     await use(database);
-    tell(await database.release({ failed: task.result?.state === "fail" }));
+    tell(await database.release({ failed: task.result?.state === "fail", test: nameOf(task) }));
   },
 
   freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),
 });
+
+// As vitest shows it: "file > suite > test".
+function nameOf(task) {
+  const around = task.suite ?? task.file;
+  return around && around !== task ? `${nameOf(around)} > ${task.name}` : task.name;
+}
 
 export const it = test;

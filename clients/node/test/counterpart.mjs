@@ -35,7 +35,7 @@ export function keeping() {
       const parts = { url: `url/${name}`, jdbc_url: "", socket_url: "", template: "shop" };
       return { status: 201, body: { name, ...parts } };
     }
-    if (path.endsWith("?failed=true")) {
+    if (path.includes("?failed=true")) {
       return { status: 200, body: { url: `kept/${path.split(/[/?]/).at(-2)}` } };
     }
     return { status: 204 };

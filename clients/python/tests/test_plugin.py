@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
@@ -72,6 +73,12 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
+def failed_tests(server: Counterpart) -> list[str]:
+    """The names of the tests that the server was told to have failed."""
+    failed = (asked["path"].partition("?failed=true")[1:] for asked in server.asked)
+    return sorted(unquote(test.removeprefix("&test=")) for found, test in failed if found)
+
+
 def leases(server: Counterpart) -> list[Any]:
     return [asked["body"] for asked in server.asked if asked["method"] == "POST"]
 
@@ -93,7 +100,8 @@ def test_what_was_kept_is_told_at_the_end(
     result.assert_outcomes(errors=1, failed=1, passed=1, xfailed=1, skipped=1)
     told = [line for line in result.outlines if line.startswith("pgfresh: kept")]
     assert len(told) == 2
-    assert len([asked for asked in keeping.asked if "failed" in asked["path"]]) == 2
+    file = "test_what_was_kept_is_told_at_the_end.py"
+    assert failed_tests(keeping) == [f"{file}::test_call", f"{file}::test_setup"]
 
     report = ElementTree.parse(pytester.path / "report.xml")
     kept = {
@@ -112,6 +120,24 @@ def test_a_session_with_a_failed_test_has_failed(
     pytester.makepyfile("def test(fresh_session_database): assert False")
     result = pytester.runpytest_subprocess()
     result.stdout.fnmatch_lines(["pgfresh: kept the database of the failed test: kept/fresh_1"])
+
+
+def test_a_test_is_called_as_pytest_shows_it_however_that_is(
+    pytester: pytest.Pytester, keeping: Counterpart
+) -> None:
+    names = ["a b&c=d", "größe", "\\udcff", "x" * 10_000]
+    pytester.makepyfile(f"""
+        import pytest
+
+        @pytest.mark.parametrize("_", range(4), ids={names!r})
+        def test(fresh_database, _): assert False
+        """)
+    pytester.runpytest_subprocess("--tb=no").assert_outcomes(failed=4)
+    begin = "test_a_test_is_called_as_pytest_shows_it_however_that_is.py::test["
+    told = failed_tests(keeping)
+    assert all(test.startswith(begin) and len(test) <= 1000 for test in told)
+    assert begin + "a b&c=d]" in told
+    assert max(map(len, told)) == 1000
 
 
 def test_nothing_is_said_where_nothing_was_kept(pytester: pytest.Pytester) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from counterpart import counterpart
 from pgfresh import Database, Error, _server, fresh_database
+from pgfresh._database import kept_line
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 
@@ -21,6 +23,8 @@ def do(step: dict[str, Any], database: Database | None) -> Database:
     assert database is not None
     if step["do"] == "reset":
         database.reset(**options)
+    elif options.get("test"):
+        print(kept_line(str(database.release(**options))), file=sys.stderr)
     elif options.get("failed"):
         with pytest.raises(AssertionError, match="the test fails"), database:
             raise AssertionError("the test fails")

@@ -99,8 +99,8 @@ impl Database {
         self.server.reset(self.name(), true)
     }
 
-    /// Ends the lease. Returns what the user should be told.
-    fn release(&self, failed: bool) -> Option<String> {
+    /// Ends the lease; of a failed test, with its name, if it has one. Returns what the user should be told.
+    fn release(&self, failed: Option<&str>) -> Option<String> {
         match self.server.release(self.name(), failed) {
             Ok(None) => None,
             Ok(Some(url)) => Some(format!("pgfresh: kept the database of the failed test: {url}")),
@@ -111,7 +111,10 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if let Some(line) = self.release(thread::panicking()) {
+        // A test has a thread of its own, which is called after it, unless tests run one after the other.
+        let thread = thread::current();
+        let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
+        if let Some(line) = self.release(thread::panicking().then_some(test)) {
             eprintln!("{line}");
         }
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use ureq::http::Method;
@@ -116,13 +116,20 @@ impl Server {
         self.api.send::<IgnoredAny>(Method::POST, &path, Some(&Reset { close_sessions })).map(drop)
     }
 
-    /// Ends a lease. Returns the URL of the database if that was kept.
-    pub(crate) fn release(&self, name: &str, failed: bool) -> Result<Option<String>, Error> {
+    /// Ends a lease; of a failed test, with its name, if it has one. Returns the URL of the database if that was kept.
+    pub(crate) fn release(&self, name: &str, failed: Option<&str>) -> Result<Option<String>, Error> {
         #[derive(Deserialize)]
         struct Kept {
             url: String,
         }
-        let path = path(name) + if failed { "?failed=true" } else { "" };
+        let mut path = path(name);
+        if let Some(test) = failed {
+            path.push_str("?failed=true");
+            let test: String = test.chars().take(1000).collect();
+            if !test.is_empty() {
+                path.push_str(&format!("&test={}", encode(&test)));
+            }
+        }
         let kept = self.api.send::<Kept>(Method::DELETE, &path, None::<&()>)?;
         Ok(kept.map(|kept| kept.url))
     }
@@ -149,7 +156,11 @@ struct Reset {
 }
 
 fn path(name: &str) -> String {
-    /// What stands for itself in a path (RFC 3986, 2.3).
+    format!("/v1/databases/{}", encode(name))
+}
+
+fn encode(text: &str) -> PercentEncode<'_> {
+    /// What stands for itself in a URL (RFC 3986, 2.3).
     const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    format!("/v1/databases/{}", utf8_percent_encode(name, UNRESERVED))
+    utf8_percent_encode(text, UNRESERVED)
 }

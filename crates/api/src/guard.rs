@@ -13,8 +13,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gateway::Access;
 
-use crate::path;
 use crate::problem::Problem;
+use crate::{invitation, path};
 
 /// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -80,6 +80,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
         || path::query(request.uri(), "token").is_some_and(|secret| admits(access, &secret))
         || *request.method() == Method::GET && has_cookie(request.headers(), access)
+        || is_invited(request, access, ends)
         || path::is_integresql(request.uri().path()) && is_neighbour(request, ends);
     if known {
         return Ok(());
@@ -88,6 +89,14 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     let hint = "Send \"Authorization: Bearer SECRET\", or open the page with \"?token=SECRET\"; the secret is the \
                 password in the URL that pgfresh printed.";
     Err(problem.hint(hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
+}
+
+/// Whether a browser of our own user's has just been told to open the page.
+fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> bool {
+    *request.method() == Method::GET
+        && request.uri().path() == "/"
+        && path::query(request.uri(), "invitation").is_some_and(|given| invitation::admits(access, &given))
+        && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
 }
 
 /// The cookie that the page gets: worth no more than looking, and nothing at the Postgres side.

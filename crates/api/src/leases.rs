@@ -1,5 +1,7 @@
 //! Leases over HTTP: made, ended, reset, and kept as templates.
 
+use std::borrow::Cow;
+
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +16,9 @@ use crate::blocking::{blocking, release_abandoned};
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, path};
+
+/// Characters of a test's name that are kept.
+const LONGEST_TEST: usize = 1000;
 
 /// How a database is wanted.
 #[derive(Debug, Deserialize)]
@@ -158,6 +163,23 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     }
 }
 
+/// A test's name as it is shown: its first characters, those escaped that a terminal would not print as they are.
+fn one_line(test: &str) -> String {
+    // Escapes what combines with the character before only at the begin of a text.
+    let is_printed = |sign: char| {
+        matches!(sign, '"' | '\'' | '\\') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
+    };
+    let mut line = String::new();
+    for sign in test.chars().take(LONGEST_TEST) {
+        if is_printed(sign) {
+            line.push(sign);
+        } else {
+            line.extend(sign.escape_debug());
+        }
+    }
+    line
+}
+
 /// `DELETE /v1/databases/NAME`
 pub(crate) async fn release(
     State(api): SharedState,
@@ -165,6 +187,7 @@ pub(crate) async fn release(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let failed = has_failed(&uri)?;
+    let test = path::query_lossily(&uri, "test").filter(|test| !test.is_empty()).map(Cow::into_owned);
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
     if failed && api.on_failure != OnFailure::Release && !of_itself {
@@ -172,9 +195,11 @@ pub(crate) async fn release(
         let age = find(&api, &name).await?.map(|lease| lease.age);
         let recent = api.history.as_ref();
         let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
-        let kept = blocking(&api.leases, move |leases| leases.keep(&name)).await?;
+        let shown = one_line(test.as_deref().unwrap_or(&name));
+        let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
+        tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
-            recent.keep(KeptDatabase { name: kept.clone(), statements });
+            recent.keep(KeptDatabase { name: kept.clone(), test: shown, statements });
         }
         return Ok(match api.on_failure {
             OnFailure::KeepAndTell => {
@@ -220,4 +245,37 @@ pub(crate) async fn snapshot(
     let answer = json!({ "template": template });
     blocking(&api.leases, move |leases| leases.snapshot(&name, &template, close_sessions)).await?;
     Ok((StatusCode::CREATED, Json(answer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_tests_name_stays_as_its_runner_shows_it() {
+        for name in ["tests/test_x.py::test_y['a\\b', \"c\"]", "Größe > läuft (e\u{301}, 👩‍💻)", "a  b"]
+        {
+            assert_eq!(one_line(name), name.replace('\u{200d}', "\\u{200d}"));
+        }
+        assert_eq!(one_line("a\nb\t\x1b[31m\u{202e}\u{2028}\0"), "a\\nb\\t\\u{1b}[31m\\u{202e}\\u{2028}\\0");
+        assert_eq!(one_line(&"é".repeat(10_000)), "é".repeat(LONGEST_TEST));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_test_is_called_it_is_one_line_that_a_terminal_prints(test in any::<String>()) {
+            let line = one_line(&test);
+            prop_assert!(!line.chars().any(|sign| sign.is_control() || matches!(sign, '\u{2028}'..='\u{202e}')), "{line:?}");
+            prop_assert_eq!(line.is_empty(), test.is_empty());
+        }
+
+        #[test]
+        fn whatever_a_client_sends_as_a_name_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let sent: String = percent_encoding::percent_encode(&bytes, percent_encoding::NON_ALPHANUMERIC).to_string();
+            let uri: Uri = format!("/v1/databases/a?failed=true&test={sent}").parse().unwrap();
+            prop_assert_eq!(path::query_lossily(&uri, "test").unwrap(), String::from_utf8_lossy(&bytes));
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod blocking;
 mod guard;
 mod holders;
 mod integresql;
+mod invitation;
 mod json;
 mod leases;
 mod metrics;
@@ -38,6 +39,7 @@ use lease::Leases;
 
 use self::guard::Ends;
 use self::holders::Holders;
+pub use self::invitation::invite;
 use self::templates::IntegresqlTemplates;
 
 /// How long a client may take for the head of a request, the wait for it included, and again for its body.

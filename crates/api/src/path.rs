@@ -14,6 +14,13 @@ pub(crate) fn query<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
     pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| decode(value))
 }
 
+/// The same of what need not be UTF-8, with a sign in place of what is none.
+pub(crate) fn query_lossily<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
+    let mut pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    Some(percent_decode_str(value).decode_utf8_lossy())
+}
+
 /// Whether a path belongs to integresql's API.
 pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use futures_util::stream;
+use gateway::KeptDatabase;
 use lease::Status;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -37,6 +38,15 @@ pub(crate) struct Report {
     leaks: Vec<LeakReport>,
     /// Background tasks that failed, by task.
     errors: BTreeMap<&'static str, u64>,
+    /// The databases of failed tests.
+    kept: Vec<KeptReport>,
+}
+
+/// A kept database, and the test that failed.
+#[derive(Debug, Serialize)]
+struct KeptReport {
+    database: String,
+    test: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,7 +91,7 @@ struct LeakReport {
 }
 
 impl Report {
-    fn new(status: Status, uptime: Duration) -> Self {
+    fn new(status: Status, kept: Vec<KeptDatabase>, uptime: Duration) -> Self {
         let templates = status.ready.into_iter().map(|(name, ready)| TemplateReport { name, ready });
         let leases = status.leases.into_iter().map(|lease| LeaseReport {
             database: lease.database,
@@ -108,11 +118,13 @@ impl Report {
             differences: differences.collect(),
             leaks: leaks.collect(),
             errors: status.errors.into_iter().collect(),
+            kept: kept.into_iter().map(|kept| KeptReport { database: kept.name, test: kept.test }).collect(),
         }
     }
 
     async fn of(api: &ApiState) -> Result<Self, Problem> {
-        Ok(Self::new(look(api).await?, api.since.elapsed()))
+        let kept = api.history.as_ref().map_or_else(Vec::new, |history| history.kept());
+        Ok(Self::new(look(api).await?, kept, api.since.elapsed()))
     }
 }
 
@@ -176,7 +188,8 @@ mod tests {
             leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()] }],
             errors: vec![("drop a database", 2)],
         };
-        let event = event(&Report::new(status, Duration::from_secs(9))).unwrap();
+        let kept = KeptDatabase { name: "a_failed_1".into(), test: "a::b".into(), statements: Vec::new() };
+        let event = event(&Report::new(status, vec![kept], Duration::from_secs(9))).unwrap();
         let expected = concat!(
             r#"data: {"version":""#,
             env!("CARGO_PKG_VERSION"),
@@ -184,7 +197,8 @@ mod tests {
             r#""leases":[{"database":"a\nb","template":"shop","sessions":2,"age_seconds":1.5}],"#,
             r#""created":{"count":4,"seconds":0.08},"recycled":{"count":2,"seconds":0.003},"#,
             r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1},"#,
-            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}],"errors":{"drop a database":2}}"#,
+            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}],"errors":{"drop a database":2},"#,
+            r#""kept":[{"database":"a_failed_1","test":"a::b"}]}"#,
             "\n\n"
         );
         assert_eq!(event, expected);

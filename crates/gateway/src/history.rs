@@ -42,6 +42,9 @@ pub struct SqlError {
 pub struct KeptDatabase {
     /// As it is called now.
     pub name: String,
+    /// The test's name, on one line, or else the name that the database had in the test.
+    #[serde(default)]
+    pub test: String,
     /// What the test ran last, the newest last: 20 statements at most.
     pub statements: Vec<ExecutedStatement>,
 }

@@ -12,15 +12,12 @@ use crate::evidence::Evidence;
 use crate::inner::{Inner, LEAST_CAPACITY};
 use crate::leased_server::ServerAction;
 use crate::maintenance;
-use crate::names::{ALWAYS, check_name, cut, whole};
+use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
 use crate::shared::{self, SharedWatch};
 use crate::table::{Answer, Closing, Event, Source, Terms, Want};
 use crate::template::{PREFIX, Template, drop_database};
 use crate::{Isolation, LeaseError};
-
-/// Bytes of a name that a kept database's own begins with; behind it there is room for a number.
-const KEPT_OF_NAME: usize = 40;
 
 /// All leases of one server; clones are the same.
 #[derive(Debug, Clone)]
@@ -116,11 +113,18 @@ impl Leases {
     }
 
     /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
-    /// name, which is returned; its own is free again.
-    pub fn keep(&self, name: &str) -> Result<String, LeaseError> {
+    /// name, which is returned and recalls that of its `test`; its own is free again.
+    pub fn keep(&self, name: &str, test: Option<&str>) -> Result<String, LeaseError> {
         let name = cut(whole(name)?);
-        let serial = lock(&self.0.core).next_serial();
-        let to = format!("{}_failed_{serial}", &name[..name.floor_char_boundary(KEPT_OF_NAME)]);
+        let to = loop {
+            let serial = lock(&self.0.core).next_serial();
+            let to = name_of_kept(name, test, serial);
+            // A server that goes on with the data of another one has databases that were kept there.
+            match self.0.expect_free(&to) {
+                Err(LeaseError::Leased(_)) => {}
+                free => break free.map(|()| to)?,
+            }
+        };
         self.0.ask(name, Want::Keep { to: to.clone() }, None)?;
         Ok(to)
     }

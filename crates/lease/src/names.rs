@@ -7,6 +7,10 @@ use crate::template::PREFIX;
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
 /// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
+/// Bytes that a kept database's name begins with; behind them there is room for a number.
+const KEPT_OF_NAME: usize = 40;
+/// Before what cannot begin a name.
+const OF_TEST: &str = "test_";
 
 /// A name as the server reads it: no longer than it keeps.
 pub(crate) fn cut(name: &str) -> &str {
@@ -30,4 +34,66 @@ pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
         _ => return Ok(()),
     };
     Err(LeaseError::Name { name: name.to_owned(), why })
+}
+
+/// What the kept database of a failed test is called: after the test if its name is known, else after the database. The
+/// number tells it from all others of the server.
+pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> String {
+    let begin = match test {
+        Some(test) => identifier_like(test),
+        None => database[..database.floor_char_boundary(KEPT_OF_NAME)].to_owned(),
+    };
+    format!("{begin}_failed_{number}")
+}
+
+/// An identifier that needs no quotes and recalls `label`: the ASCII letters and digits of it. Of a long one the end, which
+/// says more than the folder that it begins with.
+fn identifier_like(label: &str) -> String {
+    let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
+    let mut end = &all[all.len().saturating_sub(KEPT_OF_NAME)..];
+    if end.len() < all.len() {
+        // Not from the middle of a word, unless that is all there is.
+        end = end.split_once('_').map_or(end, |(_, words)| words);
+    }
+    let is_plain = end.starts_with(|first: char| first.is_ascii_lowercase()) && !end.starts_with(PREFIX);
+    if is_plain { end.to_owned() } else { format!("{OF_TEST}{end}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_database_is_called_after_its_test() {
+        for (test, name) in [
+            ("tests/test_x.py::TestOrders::test_y[a-1]", "tests_test_x_py_testorders_test_y_a_1_failed_7"),
+            (
+                "tests/integration/checkout/test_orders.py::test_total",
+                "checkout_test_orders_py_test_total_failed_7",
+            ),
+            (&"x".repeat(10_000), &format!("{}_failed_7", "x".repeat(KEPT_OF_NAME))),
+            ("Größe > läuft", "gr_e_l_uft_failed_7"),
+            ("1 + 1", "test_1_1_failed_7"),
+            ("pgfresh_x", "test_pgfresh_x_failed_7"),
+            ("\x1b]0;\n'\"; DROP", "test_0_drop_failed_7"),
+            ("テスト", "test__failed_7"),
+        ] {
+            assert_eq!(name_of_kept("fresh_1", Some(test), 7), name);
+        }
+        assert_eq!(name_of_kept("größe", None, 7), "größe_failed_7");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_test_is_called_its_database_has_a_plain_name(test in any::<String>(), number in 0..10_u64.pow(10)) {
+            let name = name_of_kept("fresh_1", Some(&test), number);
+            prop_assert!(name.len() <= LONGEST_NAME && check_name(&name).is_ok(), "{name}");
+            prop_assert!(name.starts_with(|first: char| first.is_ascii_lowercase()), "{name}");
+            prop_assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{name}");
+            prop_assert!(name.ends_with(&format!("_failed_{number}")), "{name}");
+        }
+    }
 }

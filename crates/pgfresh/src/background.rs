@@ -8,20 +8,19 @@ mod slot;
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use api::OnFailure;
-use gateway::KeptDatabase;
 use storage::{Attempt, Cache};
 use sys::Lock;
 use template::Provisioner;
 
-use self::slot::{About, BackgroundSlot, STOP_TIMEOUT, note};
+use self::slot::{BackgroundSlot, STOP_TIMEOUT, note};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
@@ -31,7 +30,7 @@ use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::stops::Stops;
 
-pub(crate) use self::slot::Found;
+pub(crate) use self::slot::{About, Found};
 
 /// How often a server looks whether it is still wanted.
 const TICK: Duration = Duration::from_secs(1);
@@ -77,7 +76,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     drop(starting);
     for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
-        if theirs.is_some_and(|theirs| theirs.folder == settings.folder && !theirs.kept) {
+        if theirs.is_some_and(|theirs| theirs.folder == settings.folder && theirs.is_usual()) {
             note("rename", &other.about(), fs::rename(other.about(), other.retired()));
         }
     }
@@ -102,10 +101,9 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
     let kept = service.close().keep()?;
     evidence::write(&kept, &failed)?;
     let control = go_on(settings, &kept)?.control;
-    for KeptDatabase { name, statements } in &failed {
-        evidence::tell(&control.address(name).url(), statements);
-    }
-    eprintln!("HINT:  \"pgfresh stop\" removes it; a day after the last connection it goes by itself.");
+    evidence::tell(&failed, |name| control.address(name).url());
+    let them = if failed.len() == 1 { "it" } else { "them" };
+    eprintln!("HINT:  \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
 }
 
@@ -121,16 +119,19 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// The servers of this project that run and may be joined.
+/// The servers of this project that run: those that may be joined, those that have a name, and those that have what runs
+/// left behind.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     let found = slots(&cache)?.map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
-    let ours = |found: &Found| found.about.folder == settings.folder && !found.about.kept;
-    Ok(found.into_iter().flatten().filter(ours).collect())
+    let mut found: Vec<_> =
+        found.into_iter().flatten().filter(|found| found.about.folder == settings.folder).collect();
+    found.sort_by_key(|found| (found.about.kept, found.about.name.clone()));
+    Ok(found)
 }
 
-/// Ends the servers of this project, or of all, and returns how many there were. None is there afterwards that was asked
-/// for before.
+/// Ends the servers of this project, but for those that have a name, or all of all projects, and returns how many there
+/// were. None is there afterwards that was asked for before.
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     Stops::of(&cache, &settings.folder)?.add(all)?;
@@ -147,7 +148,8 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
             continue;
         }
         let about = slot.describe();
-        if !all && about.as_ref().is_none_or(|about| about.folder != settings.folder) {
+        let is_ours = |about: &About| about.folder == settings.folder && about.name.is_none();
+        if !all && !about.as_ref().is_some_and(is_ours) {
             continue;
         }
         count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
@@ -216,14 +218,7 @@ fn serve_at(
         None => (startup::serve(settings, &provisioner, serve_options)?, settings.idle),
     };
     let mut events = Events::listen()?;
-    let about = About {
-        control: service.control(),
-        folder: settings.folder.clone(),
-        kept: kept.is_some(),
-        pid: std::process::id(),
-        version: provisioner.installation.version().to_string(),
-        log: service.server.run().log().clone(),
-    };
+    let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
     announce(slot, &about)?;
     drop(starting);
     let (version, project) = (&about.version, about.folder.display());
@@ -252,6 +247,73 @@ fn serve_at(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a service of this process says of itself.
+pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> About {
+    About {
+        control: service.control(),
+        folder: settings.folder.clone(),
+        kept: false,
+        name: None,
+        database: service.database.clone(),
+        pid: std::process::id(),
+        version: provisioner.installation.version().to_string(),
+        log: service.server.run().log().clone(),
+    }
+}
+
+/// The right to be the one server of a name, and to be found by others.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    slot: BackgroundSlot,
+    _owner: Lock,
+    /// Those who stop servers wait for it.
+    starting: Option<Lock>,
+}
+
+impl Registration {
+    /// Begins to be the server of that key; the error is the process that is.
+    pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
+        let slot = BackgroundSlot(folder(cache)?.join(key));
+        let starting = Some(slot.begin()?);
+        let owner = Lock::try_take(&slot.owner()).attempt("lock", &slot.owner())?;
+        Ok(match owner {
+            Some(owner) => Ok(Self { slot, _owner: owner, starting }),
+            None => Err(slot.describe().map_or(0, |about| about.pid)),
+        })
+    }
+
+    /// Lets others find it.
+    pub(crate) fn announce(&mut self, about: &About) -> Result<(), Failure> {
+        self.slot.announce(about)?;
+        self.starting = None;
+        Ok(())
+    }
+}
+
+impl Drop for Registration {
+    /// Leaves nothing, unless another process has the right to begin, which does that.
+    fn drop(&mut self) {
+        note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
+        if self.starting.is_some() || self.slot.try_begin().is_some() {
+            self.slot.remove();
+        }
+    }
+}
+
+/// Who of ours listens at that port, in words.
+pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
+    for slot in slots(cache)? {
+        let Some(Found { about, control, .. }) = slot.reach(&slot.about())? else { continue };
+        if control.address("").port == port {
+            let what = about
+                .name
+                .map_or_else(|| "the background server".to_owned(), |name| format!("server \"{name}\""));
+            return Ok(Some(format!("{what} of \"{}\" (process {})", about.folder.display(), about.pid)));
+        }
+    }
+    Ok(None)
+}
+
 /// Takes over what our standard input is: a share in the right to start, see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
@@ -265,15 +327,9 @@ fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone)
 }
 
-/// Writes `about` in one step, and tells the process that started us.
+/// Writes `about`, and tells the process that started us.
 fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
-    let (path, staging) = (slot.about(), slot.0.join("about.new"));
-    let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
-    let mut file = fs::OpenOptions::new();
-    let mut file: File =
-        file.write(true).create(true).truncate(true).mode(0o600).open(&staging).attempt("write", &staging)?;
-    file.write_all(text.as_bytes()).attempt("write", &staging)?;
-    fs::rename(&staging, &path).attempt("write", &path)?;
+    slot.announce(about)?;
     let mut out = io::stdout().lock();
     // If it is gone, another client will come.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {

@@ -239,6 +239,10 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Open the live page of the running server in a browser
+    #[command(after_help = "Example: BROWSER=firefox pgfresh open\n\n\
+        Without a browser it prints the page's address.")]
+    Open,
     /// Stop the background server of this project
     #[command(after_help = "Example: pgfresh stop --all")]
     Stop {
@@ -352,7 +356,7 @@ pub(crate) struct LeaseArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: pgfresh serve --json\n\n\
+#[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
     The server stops when its standard input closes: a program that starts it keeps the pipe open, and the server \
     ends with that program however that ends.")]
 pub(crate) struct Serve {
@@ -365,10 +369,16 @@ pub(crate) struct Serve {
     /// For other addresses passwords are checked by SCRAM, and HTTP stays local.
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
     pub(crate) listen: Option<IpAddr>,
+    /// A name for a development server, which keeps its data, port and password between starts
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
+    pub(crate) name: Option<String>,
+    /// With --name: discard its data and begin again from the template
+    #[arg(long, requires = "name")]
+    pub(crate) reset: bool,
     #[command(flatten)]
     pub(crate) lease: LeaseArguments,
     /// Use a database of the project's background server instead of an own server
-    #[arg(long, conflicts_with_all = ["port", "listen", "paranoid", "keep_failed"])]
+    #[arg(long, conflicts_with_all = ["port", "listen", "name", "paranoid", "keep_failed"])]
     pub(crate) shared: bool,
     /// Print the server's address as one line of JSON
     #[arg(long)]
@@ -545,6 +555,16 @@ fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> +
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.ok_or_else(|| format!("expected a number from {} to {}", bounds.start(), bounds.end()))
+    }
+}
+
+fn server_name(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let fits = (1..=40).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-');
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("expected 1 to 40 letters, digits, \"-\" and \"_\"".to_owned())
     }
 }
 

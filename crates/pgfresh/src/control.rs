@@ -53,6 +53,11 @@ impl Control {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
+    /// The live page at `page` for a browser, without the secret.
+    pub(crate) fn invite(&self, page: &str) -> String {
+        api::invite(page, &self.secret)
+    }
+
     /// Puts the variable that [`Control::of_this_run`] reads into the environment of `command`.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(VARIABLE, self.address("").control_url());

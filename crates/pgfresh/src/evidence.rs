@@ -32,9 +32,19 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Says where a database is that was kept, and what it ran last.
-pub(crate) fn tell(url: &str, statements: &[ExecutedStatement]) {
-    eprintln!("pgfresh: kept the database of a failed test: {url}");
+/// Says where the databases of failed tests are, each with its test and what that ran last.
+pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
+    match kept.len() {
+        1 => eprintln!("pgfresh: kept the database of a failed test"),
+        count => eprintln!("pgfresh: kept the databases of {count} failed tests"),
+    }
+    for KeptDatabase { name, test, statements } in kept {
+        eprintln!("{test}  {}", url(name));
+        tell_statements(statements);
+    }
+}
+
+fn tell_statements(statements: &[ExecutedStatement]) {
     for ExecutedStatement { statement, seconds, error, .. } in
         &statements[statements.len().saturating_sub(SHOWN)..]
     {

@@ -3,6 +3,7 @@
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
 mod background;
+mod browser;
 mod cancellation;
 mod cli;
 mod commands;
@@ -14,6 +15,7 @@ mod failure;
 mod foreground;
 mod log_file;
 mod logging;
+mod named;
 mod output;
 mod profiling;
 mod progress;

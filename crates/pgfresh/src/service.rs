@@ -112,7 +112,11 @@ impl Service {
         // What CREATE DATABASE copies everywhere is always there as well: for clients that want an empty one.
         let mut templates =
             vec![TemplateDatabase { name: "template1".to_owned(), database: "template1".to_owned() }];
-        if database != "postgres" {
+        // Persistent databases are the user's own: none is leased.
+        let is_persistent = server.run().persistent().is_some();
+        if is_persistent {
+            templates.clear();
+        } else if database != "postgres" {
             templates.insert(0, TemplateDatabase { name: database.clone(), database: database.clone() });
         }
         let leases = Leases::open(LeaseOptions {
@@ -124,7 +128,7 @@ impl Service {
             isolation: serve_options.isolation,
             linger: serve_options.linger,
             paranoid: serve_options.paranoid,
-            provisioner: Some(provisioner.clone()),
+            provisioner: (!is_persistent).then(|| provisioner.clone()),
         })?;
         // Clients that wait for a database hear of the server's end.
         server.when_gone({

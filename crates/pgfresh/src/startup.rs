@@ -127,8 +127,8 @@ pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes leftovers of crashed runs, then starts a server.
-fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
+/// Removes leftovers of crashed runs.
+pub(crate) fn sweep(settings: &ResolvedSettings, provisioner: &Provisioner) {
     let (removed, failures) = provisioner.sweep();
     for path in removed {
         say(settings.verbosity, || format!("removed \"{}\", whose owner is gone", path.display()));
@@ -136,13 +136,23 @@ fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Start
     for failure in failures {
         say(settings.verbosity, || Failure::from(failure).to_string().trim_end().replace("pgfresh: ", ""));
     }
+}
+
+/// Removes leftovers of crashed runs, then starts a server.
+fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
+    sweep(settings, provisioner);
+    let started = provisioner.start(&progress::announce(settings.verbosity))?;
+    tell(settings, provisioner, &started);
+    Ok(started)
+}
+
+/// Says which server was started, and how long that took.
+pub(crate) fn tell(settings: &ResolvedSettings, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     say(settings.verbosity, || {
         format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display())
     });
-    let started = provisioner.start(&progress::announce(settings.verbosity))?;
-    say(settings.verbosity, || describe(&started));
-    Ok(started)
+    say(settings.verbosity, || describe(started));
 }
 
 fn describe(started: &Started) -> String {

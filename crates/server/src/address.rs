@@ -77,7 +77,13 @@ impl Address {
     /// The live page, for a browser, with the password as token.
     #[must_use]
     pub fn page_url(&self) -> String {
-        format!("http://{}/{}", self.authority(), self.password_after("?token="))
+        self.http_url() + &self.password_after("?token=")
+    }
+
+    /// Where HTTP is, without the password.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("http://{}/", self.authority())
     }
 
     /// Reads what [`Self::control_url`] writes: the address and the password.

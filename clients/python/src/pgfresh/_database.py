@@ -58,11 +58,11 @@ class Database:
         """Makes it equal to its template again. Open sessions are an error, or are closed."""
         reset(self.name, close_sessions=close_sessions)
 
-    def release(self, *, failed: bool = False) -> str | None:
+    def release(self, *, failed: bool = False, test: str = "") -> str | None:
         """Gives it back: its sessions are closed, it is no more. With `failed`, for the database of
-        a failed test, the URL under which it was kept, if it was.
+        a failed test, the URL under which it was kept, if it was. `test` is the test's name.
         """
-        told = server().ask("DELETE", _path(self.name) + ("?failed=true" if failed else ""))
+        told = server().ask("DELETE", _path(self.name) + (_failed(test) if failed else ""))
         return told.get("url")
 
     def __repr__(self) -> str:
@@ -106,6 +106,11 @@ def reset(name: str, *, close_sessions: bool) -> None:
 
 def _path(name: str) -> str:
     return f"/v1/databases/{quote(name, safe='')}"
+
+
+def _failed(test: str) -> str:
+    name = quote(test[:1000], safe="", errors="replace")
+    return "?failed=true" + (f"&test={name}" if name else "")
 
 
 def kept_line(url: str) -> str:

@@ -41,7 +41,7 @@ def fresh_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     marker = request.node.get_closest_marker("pgfresh")
     database = lease(**_wishes(request.config) | (marker.kwargs if marker else {}))
     yield database
-    _release(database, request.config, failed=request.node.stash.get(_FAILED, False))
+    _release(database, request, failed=request.node.stash.get(_FAILED, False))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def fresh_session_database(request: pytest.FixtureRequest) -> Iterator[Database]
     """A fresh database for all tests of this process; with pytest-xdist there are several."""
     database = lease(**_wishes(request.config))
     yield database
-    _release(database, request.config, failed=request.session.testsfailed > 0)
+    _release(database, request, failed=request.session.testsfailed > 0)
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +107,7 @@ def _wishes(config: pytest.Config) -> dict[str, str]:
     return {option: wish for option, wish in wishes.items() if wish}
 
 
-def _release(database: Database, config: pytest.Config, *, failed: bool) -> None:
-    kept = database.release(failed=failed)
+def _release(database: Database, request: pytest.FixtureRequest, *, failed: bool) -> None:
+    kept = database.release(failed=failed, test=request.node.nodeid)
     if kept:
-        config.stash[_KEPT].append(kept)
+        request.config.stash[_KEPT].append(kept)

@@ -3,6 +3,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -92,7 +93,10 @@ impl Stage {
                 database.as_ref().unwrap().reset_closing_sessions().map(|()| None)
             }
             "reset" => database.as_ref().unwrap().reset().map(|()| None),
-            "release" => Ok(database.as_ref().unwrap().release(with["failed"] == true)),
+            "release" => {
+                let test = with["test"].as_str().unwrap_or_default();
+                Ok(database.as_ref().unwrap().release((with["failed"] == true).then_some(test)))
+            }
             other => panic!("what is to be done at {other:?}?"),
         }
     }
@@ -186,5 +190,10 @@ fn a_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test() {
         panic!("as a test does");
     }));
     assert!(failed.is_err());
-    assert_eq!(*released.lock().unwrap(), ["/v1/databases/passed", "/v1/databases/failed?failed=true"]);
+    let test = "tests%3A%3Atranscripts%3A%3Aa_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test";
+    let failed = match thread::current().name() {
+        Some("main") => "/v1/databases/failed?failed=true".to_owned(),
+        _ => format!("/v1/databases/failed?failed=true&test={test}"),
+    };
+    assert_eq!(*released.lock().unwrap(), ["/v1/databases/passed", &failed]);
 }

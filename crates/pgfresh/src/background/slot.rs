@@ -8,8 +8,8 @@
 //! CACHE/servers/KEY/background.log what happens in it; see [`crate::log_file`]
 //! ```
 
-use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,12 +39,25 @@ pub(crate) struct About {
     pub(crate) folder: PathBuf,
     /// Whether it only has what a run left behind.
     pub(crate) kept: bool,
+    /// Of a server whose data stay; see [`crate::named`].
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    /// The one that the template's setup made.
+    #[serde(default)]
+    pub(crate) database: String,
     /// Of the process that owns it.
     pub(crate) pid: u32,
     /// Of PostgreSQL.
     pub(crate) version: String,
     /// What PostgreSQL writes.
     pub(crate) log: PathBuf,
+}
+
+impl About {
+    /// Whether it is the background server that a project has without asking for more.
+    pub(crate) fn is_usual(&self) -> bool {
+        !self.kept && self.name.is_none()
+    }
 }
 
 /// A background server that runs.
@@ -150,6 +163,22 @@ impl BackgroundSlot {
             self.remove();
         }
         is_dead
+    }
+
+    /// Writes `about` in one step.
+    pub(super) fn announce(&self, about: &About) -> Result<(), Failure> {
+        let (path, staging) = (self.about(), self.0.join("about.new"));
+        let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
+        let mut file = fs::OpenOptions::new();
+        let mut file: File = file
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&staging)
+            .attempt("write", &staging)?;
+        file.write_all(text.as_bytes()).attempt("write", &staging)?;
+        Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }
 
     /// Removes it; what cannot be removed now, the next sweep takes.

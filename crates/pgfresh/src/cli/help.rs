@@ -24,7 +24,7 @@ fn effective(command: &str) -> Vec<&'static str> {
             "bench suite" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
             _ => &[&SERVER, &TEMPLATE, &FILES],
         },
-        "reset" | "release" | "status" | "stop" => &[&FILES],
+        "reset" | "release" | "status" | "open" | "stop" => &[&FILES],
         "sweep" => &[&["place"], &FILES],
         "ci" => &[&["postgres", "config"]],
         "snapshot" => &[&INSTALLATION, &FILES],

@@ -1,13 +1,14 @@
-//! `pgfresh url`, `reset`, `release`, `snapshot`, `status` and `stop`: steering a server that runs.
+//! `pgfresh url`, `reset`, `release`, `snapshot`, `status`, `open` and `stop`: steering a server that runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gateway::ExecutedStatement;
+use gateway::KeptDatabase;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::background::{self, Found};
+use crate::background::{self, About, Found};
+use crate::browser;
 use crate::cli::Options;
 use crate::control::{Control, path_of};
 use crate::evidence;
@@ -33,11 +34,13 @@ fn find(options: &Options) -> Result<Control, Failure> {
 }
 
 fn find_in_background(settings: &ResolvedSettings) -> Result<Found, Failure> {
-    let found = background::running(settings)?.into_iter().next();
-    found.ok_or_else(|| {
-        Failure::new("no server of this project runs")
-            .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
-    })
+    let found = background::running(settings)?.into_iter().find(|found| found.about.is_usual());
+    found.ok_or_else(none_runs)
+}
+
+fn none_runs() -> Failure {
+    Failure::new("no server of this project runs")
+        .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
 pub(crate) fn url(
@@ -68,11 +71,12 @@ pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<Exi
     let path = path_of(name, if failed { "?failed=true" } else { "" });
     let control = find(options)?;
     let kept = control.call(&Method::DELETE, &path, &Value::Null)?;
-    if let (Some(url), Some((_, name))) = (kept["url"].as_str(), text(&kept["url"]).rsplit_once('/')) {
-        let mut seen = control.call(&Method::GET, &format!("/v1/databases/{name}"), &Value::Null)?;
-        let statements: Vec<ExecutedStatement> =
-            serde_json::from_value(seen["statements"].take()).unwrap_or_default();
-        evidence::tell(url, &statements);
+    if let Some((_, kept)) = text(&kept["url"]).rsplit_once('/') {
+        let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
+        let mut kept: KeptDatabase = serde_json::from_value(seen)
+            .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
+        name.clone_into(&mut kept.test);
+        evidence::tell(&[kept], |name| control.address(name).url());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -128,25 +132,68 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
-    let (control, log_file) = if let Some(control) = Control::of_this_run()? {
-        (control, None)
-    } else {
-        let found = find_in_background(&ResolvedSettings::resolve(options)?)?;
-        (found.control, found.log_file)
-    };
-    let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
-    let page = control.address("").page_url();
-    if as_json {
-        status["page"] = page.into();
-        if let Some(path) = log_file {
-            status["log"] = path.display().to_string().into();
+/// The servers that a command is about.
+struct Servers {
+    /// The first: that of this run, or else the usual one of the project, if it is there.
+    control: Control,
+    /// What is known of it in the background.
+    about: Option<About>,
+    log_file: Option<PathBuf>,
+    /// The project's others: those that have a name, and those that have what runs left behind.
+    others: Vec<Found>,
+}
+
+impl Servers {
+    fn find(options: &Options) -> Result<Self, Failure> {
+        if let Some(control) = Control::of_this_run()? {
+            return Ok(Self { control, about: None, log_file: None, others: Vec::new() });
         }
+        let mut found = background::running(&ResolvedSettings::resolve(options)?)?.into_iter();
+        let Found { about, control, log_file } = found.next().ok_or_else(none_runs)?;
+        Ok(Self { control, about: Some(about), log_file, others: found.collect() })
+    }
+}
+
+pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
+    let Servers { control, about, log_file, others } = Servers::find(options)?;
+    let mut status = look(&control)?;
+    let mut named: Vec<_> = about.iter().filter_map(|about| describe(about, &control)).collect();
+    for other in &others {
+        let theirs = look(&other.control)?;
+        if let Some(kept) = status["kept"].as_array_mut() {
+            kept.extend(list(&theirs["kept"]).cloned());
+        }
+        named.extend(describe(&other.about, &other.control));
+    }
+    status["named"] = named.into();
+    status["page"] = control.address("").page_url().into();
+    if let Some(path) = log_file {
+        status["log"] = path.display().to_string().into();
+    }
+    if as_json {
         say!("{status}");
         return Ok(ExitCode::SUCCESS);
     }
-    say!("server {}", control.address("").url());
-    say!("page {page}");
+    if about.is_none_or(|about| about.name.is_none()) {
+        say!("server {}", control.address("").url());
+        say!("page {}", text(&status["page"]));
+    }
+    for server in list(&status["named"]) {
+        say!("server {}: {}", text(&server["name"]), text(&server["url"]));
+        say!("page {}", text(&server["page"]));
+    }
+    tell(&status);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A server that has a name, and how to reach it.
+fn describe(about: &About, control: &Control) -> Option<Value> {
+    let (url, page) = (control.address(&about.database).url(), control.address("").page_url());
+    about.name.as_ref().map(|name| json!({ "name": name, "url": url, "page": page }))
+}
+
+/// Says what there is on the servers.
+fn tell(status: &Value) {
     for template in list(&status["templates"]) {
         say!("template {}: {} ready", text(&template["name"]), template["ready"]);
     }
@@ -159,12 +206,37 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
             lease["age_seconds"].as_f64().unwrap_or(0.0)
         );
     }
+    for kept in list(&status["kept"]) {
+        say!("failed {}  {}", text(&kept["test"]), text(&kept["url"]));
+    }
     let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
-    say!("{} copied, {} recycled", count("created"), count("recycled"));
-    if let Some(path) = log_file {
-        say!("log {}", path.display());
+    if status["templates"].as_array().is_some_and(|templates| !templates.is_empty()) {
+        say!("{} copied, {} recycled", count("created"), count("recycled"));
+    }
+    if let Some(path) = status["log"].as_str() {
+        say!("log {path}");
+    }
+}
+
+pub(crate) fn open(options: &Options) -> Result<ExitCode, Failure> {
+    let control = Servers::find(options)?.control;
+    let address = control.address("");
+    // Other users can read the arguments of a browser.
+    if browser::open(&control.invite(&address.http_url())) {
+        say!("opened {}", address.http_url());
+    } else {
+        say!("{}", address.page_url());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a server says of itself, with the URLs of the databases that it has kept.
+fn look(control: &Control) -> Result<Value, Failure> {
+    let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
+    for kept in status["kept"].as_array_mut().into_iter().flatten() {
+        kept["url"] = control.address(text(&kept["database"])).url().into();
+    }
+    Ok(status)
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

@@ -41,6 +41,7 @@ pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> 
             control::snapshot(options, &name, &template, save.as_deref())
         }
         Command::Status { json } => control::status(options, json),
+        Command::Open => control::open(options),
         Command::Stop { all } => control::stop(&settings()?, all),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),

@@ -1,4 +1,4 @@
-//! `pgfresh serve`: a server in the foreground, or a share in the background server, until standard input closes.
+//! `pgfresh serve`: a server in the foreground, with a name or without, or a share in the background server, until standard input closes.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +16,7 @@ use crate::background::{self, Found};
 use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::named::NamedServer;
 use crate::output::Verbosity;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
@@ -50,11 +51,34 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     }
     let listen = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let serve_options = ServeOptions::new(settings)?.with(&arguments.lease).on(listen, arguments.port)?;
+    if let Some(name) = &arguments.name {
+        let mut named = NamedServer::start(settings, name, arguments.reset, serve_options)?;
+        // One that hears of its end from those who find it.
+        let events = Events::listen()?;
+        named.announce(settings)?;
+        let gone = attend(settings, arguments, events, (&named.provisioner, &named.service))?;
+        named.stop()?;
+        return gone.map_or(Ok(ExitCode::SUCCESS), Err);
+    }
     let provisioner = startup::provisioner(settings, false)?;
     let service = startup::serve(settings, &provisioner, serve_options)?;
-    let mut events = Events::listen()?;
+    if let Some(gone) = attend(settings, arguments, Events::listen()?, (&provisioner, &service))? {
+        startup::stop(settings, service)?;
+        return Err(gone);
+    }
+    background::stop_or_keep(settings, service)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where the server is, and waits until it is to stop. A failure is returned if it has gone by itself.
+fn attend(
+    settings: &ResolvedSettings,
+    arguments: &Serve,
+    mut events: Events,
+    (provisioner, service): (&Provisioner, &Service),
+) -> Result<Option<Failure>, Failure> {
     let line = if arguments.json {
-        describe(&provisioner, &service)?
+        describe(provisioner, service)?
     } else {
         // The token is in it: for a person, not for a log.
         if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
@@ -70,12 +94,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     let early = events.hear().into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
-    let Some(words) = gone else {
-        background::stop_or_keep(settings, service)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    startup::stop(settings, service)?;
-    Err(Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}"))))
+    Ok(gone.map(|words| {
+        Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}")))
+    }))
 }
 
 fn say(line: &str) -> Result<(), Failure> {

@@ -205,12 +205,9 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
         scene.assert_nothing_left("without --keep-failed");
         let outcome = scene.run([&["run", "--keep-failed", "--"], &command[..]].concat());
         assert_eq!(outcome.code, Some(3), "{outcome}");
-        let kept = outcome
-            .stderr
-            .lines()
-            .next()
-            .unwrap()
-            .strip_prefix("pgfresh: kept the database of a failed test: ");
+        let mut lines = outcome.stderr.lines();
+        assert_eq!(lines.next(), Some("pgfresh: kept the database of a failed test"), "{outcome}");
+        let kept = lines.next().unwrap().strip_prefix("broken  ");
         assert!(kept.is_some_and(|url| url.contains("/broken_failed_")), "{outcome}");
         assert!(outcome.stderr.contains("  INSERT INTO one VALUES (42)\n"), "{outcome}");
         assert!(
@@ -220,18 +217,93 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
         let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
         let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}{asked:?}");
-        assert!(status(&scene).is_none(), "it is not the server of the project");
-        assert_eq!(stop(&scene).stdout, "stopped the background server\n");
+        let told = status(&scene).unwrap();
+        let known = &told["kept"][0];
+        assert_eq!((known["test"].as_str(), known["url"].as_str()), (Some("broken"), kept), "{told}");
+        assert!(
+            server_of(&url(&scene, &[])) != server_of(kept.unwrap()),
+            "it is not the server of the project"
+        );
+        assert!(scene.run(["status"]).stdout.contains(&format!("failed broken  {}\n", kept.unwrap())));
+        assert_eq!(stop(&scene).stdout, "stopped 2 background servers\n");
     }
+}
+
+/// Names of tests as they come over HTTP, percent-encoded, and as they are shown.
+const TESTS: [(&str, &str); 6] = [
+    ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
+    ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
+    ("tests%2Ftest_x.py%3A%3Atest-y%2F1", "tests/test_x.py::test-y/1"),
+    ("a%0Apgfresh%3A%20b%1B%5D0%3Btitle%07%22'%5C%00", "a\\npgfresh: b\\u{1b}]0;title\\u{7}\"'\\\\0"),
+    ("%FF%80x", "\u{fffd}\u{fffd}x"),
+    ("", "five"),
+];
+
+#[test]
+fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
+    let scene = project(User::Ourselves);
+    let name = "é/".repeat(5_000);
+    let encoded = "%C3%A9%2F".repeat(5_000);
+    let tests: Vec<_> = TESTS.into_iter().chain([(&*encoded, &*name)]).collect();
+    let release = |at: usize, test: &str| {
+        let name = ["zero", "one", "two", "three", "four", "five", "six"][at];
+        format!(
+            "\"$0\" url {name} >url; curl -fsS -X DELETE -H \"Authorization: Bearer $PGPASSWORD\" \
+             \"http://$PGHOST:$PGPORT/v1/databases/{name}?failed=true&test={test}\"\n"
+        )
+    };
+    let script: String = tests.iter().enumerate().map(|(at, (test, _))| release(at, test)).collect();
+    scene.write("script", &script);
+    let program = ground::program().to_str().unwrap();
+    let outcome = scene.run(["run", "--keep-failed", "--", "sh", "-eu", "-c", ". ./script", program]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let mut lines = outcome.stderr.lines().skip_while(|line| !line.contains("kept"));
+    assert_eq!(lines.next(), Some("pgfresh: kept the databases of 7 failed tests"), "{outcome}");
+    let urls: Vec<_> = tests
+        .iter()
+        .map(|(_, shown)| {
+            let shown: String = shown.chars().take(1000).collect();
+            lines.next().unwrap().strip_prefix(&format!("{shown}  ")).expect(&shown).to_owned()
+        })
+        .collect();
+    assert!(lines.next().unwrap().starts_with("HINT:  \"pgfresh stop\" removes them"), "{outcome}");
+    let names: Vec<_> = urls.iter().map(|url| url.rsplit_once('/').unwrap().1).collect();
+    let stems: Vec<_> = names.iter().map(|name| name.rsplit_once("_failed_").unwrap().0).collect();
+    assert_eq!(stems[..3], ["tests_test_x_py_test_y_1"; 3], "{outcome}");
+    assert_eq!(stems[3..], ["a_pgfresh_b_0_title", "x", "five", "test_"], "{outcome}");
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{outcome}");
+    for url in &urls {
+        let asked = std::process::Command::new(ground::psql()).args(["-XAtqc", "TABLE one", url]).output();
+        assert!(asked.unwrap().status.success(), "{url}");
+    }
+    let path = status(&scene).unwrap()["log"].as_str().map(PathBuf::from);
+    // The server that goes on with the data keeps more under names of their own.
+    let (secret, rest) = urls[0].trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
+    let control = format!("http://:{secret}@{}", rest.split_once('/').unwrap().0);
+    for _ in 0..2 {
+        let mut command = scene.pgfresh(["url", "again"]);
+        assert!(command.env("PGFRESH_CONTROL", &control).output().unwrap().status.success());
+        let kept = ask(&urls[0], "DELETE", "again?failed=true&test=x");
+        assert!(kept.contains("/x_failed_"), "{kept}");
+        assert!(!names.iter().any(|name| kept.contains(&format!("/{name}\""))), "{kept}");
+    }
+    let log = fs::read_to_string(path.unwrap()).unwrap();
+    assert!(log.contains("kept the database of a failed test") && !log.contains(secret), "{log}");
+    stop(&scene);
 }
 
 /// What `GET /v1/databases/NAME` says of the database at `url`.
 fn told_of(url: &str) -> String {
+    ask(url, "GET", url.rsplit_once('/').unwrap().1)
+}
+
+/// What a request about a database is answered by the server of `url`.
+fn ask(url: &str, method: &str, name: &str) -> String {
     let (secret, rest) = url.trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
-    let (address, name) = rest.split_once('/').unwrap();
+    let (address, _) = rest.split_once('/').unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!(
-        "GET /v1/databases/{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n\r\n"
+        "{method} /v1/databases/{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -31,6 +31,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
         "PGFRESH_LOG: main asks for it before there are settings, which write records",
     ),
     ("pgfresh/src/control.rs", "PGFRESH_CONTROL: the server of this run, said by pgfresh and no setting"),
+    ("pgfresh/src/browser.rs", "BROWSER and what tells of a display: the desktop's, and no setting"),
     ("pgfresh/src/report_file.rs", "where a CI system wants its summary"),
     ("profile/src/target.rs", "PGPASSWORD, as psql reads it"),
     (

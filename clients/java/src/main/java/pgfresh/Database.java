@@ -1,5 +1,6 @@
 package pgfresh;
 
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -89,11 +90,14 @@ public final class Database implements AutoCloseable {
     /** Ends the lease, and with it the database. Again, it does nothing. */
     @Override
     public void close() {
-        release(false);
+        release(Optional.empty());
     }
 
-    /** Ends the lease. If it was that of a failed test, the database may be kept, and then standard error says where. */
-    void release(boolean failed) {
+    /**
+     * Ends the lease. If it was that of a failed test, whose name is given, the database may be kept, and then standard error
+     * says where.
+     */
+    void release(Optional<String> failed) {
         if (released.compareAndSet(false, true)) {
             server.release(name, failed)
                     .ifPresent(kept -> System.err.println("pgfresh: kept the database of the failed test: " + kept));

@@ -80,7 +80,18 @@ final class FreshDatabaseExtension implements ParameterResolver, AfterEachCallba
         if (owner.failed) {
             context.getParent().ifPresent(around -> Owner.of(around).failed = true);
         }
-        owner.databases.values().forEach(database -> database.release(owner.failed));
+        Optional<String> failed = owner.failed ? Optional.of(name(context)) : Optional.empty();
+        owner.databases.values().forEach(database -> database.release(failed));
+    }
+
+    /** {@code CLASS.METHOD}, as build tools show it, and behind it the display name if the method has another one. */
+    private static String name(ExtensionContext context) {
+        String type = context.getTestClass().map(Class::getName).orElse("");
+        String display = context.getDisplayName();
+        return context.getTestMethod()
+                .map(method -> type + "." + method.getName()
+                        + (display.startsWith(method.getName() + "(") ? "" : " " + display))
+                .orElse(type);
     }
 
     private static boolean isFailure(Throwable thrown) {

@@ -137,14 +137,23 @@ final class Server {
         api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
     }
 
-    /** Ends a lease. Returns the URL of the database if that was kept. */
-    Optional<String> release(String name, boolean failed) {
-        String url = api.send("DELETE", path(name) + (failed ? "?failed=true" : ""), Optional.empty()).text("url");
+    /** Ends a lease; of a failed test, with its name, if it has one. Returns the URL of the database if that was kept. */
+    Optional<String> release(String name, Optional<String> failed) {
+        String url = api.send("DELETE", path(name) + failed.map(Server::query).orElse(""), Optional.empty()).text("url");
         return Optional.of(url).filter(text -> !text.isEmpty());
     }
 
+    private static String query(String test) {
+        String name = encode(test.substring(0, Math.min(test.length(), 1000)));
+        return "?failed=true" + (name.isEmpty() ? "" : "&test=" + name);
+    }
+
     private static String path(String name) {
+        return "/v1/databases/" + encode(name);
+    }
+
+    private static String encode(String text) {
         // This encodes for forms, where a space is a plus; a plus itself is %2B.
-        return "/v1/databases/" + URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
+        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 }

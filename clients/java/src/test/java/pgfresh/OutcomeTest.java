@@ -10,6 +10,7 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -46,14 +47,14 @@ class OutcomeTest {
         assertEquals(
                 List.of(
                         "aborted passed",
-                        "afterwards failed",
-                        "class_of_failed failed",
+                        "afterwards failed: Outer$Inner.passes",
+                        "class_of_failed failed: OfFailed",
                         "class_of_passed passed",
-                        "failed failed",
-                        "failed_too failed",
-                        "invocation_1 failed",
+                        "failed failed: Each.failed",
+                        "failed_too failed: Each.failed",
+                        "invocation_1 failed: Each.invocation [1] 1",
                         "invocation_2 passed",
-                        "outer_class failed",
+                        "outer_class failed: Outer",
                         "passed passed"),
                 released);
     }
@@ -65,7 +66,9 @@ class OutcomeTest {
             Json wanted = Json.read(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
             body = ("{\"name\": \"" + wanted.text("template") + "\"}").getBytes(StandardCharsets.UTF_8);
         } else {
-            released.add(path.substring(1).replace("?failed=true", " failed") + (path.contains("?") ? "" : " passed"));
+            String said = URLDecoder.decode(path, StandardCharsets.UTF_8).substring(1);
+            String type = OutcomeTest.class.getName() + "$";
+            released.add(said.replace("?failed=true&test=" + type, " failed: ") + (path.contains("?") ? "" : " passed"));
         }
         exchange.getResponseHeaders().set("Connection", "close");
         exchange.sendResponseHeaders(body.length == 0 ? 204 : 201, body.length == 0 ? -1 : body.length);

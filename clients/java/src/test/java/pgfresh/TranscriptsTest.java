@@ -17,6 +17,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.io.TempDir;
@@ -122,7 +123,10 @@ class TranscriptsTest {
                         database.reset();
                     }
                 }
-                case "release" -> database.release(with.path("failed").asBoolean());
+                case "release" -> {
+                    boolean failed = with.path("failed").asBoolean();
+                    database.release(failed ? Optional.of(with.path("test").asText()) : Optional.empty());
+                }
                 default -> throw new AssertionError("what is to be done at " + step + "?");
             }
         }

@@ -1,0 +1,68 @@
+//! Invitations to the live page: for a browser, whose arguments every user of the machine can read.
+//!
+//! ```text
+//! ?invitation=SECONDS.DIGEST    until when, in seconds since 1970, and a digest of that with the secret
+//! ```
+//! An invitation lasts a minute, and is worth nothing to another user: the kernel says whose connection it comes by.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gateway::Access;
+
+/// How long a browser may take to start.
+const LIFETIME: Duration = Duration::from_mins(1);
+
+/// The live page as a browser of our own user may be told of it; `page` is its address without the secret.
+#[must_use]
+pub fn invite(page: &str, secret: &str) -> String {
+    let until = now() + LIFETIME.as_secs();
+    format!("{page}?invitation={until}.{}", digest(secret, until))
+}
+
+/// Whether `given` is an invitation that lasts.
+pub(crate) fn admits(access: &Access, given: &str) -> bool {
+    let Some((until, digest_given)) = given.split_once('.') else { return false };
+    let Ok(until) = until.parse::<u64>() else { return false };
+    let lasts = until.checked_sub(now()).is_some_and(|left| left <= LIFETIME.as_secs());
+    // Comparing digests takes constant time.
+    lasts && blake3::Hash::from_hex(digest_given).is_ok_and(|given| given == digest(access.secret(), until))
+}
+
+fn digest(secret: &str, until: u64) -> blake3::Hash {
+    let key = blake3::derive_key("pgfresh 2026 invitation to the live page", secret.as_bytes());
+    blake3::keyed_hash(&key, &until.to_le_bytes())
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invitation_is_for_a_minute_and_for_one_server() {
+        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
+        let url = invite("http://127.0.0.1:5433/", "secret");
+        let given = url.strip_prefix("http://127.0.0.1:5433/?invitation=").unwrap();
+        assert!(admits(&access, given) && !url.contains("secret"));
+        let (until, mac) = given.split_once('.').unwrap();
+        let until: u64 = until.parse().unwrap();
+        let other = invite("", "another");
+        let wrong = [
+            String::new(),
+            ".".to_owned(),
+            format!("{until}"),
+            format!("{}.{mac}", until + 1),
+            format!("{until}.{}", &mac[1..]),
+            other.trim_start_matches("?invitation=").to_owned(),
+            // With the right digest, and yet too early or too late.
+            format!("{}.{}", now() - 1, digest("secret", now() - 1)),
+            format!("{}.{}", now() + 3600, digest("secret", now() + 3600)),
+        ];
+        for given in wrong {
+            assert!(!admits(&access, &given), "{given}");
+        }
+    }
+}

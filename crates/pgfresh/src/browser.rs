@@ -1,0 +1,86 @@
+//! Opening an address in the user's browser: a program that is found as `xdg-open` finds it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Programs in the order in which they are tried: `PROGRAM:PROGRAM…`, each with arguments, `%s` for the address.
+const VARIABLE: &str = "BROWSER";
+/// There where a program can open a window: X, Wayland, and Windows around us.
+const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
+/// What opens an address in the browser that the desktop's settings name.
+const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
+
+/// Opens `address`, and waits for the program that does. Returns whether there was one.
+pub(crate) fn open(address: &str) -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(browsers) = set(VARIABLE) {
+        // A browser in a terminal needs it.
+        return browsers.as_bytes().split(|byte| *byte == b':').any(|words| {
+            let Some((program, arguments)) = split(OsStr::from_bytes(words), address) else { return false };
+            succeeds(Command::new(program).args(arguments))
+        });
+    }
+    DISPLAYS.into_iter().any(|name| set(name).is_some())
+        && OPENERS.into_iter().any(|opener| {
+            succeeds(Command::new(opener).arg(address).stdout(Stdio::null()).stderr(Stdio::null()))
+        })
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    sys::leave_usual_files(command);
+    sys::leave_usual_mask(command);
+    // What steers pgfresh is none of its business.
+    command.env_remove(crate::control::VARIABLE);
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// A program and its arguments, divided at spaces, unless the whole is a program; no shell reads them.
+fn split(words: &OsStr, address: &str) -> Option<(OsString, Vec<OsString>)> {
+    if Path::new(words).is_file() {
+        return Some((words.to_owned(), vec![address.into()]));
+    }
+    let mut all: Vec<_> = words
+        .as_bytes()
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect();
+    let mut has_place = false;
+    for word in all.iter_mut().skip(1).filter(|word| *word == "%s") {
+        *word = address.into();
+        has_place = true;
+    }
+    if !has_place {
+        all.push(address.into());
+    }
+    let program = all.remove(0);
+    (program != address).then_some((program, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_has_its_arguments_and_the_address_in_its_place() {
+        let words = |text: &str| {
+            split(OsStr::new(text), "http://x/").map(|(program, arguments)| {
+                let all = [program].into_iter().chain(arguments);
+                all.map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join("|")
+            })
+        };
+        for (text, expected) in [
+            ("firefox", "firefox|http://x/"),
+            (" firefox  -new-tab %s --kiosk", "firefox|-new-tab|http://x/|--kiosk"),
+            ("w3m '$(rm)' ;", "w3m|'$(rm)'|;|http://x/"),
+            ("%s", "%s|http://x/"),
+        ] {
+            assert_eq!(words(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["", " \t\n"] {
+            assert_eq!(words(text), None, "{text:?}");
+        }
+    }
+}

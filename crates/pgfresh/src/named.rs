@@ -1,0 +1,211 @@
+//! Servers that have a name, for development: data, port and password stay from one start to the next.
+//!
+//! ```text
+//! DATA/pgfresh/NAME-PROJECT/about    as JSON: what is remembered; see `storage::PersistentData`
+//! ```
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use storage::{Cache, PersistentData};
+use template::Provisioner;
+
+use crate::background::{self, Registration};
+use crate::failure::Failure;
+use crate::progress;
+use crate::service::{ServeOptions, Service};
+use crate::settings::{Password, ResolvedSettings};
+use crate::startup;
+
+/// What is remembered of a server while it does not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Remembered {
+    name: String,
+    /// The project.
+    folder: PathBuf,
+    port: u16,
+    password: String,
+    /// Whether its data were made to the end.
+    complete: bool,
+    /// The one that the template's setup made.
+    database: String,
+    /// Of PostgreSQL, when it ran last.
+    version: String,
+    major: u32,
+    /// Of the template that the data come from, or that was last said to have changed.
+    fingerprint: String,
+}
+
+/// Such a server that runs.
+#[derive(Debug)]
+pub(crate) struct NamedServer {
+    pub(crate) provisioner: Provisioner,
+    pub(crate) service: Service,
+    name: String,
+    registration: Registration,
+}
+
+impl NamedServer {
+    /// Starts it on its data, or on new ones from the template if it has none, or if they are to be discarded.
+    pub(crate) fn start(
+        settings: &ResolvedSettings,
+        name: &str,
+        reset: bool,
+        serve_options: ServeOptions,
+    ) -> Result<Self, Failure> {
+        let provisioner = startup::provisioner(settings, false)?;
+        startup::sweep(settings, &provisioner);
+        let (registration, data) = take(settings, name, &provisioner)?;
+        let before = if reset { recall(&data).ok().flatten() } else { recall(&data)? };
+        let serve_options = match &before {
+            Some(before) => before.amend(serve_options),
+            None => serve_options,
+        };
+        let complete = before.as_ref().filter(|before| before.complete && !reset);
+        complete.map_or(Ok(()), |before| before.check(&provisioner))?;
+        expect_free(&provisioner.cache, SocketAddr::new(serve_options.listen, serve_options.port))?;
+        if let Some(before) = before.as_ref().filter(|_| complete.is_none()) {
+            // The URL stays, even if we are killed now.
+            Remembered { complete: false, ..before.clone() }.remember(&data)?;
+        }
+        let path = data.path().to_owned();
+        let say = progress::announce(settings.verbosity);
+        let mut started = provisioner.start_persistent(data, complete.is_none(), &say)?;
+        if let Some(before) = complete {
+            before.tell_of_change(settings, &provisioner)?;
+            started.database.clone_from(&before.database);
+        } else if !settings.verbosity.is_quiet() {
+            eprintln!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
+        }
+        startup::tell(settings, &provisioner, &started);
+        let service = Service::open(&provisioner, started, serve_options)?;
+        let now = Remembered::of(settings, name, &provisioner, &service)?;
+        if let Some(data) = service.server.run().persistent().filter(|_| complete != Some(&now)) {
+            now.remember(data)?;
+        }
+        Ok(Self { provisioner, service, name: name.to_owned(), registration })
+    }
+
+    /// Lets "status" and "stop --all" find it.
+    pub(crate) fn announce(&mut self, settings: &ResolvedSettings) -> Result<(), Failure> {
+        let about = background::about(settings, &self.provisioner, &self.service);
+        self.registration.announce(&background::About { name: Some(self.name.clone()), ..about })
+    }
+
+    /// Shuts it down cleanly.
+    pub(crate) fn stop(self) -> Result<(), Failure> {
+        let Self { service, registration, .. } = self;
+        service.close().stop()?;
+        drop(registration);
+        Ok(())
+    }
+}
+
+impl Remembered {
+    fn of(
+        settings: &ResolvedSettings,
+        name: &str,
+        provisioner: &Provisioner,
+        service: &Service,
+    ) -> Result<Self, Failure> {
+        let version = provisioner.installation.version();
+        Ok(Self {
+            name: name.to_owned(),
+            folder: settings.folder.clone(),
+            port: service.access().address().port(),
+            password: service.access().secret().to_owned(),
+            complete: true,
+            database: service.database.clone(),
+            version: version.to_string(),
+            major: version.major,
+            fingerprint: provisioner.fingerprint()?.as_str().to_owned(),
+        })
+    }
+
+    /// The options, with the port and the password from before where they say nothing.
+    fn amend(&self, serve_options: ServeOptions) -> ServeOptions {
+        let port = if serve_options.port == 0 { self.port } else { serve_options.port };
+        let password = serve_options.password.or_else(|| Some(Password(self.password.clone())));
+        ServeOptions { port, password, ..serve_options }
+    }
+
+    /// Makes sure that the data can be read.
+    fn check(&self, provisioner: &Provisioner) -> Result<(), Failure> {
+        let (theirs, ours) = (self.major, provisioner.installation.version().major);
+        if theirs == ours {
+            return Ok(());
+        }
+        let name = &self.name;
+        let what = format!("cannot start server \"{name}\" with PostgreSQL {ours}: its data are of {theirs}");
+        let hint = format!("Start it with --postgres {theirs}, or with --reset to discard its data.");
+        Err(Failure::new(what).hint(hint))
+    }
+
+    /// Says so, once, if the template is another one than the data come from.
+    fn tell_of_change(&self, settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
+        let version = provisioner.installation.version().to_string();
+        // That of PostgreSQL is part of the fingerprint.
+        let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
+        if !is_same && !settings.verbosity.is_quiet() {
+            eprintln!(
+                "pgfresh: the template has changed since server \"{}\" got its data\n\
+                 HINT:  Migrate its database, or start it with --reset to discard its data and begin again.",
+                self.name
+            );
+        }
+        Ok(())
+    }
+
+    fn remember(&self, data: &PersistentData) -> Result<(), Failure> {
+        let text = serde_json::to_string(self).map_err(|error| Failure::new(error.to_string()))?;
+        Ok(data.remember(&text)?)
+    }
+}
+
+/// Takes the name and its data, which one process can have.
+fn take(
+    settings: &ResolvedSettings,
+    name: &str,
+    provisioner: &Provisioner,
+) -> Result<(Registration, PersistentData), Failure> {
+    let runs = |process: &str| {
+        let failure = Failure::new(format!("server \"{name}\" of this project runs already{process}"));
+        failure.hint("\"pgfresh status\" prints its URL.".to_owned())
+    };
+    let key = key(settings, name);
+    let registration = Registration::begin(&provisioner.cache, &key)?;
+    let registration = registration.map_err(|pid| runs(&format!(" (process {pid})")))?;
+    let data = PersistentData::open(&PersistentData::root()?, &key, &provisioner.account)?;
+    Ok((registration, data.ok_or_else(|| runs(""))?))
+}
+
+fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
+    let text = data.recall()?;
+    text.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
+        let path = data.path().display();
+        let failure = Failure::new(format!("cannot read \"{path}/about\": {error}"));
+        failure.hint("Start the server with --reset to discard its data.".to_owned())
+    })
+}
+
+/// What tells a server from those of other names and projects; the same in every version.
+fn key(settings: &ResolvedSettings, name: &str) -> String {
+    let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
+    format!("{name}-{}", &project[..16])
+}
+
+/// Says who has the port, before anything is started.
+fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
+    match TcpListener::bind(address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let who = background::at_port(cache, address.port())?;
+            let who = who.unwrap_or_else(|| "another program".to_owned());
+            let failure = Failure::new(format!("could not listen on {address}: {who} does"));
+            Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))
+        }
+        // Other errors are worded where it is opened.
+        _ => Ok(()),
+    }
+}
