@@ -202,9 +202,23 @@ fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
     }
     let told = scene.run(["status"]).stdout;
     assert!(told.starts_with(&format!("server dev: {url}\npage http://127.0.0.1:")), "{told}");
-    // The usual server is another one.
+    let open = || {
+        let mut command = scene.pgfresh(["open"]);
+        finish({
+            command.env("BROWSER", "true");
+            command
+        })
+        .stdout
+    };
+    let page_of = |url: &str| {
+        let address = url.split_once('@').unwrap().1;
+        format!("opened http://{}/\n", address.split_once('/').unwrap().0)
+    };
+    assert_eq!(open(), page_of(&url));
+    // The usual server is another one, and comes first.
     let usual = scene.run(["url"]).stdout;
     assert!(!usual.contains(&secret), "{usual}");
+    assert_eq!(open(), page_of(&usual));
     let told: Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
     assert_eq!((&told["named"][0]["name"], &told["named"][0]["url"]), (&"dev".into(), &url.as_str().into()));
     assert_eq!(scene.run(["stop"]).stdout, "stopped the background server\n");
