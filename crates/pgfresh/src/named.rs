@@ -201,6 +201,8 @@ fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let who = background::at_port(cache, address.port())?;
+            let other = || sys::listener_at(address.port());
+            let who = who.or_else(|| other().map(|(name, pid)| format!("{name} (process {pid})")));
             let who = who.unwrap_or_else(|| "another program".to_owned());
             let failure = Failure::new(format!("could not listen on {address}: {who} does"));
             Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))

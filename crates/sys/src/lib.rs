@@ -32,7 +32,7 @@ pub use linux::{
     memory::available_memory,
     mount::{Mount, Roots},
     namespace::{call_ourselves, may_become},
-    neighbour::is_our_neighbour,
+    neighbour::{is_our_neighbour, listener_at},
     nvme::Heat,
     others::{children_of, command_line, peak_memory, resident_memory},
     poll::wait_readable,

@@ -18,6 +18,7 @@ use super::socket_diag;
 
 /// The state in which a socket still has its owner; one being closed says 0, as root's do.
 const ESTABLISHED: &str = "01";
+const LISTENS: &str = "0A";
 
 /// Whether `remote`, connected with us at `local`, is on this machine and belongs to our user, or to root.
 #[must_use]
@@ -64,6 +65,35 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     })
 }
 
+/// Which program listens at that port, and its process, if it is one that we may look at.
+#[must_use]
+pub fn listener_at(port: u16) -> Option<(String, u32)> {
+    let suffix = format!(":{port:04X}");
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok());
+    let sockets: Vec<String> = tables
+        .flat_map(|table| table.lines().filter_map(|line| listening(line, &suffix)).collect::<Vec<_>>())
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    processes.filter_map(|entry| Some((entry.path(), entry.file_name().to_str()?.parse().ok()?))).find_map(
+        |(path, pid)| {
+            let files = fs::read_dir(path.join("fd")).ok()?.flatten();
+            let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+            targets.find(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))?;
+            let name = fs::read_to_string(path.join("comm")).ok()?;
+            Some((name.trim_end().escape_debug().to_string(), pid))
+        },
+    )
+}
+
+/// The number of the socket in this line of a table, if it listens at the port.
+fn listening(line: &str, suffix: &str) -> Option<u64> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENS;
+    if found { words.get(9)?.parse().ok() } else { None }
+}
+
 /// An address as the tables may write it: a client with an IPv6 socket may well speak IPv4.
 fn written(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
@@ -85,6 +115,17 @@ fn written(address: SocketAddr) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_is_named_as_long_as_it_listens() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (name, pid) = listener_at(port).unwrap();
+        assert_eq!(pid, std::process::id());
+        assert!(!name.is_empty());
+        drop(listener);
+        assert_eq!(listener_at(port), None);
+    }
 
     #[test]
     fn ipv6_and_mapped_addresses_are_known_too() {
