@@ -295,8 +295,10 @@ fn seed(
     {
         return Ok(Seed::Fixed(UNCOPIED));
     }
-    match session.copy_out(&format!("COPY {name} TO STDOUT (FORMAT binary)")) {
-        Ok(rows) => Ok(Seed::Rows(rows)),
+    let mut rows = Vec::new();
+    let copy = format!("COPY {name} TO STDOUT (FORMAT binary)");
+    match session.copy_out(&copy, &mut |row| rows.extend_from_slice(row)) {
+        Ok(()) => Ok(Seed::Rows(rows)),
         // A type without binary output.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(UNCOPIED)),
         Err(error) => Err(error),

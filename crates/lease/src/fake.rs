@@ -231,8 +231,7 @@ pub(crate) fn pid_of(backend: &Backend) -> u32 {
 
 /// Parameters of a client.
 pub(crate) fn params(application: &str) -> StartupParams {
-    let parameters = format!("user\0postgres\0application_name\0{application}\0").into_bytes();
-    StartupParams { version: 0x0003_0000, parameters }
+    StartupParams::new([("user", "postgres"), ("application_name", application)])
 }
 
 fn read_startup(stream: &mut UnixStream) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::LeaseError;
@@ -345,7 +346,8 @@ fn run_clean(
     }
     session.query(&sql)?;
     for (table, rows) in seeded {
-        session.copy_in(&format!("COPY {} FROM STDIN (FORMAT binary)", table.name), rows)?;
+        let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
+        session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
     }
     Ok(Evidence::mark(&session.query(&end)?))
 }

@@ -44,6 +44,13 @@ pub struct StartupParams {
 }
 
 impl StartupParams {
+    /// Those names and values, in protocol 3.0.
+    #[must_use]
+    pub fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let parameters = parameters.into_iter().flat_map(|(name, value)| [name, "\0", value, "\0"]);
+        Self { version: 3 << 16, parameters: parameters.collect::<String>().into_bytes() }
+    }
+
     /// Names and values, in the client's order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut parts = self.parameters.split(|byte| *byte == 0);

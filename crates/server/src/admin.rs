@@ -1,26 +1,28 @@
-//! One session with a server of ours: simple queries over its unix socket, each with a bound.
+//! The one way in which pgfresh asks a server for anything in SQL: simple queries over any connection, each with a bound.
 //!
-//! The server trusts every client that reaches its private directory, so there is no authentication here, and no parameters.
+//! The server trusts every client that reaches its private directory; a gateway in front of it asks for a password.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, columns, encode, query};
+use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, TERMINATE, columns, encode, query};
 
 use crate::address::SOCKET;
 
-/// Bytes that there is room for at least when an answer is read.
+/// Bytes that there is room for when an answer is read, and when one has filled that.
 const CHUNK: usize = 8192;
+const LARGE_CHUNK: usize = 64 << 10;
 
 /// An open session. An idle one may be dropped: the server takes its end as the session's.
 #[derive(Debug)]
-pub struct AdminConnection {
-    stream: UnixStream,
+pub struct AdminConnection<S = UnixStream> {
+    stream: S,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that have been dealt with.
-    read: usize,
+    /// What of the buffer has been read from the stream and not been dealt with.
+    unread: Range<usize>,
 }
 
 /// Rows of text; `None` is NULL.
@@ -95,40 +97,63 @@ impl AdminConnection {
         database: &str,
         patience: Duration,
     ) -> Result<Self, SessionError> {
-        let io = |verb| move |source| SessionError::Io { verb, source };
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
-        let mut session = Self::adopt(stream, patience)?;
-        let parameters = [b"user\0", user.as_bytes(), b"\0application_name\0pgfresh\0"].concat();
-        let params = StartupParams { version: 0x0003_0000, parameters };
-        session.send(&params.startup_message(database))?;
-        session.collect(&mut |_| ())?;
-        Ok(session)
+        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
+        let params = StartupParams::new([("user", user), ("application_name", "pgfresh")]);
+        Self::start(stream, &params, database, None)
     }
 
     /// Goes on with a session that another owner has started: idle, with nothing left to read.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
-        let io = |verb| move |source| SessionError::Io { verb, source };
         stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
-        Ok(Self { stream, buffer: Vec::new(), read: 0 })
+        Ok(Self::on(stream))
     }
 
     /// Whether the server has neither ended it nor said anything unasked.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
-        self.read == self.buffer.len() && sys::is_silent(&self.stream)
+        self.unread.is_empty() && sys::is_silent(&self.stream)
     }
 
     /// Leaves the session to another owner, as [`Self::adopt`] took it.
     pub fn release(self) -> Result<UnixStream, SessionError> {
-        let io = |source| SessionError::Io { verb: "hand a session over", source };
-        if self.read < self.buffer.len() {
-            return Err(io(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the server has said more than it was asked",
-            )));
+        if !self.unread.is_empty() {
+            return Err(invalid("hand a session over", "the server has said more than it was asked"));
         }
-        self.stream.set_read_timeout(None).map_err(io)?;
+        self.stream.set_read_timeout(None).map_err(io("hand a session over"))?;
         Ok(self.stream)
+    }
+}
+
+impl<S: Read + Write> AdminConnection<S> {
+    fn on(stream: S) -> Self {
+        Self { stream, buffer: Vec::new(), unread: 0..0 }
+    }
+
+    /// Starts a session with `database` over a connection on which nothing has been said yet. Who asks for a password in the
+    /// clear gets `password`. The connection itself bounds how long an answer may take.
+    pub fn start(
+        stream: S,
+        params: &StartupParams,
+        database: &str,
+        password: Option<&str>,
+    ) -> Result<Self, SessionError> {
+        let mut session = Self::on(stream);
+        session.send(&params.startup_message(database))?;
+        loop {
+            let frame = session.next()?;
+            match (frame.tag, frame.body, password) {
+                (b'Z', ..) => return Ok(session),
+                (b'E', body, _) => return Err(ErrorResponse::read(body).into()),
+                (b'R', [0, 0, 0, 3], Some(password)) => {
+                    session.send(&encode(b'p', &[password.as_bytes(), b"\0"].concat()))?;
+                }
+                (b'R', body, _) if body != [0, 0, 0, 0] => {
+                    return Err(invalid("log in", "the server asks to authenticate in another way"));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Runs one or more statements and returns the rows of all.
@@ -156,24 +181,41 @@ impl AdminConnection {
         failure.map_or(Ok(rows), Err)
     }
 
-    /// Runs `COPY … TO STDOUT` and returns what it gives.
-    pub fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, SessionError> {
+    /// Runs `COPY … TO STDOUT`, and gives `take` each row that comes.
+    pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        let mut copied = Vec::new();
         self.collect(&mut |frame| {
             if frame.tag == b'd' {
-                copied.extend_from_slice(frame.body);
+                take(frame.body);
             }
-        })?;
-        Ok(copied)
+        })
     }
 
-    /// Runs `COPY … FROM STDIN` with `data`.
-    pub fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<(), SessionError> {
+    /// Runs `COPY … FROM STDIN` with data in whole `CopyData` messages, which are sent as they are.
+    pub fn copy_in<'a>(
+        &mut self,
+        sql: &str,
+        messages: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), SessionError> {
         self.send_query(sql)?;
         // The server takes a copy that it has refused, and drops it.
-        self.send(&[encode(b'd', data), encode(b'c', b"")].concat())?;
+        for message in messages {
+            self.send(message)?;
+        }
+        self.send(&encode(b'c', b""))?;
         self.collect(&mut |_| ())
+    }
+
+    /// Holds no buffer until the next query.
+    pub fn shrink(&mut self) {
+        if self.unread.is_empty() {
+            (self.buffer, self.unread) = (Vec::new(), 0..0);
+        }
+    }
+
+    /// Says goodbye, as a driver does.
+    pub fn close(mut self) -> Result<(), SessionError> {
+        self.send(TERMINATE)
     }
 
     fn send_query(&mut self, sql: &str) -> Result<(), SessionError> {
@@ -193,9 +235,7 @@ impl AdminConnection {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
-        self.stream
-            .write_all(message)
-            .map_err(|source| SessionError::Io { verb: "write to the server", source })
+        self.stream.write_all(message).map_err(io("write to the server"))
     }
 
     /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.
@@ -220,36 +260,57 @@ impl AdminConnection {
 
     /// The server's next frame.
     fn next(&mut self) -> Result<Frame<'_>, SessionError> {
-        let io = |verb, source| SessionError::Io { verb, source };
         loop {
-            let header = Frame::header(&self.buffer[self.read..]).map_err(|error| {
-                io("understand the server's answer", io::Error::new(io::ErrorKind::InvalidData, error))
-            })?;
-            let missing = match header {
-                Some((tag, length)) if self.buffer.len() - self.read >= length => {
-                    let body = self.read + HEADER..self.read + length;
-                    self.read += length;
-                    return Ok(Frame { tag, body: &self.buffer[body] });
+            let Range { start, end } = self.unread;
+            let header = Frame::header(&self.buffer[start..end])
+                .map_err(|error| invalid("understand the server's answer", error))?;
+            let needed = match header {
+                Some((tag, length)) if length <= end - start => {
+                    self.unread.start += length;
+                    return Ok(Frame { tag, body: &self.buffer[start + HEADER..start + length] });
                 }
                 Some((_, length)) => length,
-                None => CHUNK,
+                None => HEADER,
             };
-            self.buffer.drain(..self.read);
-            self.read = 0;
-            let have = self.buffer.len();
-            self.buffer.resize(missing.max(have + CHUNK), 0);
-            let count = uninterrupted(|| self.stream.read(&mut self.buffer[have..]));
-            self.buffer.truncate(have + count.as_ref().copied().unwrap_or(0));
-            match count {
-                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    Err(io::ErrorKind::TimedOut.into())
-                }
-                other => other,
-            }
-            .map_err(|source| io("read the server's answer", source))?;
+            self.make_room(needed);
+            self.read()?;
         }
     }
+
+    /// Moves what is unread to the front of the buffer, which grows if it has no room for `needed` bytes in all or was filled by
+    /// the last read.
+    fn make_room(&mut self, needed: usize) {
+        let Range { start, end } = self.unread;
+        let room = match self.buffer.len() {
+            0 => CHUNK,
+            length if end == length => LARGE_CHUNK,
+            length => length,
+        };
+        if start > 0 {
+            self.buffer.copy_within(start..end, 0);
+            self.unread = 0..end - start;
+        }
+        self.buffer.resize(room.max(needed).max(self.buffer.len()), 0);
+    }
+
+    /// Reads once into the room behind what is unread.
+    fn read(&mut self) -> Result<(), SessionError> {
+        let count = match uninterrupted(|| self.stream.read(&mut self.buffer[self.unread.end..])) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
+            other => other,
+        };
+        self.unread.end += count.map_err(io("read the server's answer"))?;
+        Ok(())
+    }
+}
+
+fn io(verb: &'static str) -> impl Fn(io::Error) -> SessionError {
+    move |source| SessionError::Io { verb, source }
+}
+
+fn invalid(verb: &'static str, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SessionError {
+    io(verb)(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
 fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
@@ -278,3 +339,6 @@ fn is_end(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
+
+#[cfg(test)]
+mod tests;

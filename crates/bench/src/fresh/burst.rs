@@ -8,7 +8,7 @@ use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
-use crate::client::{Address, Client};
+use crate::client::Address;
 use crate::fixture::{BRIEF, Fixture};
 
 /// So many at once; the pool has 32 at most.
@@ -44,7 +44,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
 }
 
 fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Result<(), BenchError> {
-    let mut client = Client::open(address, name, parameters)?;
+    let mut client = address.connect(name, parameters)?;
     client.query(QUERY)?;
     Ok(client.close()?)
 }

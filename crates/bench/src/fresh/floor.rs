@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use pgwire::PASSWORD_REQUEST;
 use server::{Rows, SessionError};
 use storage::Attempt;
 
@@ -16,7 +17,6 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::fixture::{BY_HAND, Fixture};
 
-const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 

@@ -16,7 +16,7 @@ use ::report::{PhaseTimes, Progress, Report, Rounds, Sample, Timed, Unit};
 use server::AdminConnection;
 use template::ServerOptions;
 
-use crate::client::{Address, Client};
+use crate::client::Address;
 use crate::fixture::{BY_HAND, Fixture};
 use crate::{BenchError, Measured};
 
@@ -177,7 +177,7 @@ fn obtain_at(
 ) -> Result<Duration, BenchError> {
     let name = fixture.new_name();
     let begun = Instant::now();
-    let mut client = Client::open(address, &name, parameters)?;
+    let mut client = address.connect(&name, parameters)?;
     client.query(QUERY)?;
     let taken = begun.elapsed();
     client.close()?;
@@ -193,7 +193,7 @@ fn obtain_by_hand(
     let (address, name) = (fixture.socket(), fixture.new_name());
     let begun = Instant::now();
     strategy.create(admin, &name)?;
-    let mut client = Client::open(&address, &name, &[])?;
+    let mut client = address.connect(&name, &[])?;
     client.query(QUERY)?;
     let taken = begun.elapsed();
     client.close()?;

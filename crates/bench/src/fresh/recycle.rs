@@ -88,7 +88,7 @@ pub(super) fn contenders<'a>(
 
 /// Connects and does what a test does.
 fn use_it(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Result<Client, BenchError> {
-    let mut client = Client::open(address, name, parameters)?;
+    let mut client = address.connect(name, parameters)?;
     for statement in USE {
         client.query(statement)?;
     }

@@ -24,7 +24,7 @@ const KEPT: &str = "by hand: BEGIN … ROLLBACK, connected once";
 
 pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let socket = fixture.socket();
-    let mut kept = Client::open(&socket, BY_HAND, &[])?;
+    let mut kept = socket.connect(BY_HAND, &[])?;
     let through = move |name: &str, option| test(&fixture.gateway(), name, &[option], "COMMIT");
     Ok(vec![
         Contender::new(ROLLBACK, move || mean_cycle("a test", SPAN, || through("rolled", ROLLED_BACK))),
@@ -41,7 +41,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
 
 /// Connects, writes, and goes.
 fn test(address: &Address, name: &str, parameters: &[(&str, &str)], end: &str) -> Result<(), BenchError> {
-    let mut client = Client::open(address, name, parameters)?;
+    let mut client = address.connect(name, parameters)?;
     write(&mut client, end)?;
     Ok(client.close()?)
 }

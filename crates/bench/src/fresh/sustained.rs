@@ -7,7 +7,6 @@ use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
-use crate::client::Client;
 use crate::fixture::{BRIEF, Fixture};
 
 /// How long in a round.
@@ -35,7 +34,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
 }
 
 fn through_the_gateway(fixture: &Fixture) -> Result<(), BenchError> {
-    let mut client = Client::open(&fixture.gateway(), &fixture.new_name(), &[BRIEF])?;
+    let mut client = fixture.gateway().connect(&fixture.new_name(), &[BRIEF])?;
     client.query(QUERY)?;
     Ok(client.close()?)
 }
@@ -43,7 +42,7 @@ fn through_the_gateway(fixture: &Fixture) -> Result<(), BenchError> {
 fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), BenchError> {
     let name = fixture.new_name();
     Strategy::best(fixture.major()).create(admin, &name)?;
-    let mut client = Client::open(&fixture.socket(), &name, &[])?;
+    let mut client = fixture.socket().connect(&name, &[])?;
     client.query(QUERY)?;
     client.close()?;
     admin.query(&format!("DROP DATABASE {name}"))?;

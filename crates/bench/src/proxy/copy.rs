@@ -1,8 +1,11 @@
 //! COPY over each way: as many bytes as there can be.
 
+use std::iter::repeat_n;
 use std::time::Instant;
 
+use pgwire::encode;
 use report::Contender;
+use server::SessionError;
 
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::contender;
@@ -11,14 +14,17 @@ use crate::client::Client;
 
 pub(super) const OUT: &str = "COPY out";
 pub(super) const IN: &str = "COPY in";
-/// Bytes that go in with one message or a few, and how often.
+/// Bytes of rows that go in at once, and how often.
 const ROWS: usize = 1 << 20;
-const TIMES: u32 = 200;
+const TIMES: usize = 200;
+/// Bytes of each message, as psql sends them.
+const MESSAGE: usize = 8192;
 
 /// What is copied.
 pub(super) struct Rows {
-    /// For the way in.
-    rows: Vec<u8>,
+    /// For the way in: whole rows, in messages, and how many bytes the rows have.
+    messages: Vec<u8>,
+    bytes: u64,
     /// Bytes of all that comes out.
     pub(super) out: u64,
 }
@@ -26,27 +32,34 @@ pub(super) struct Rows {
 impl Rows {
     /// Bytes of all that goes in.
     pub(super) fn bytes_in(&self) -> u64 {
-        self.rows.len() as u64 * u64::from(TIMES)
+        self.bytes * TIMES as u64
     }
 }
 
 /// Makes the table that is copied into.
 pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
-    let mut client = Client::open(fixture.address(Way::Socket), DATABASE, &[])?;
+    let mut client = fixture.address(Way::Socket).connect(DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
     let row = format!("1234567\t{}\n", "x".repeat(88));
     let rows = row.repeat(ROWS / row.len()).into_bytes();
-    let out = client.query("COPY pgbench_accounts TO STDOUT")?;
-    Ok(Rows { rows, out })
+    let messages = rows.chunks(MESSAGE).flat_map(|rows| encode(b'd', rows)).collect();
+    Ok(Rows { messages, bytes: rows.len() as u64, out: copy_out(&mut client)? })
+}
+
+/// Copies all rows out; how many bytes these are.
+fn copy_out(client: &mut Client) -> Result<u64, SessionError> {
+    let mut copied = 0;
+    client.copy_out("COPY pgbench_accounts TO STDOUT", &mut |row| copied += row.len() as u64)?;
+    Ok(copied)
 }
 
 pub(super) fn contenders<'a>(fixture: &'a ProxyFixture, rows: &'a Rows) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
     for (way, address) in &fixture.ways {
         contenders.push(Contender::new(contender(OUT, *way), move || {
-            let mut client = Client::open(address, DATABASE, &[])?;
+            let mut client = address.connect(DATABASE, &[])?;
             let begun = Instant::now();
-            client.query("COPY pgbench_accounts TO STDOUT")?;
+            copy_out(&mut client)?;
             let taken = begun.elapsed();
             client.close()?;
             Ok(vec![("all of it", taken)])
@@ -54,10 +67,10 @@ pub(super) fn contenders<'a>(fixture: &'a ProxyFixture, rows: &'a Rows) -> Vec<C
     }
     for (way, address) in &fixture.ways {
         contenders.push(Contender::new(contender(IN, *way), move || {
-            let mut client = Client::open(address, DATABASE, &[])?;
+            let mut client = address.connect(DATABASE, &[])?;
             client.query("TRUNCATE sink")?;
             let begun = Instant::now();
-            client.copy_in("COPY sink FROM STDIN", &rows.rows, TIMES)?;
+            client.copy_in("COPY sink FROM STDIN", repeat_n(&rows.messages[..], TIMES))?;
             let taken = begun.elapsed();
             client.close()?;
             Ok(vec![("all of it", taken)])

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::{self, BUSY};
-use crate::client::Client;
 use crate::pgbench::Pgbench;
 use crate::{BenchError, memory};
 
@@ -34,8 +33,8 @@ pub(super) fn gather(program: &Pgbench, fixture: &ProxyFixture) -> Result<Crowd,
     let before = memory::resident()?;
     let mut idle = Vec::with_capacity(IDLE);
     for _ in 0..IDLE {
-        let mut client = Client::open(address, DATABASE, &[])?;
-        client.rest();
+        let mut client = address.connect(DATABASE, &[])?;
+        client.shrink();
         idle.push(client);
     }
     let after = memory::resident()?;

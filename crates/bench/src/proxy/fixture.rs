@@ -17,7 +17,7 @@ use template::Provisioner;
 
 use crate::BenchError;
 use crate::by_hand;
-use crate::client::{Address, Client};
+use crate::client::Address;
 use crate::fixture::front;
 use crate::floor::Tree;
 
@@ -196,7 +196,7 @@ fn start_bouncer(
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
     // It has no other way of saying that it is there.
-    while Client::open(&Address::Tcp(address, String::new()), "postgres", &[]).is_err() {
+    while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
         }

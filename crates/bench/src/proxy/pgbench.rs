@@ -4,7 +4,7 @@ use report::{Contender, PhaseTimes};
 
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use crate::BenchError;
-use crate::client::{Address, Client};
+use crate::client::Address;
 use crate::pgbench::Pgbench;
 
 /// Branches: as many as keep 8 clients out of each other's way. 15 MB each.
@@ -34,7 +34,7 @@ pub(super) const BUSY: Load = Load { name: "pgbench -S, 100 clients", read_only:
 /// Makes the database, and its tables.
 pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), BenchError> {
     let socket = fixture.address(Way::Socket);
-    Client::open(socket, "postgres", &[])?.query(&format!("CREATE DATABASE {DATABASE}"))?;
+    socket.connect("postgres", &[])?.query(&format!("CREATE DATABASE {DATABASE}"))?;
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 

@@ -9,7 +9,7 @@ use ::report::{Contender, Progress, Report, Rounds, Timed};
 use server::{AdminConnection, Server};
 use template::ServerOptions;
 
-use crate::client::{Address, Client};
+use crate::client::Address;
 use crate::fixture::Fixture;
 use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
@@ -103,7 +103,7 @@ impl Transactions {
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
         // The database lasts as long as it has a session.
-        let holder = Client::open(&gateway, LEASED, &[])?;
+        let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 
         let mut sides = vec![Side::on(Setup::Normal.name(), &servers[0].1, DATABASE)?];

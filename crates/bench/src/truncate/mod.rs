@@ -10,7 +10,6 @@ use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Timed, mean_cycl
 use server::{AdminConnection, Server, SessionError};
 use template::ServerOptions;
 
-use crate::client::Client;
 use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, tables};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
@@ -146,7 +145,7 @@ fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError>
         contenders.push(by_hand("pgfresh run", &fixture.server, BY_HAND, clean_up)?);
     }
     let each = |name: &str, option| -> Result<(), BenchError> {
-        let mut client = Client::open(&fixture.gateway(), name, &[option])?;
+        let mut client = fixture.gateway().connect(name, &[option])?;
         for statement in TEST {
             client.query(statement)?;
         }

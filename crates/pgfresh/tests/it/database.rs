@@ -15,7 +15,7 @@ fn fixture(setup: &str) -> LeaseFixture {
 }
 
 fn params() -> StartupParams {
-    StartupParams { version: 0x0003_0000, parameters: b"user\0postgres\0application_name\0test\0".to_vec() }
+    StartupParams::new([("user", "postgres"), ("application_name", "test")])
 }
 
 impl LeaseFixture {
@@ -74,7 +74,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
     let template = fixture.admin(&format!("{sql}'pgfresh_template_app'"));
     assert_eq!(fixture.admin(&format!("{sql}'copy'")), template);
     assert!(template[0][0].as_deref().unwrap().contains("guest"), "{template:?}");
-    let guest = StartupParams { version: 0x0003_0000, parameters: b"user\0guest\0".to_vec() };
+    let guest = StartupParams::new([("user", "guest")]);
     let connected = fixture.connect_with("copy", None, &guest).unwrap();
     let mut session = AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap();
     assert_eq!(one(&mut session, "SHOW work_mem"), "9MB");
@@ -155,7 +155,7 @@ fn names_and_templates_that_cannot_be_are_refused() {
         fixture.leases.lease(Isolation::Clone, None, Some("nope")),
         Err(LeaseError::UnknownTemplate { .. })
     ));
-    let stranger = StartupParams { version: 0x0003_0000, parameters: b"user\0nobody_here\0".to_vec() };
+    let stranger = StartupParams::new([("user", "nobody_here")]);
     assert!(matches!(fixture.connect_with("x", None, &stranger), Err(LeaseError::Refused(_))));
     let (mut session, _guard) = fixture.connect("weird \"name' é").unwrap();
     assert_eq!(one(&mut session, "SELECT current_database()"), "weird \"name' é");

@@ -34,8 +34,7 @@ fn make_fixture() -> Fixture {
 impl Fixture {
     fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
         // A prepared transaction may hold what the next statement waits for.
-        let parameters = format!("user\0{user}\0options\0-c lock_timeout=100ms\0");
-        let params = StartupParams { version: 0x0003_0000, parameters: parameters.into_bytes() };
+        let params = StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")]);
         let Connected { backend, guard } = self.server.connect_with(name, None, &params).unwrap();
         (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.greeting, guard)
     }
