@@ -29,6 +29,8 @@ mod span;
 mod state;
 mod stream;
 mod tap;
+#[cfg(test)]
+mod testing;
 mod workers;
 
 pub use access::Access;

@@ -182,10 +182,12 @@ impl StatementTracker {
         }
     }
 
-    /// What the server reads in the midst of a COPY it leaves unanswered, a Sync too.
+    /// The data were those of the statement that was sent last. What the server reads in the midst of a COPY it leaves
+    /// unanswered, a Sync too.
     fn ends_copy(&mut self) {
-        while let (Some(Step::Execute(..)), Some(Step::Sync(_))) = (self.steps.front(), self.steps.get(1)) {
-            self.steps.remove(1);
+        let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
+        if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
+            self.steps.truncate(at + 1);
         }
     }
 
@@ -446,6 +448,9 @@ mod tests {
     fn a_sync_in_the_midst_of_a_copy_is_never_answered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
+        // The data of another statement, sent before the first is answered.
+        let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
+        assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }
 
     #[test]

@@ -1,4 +1,3 @@
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,12 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use super::*;
 use crate::events::{EventLog, SessionEventKind};
 use crate::history::StatementHistory;
-use crate::stream::Socket;
 use crate::tap::Taps;
+use crate::testing::{HANG, pair, run};
 
 const GREETING: &[u8] = b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0";
-/// Longer than anything takes on a busy machine.
-const HANG: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -34,25 +31,6 @@ struct Fixture {
     server: Stream,
     taps: Taps,
     vacated: Arc<AtomicUsize>,
-}
-
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { timeout(HANG, test).await.expect("something never comes") });
-}
-
-/// Two ends of a connection. Where `room` is given, not more than about so many bytes are on their way.
-fn pair(room: Option<usize>) -> (Stream, Stream) {
-    let (one, other) = UnixStream::pair().unwrap();
-    let stream = |end: UnixStream| {
-        let same = end.try_clone().unwrap();
-        let socket = Socket::unix(end).unwrap();
-        if let Some(room) = room {
-            sys::set_send_buffer(&same, room).unwrap();
-        }
-        Stream::new(socket, Vec::new()).unwrap()
-    };
-    (stream(one), stream(other))
 }
 
 impl Fixture {

@@ -274,7 +274,7 @@ impl Drive {
                 Ok(None) => break,
                 Err(error) => {
                     session.broken = Some(ErrorResponse::violation(format!("the server sent an {error}")));
-                    break;
+                    return true;
                 }
             };
             match session.server_head(tag) {
@@ -386,3 +386,6 @@ fn read(
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

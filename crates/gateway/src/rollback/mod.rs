@@ -15,14 +15,14 @@ mod connection;
 mod control;
 mod drive;
 mod gate;
-
 mod message;
 mod names;
 mod parameters;
 mod session;
-
 mod settle;
 mod statement;
+#[cfg(test)]
+mod stub;
 mod task;
 #[cfg(test)]
 mod trace;

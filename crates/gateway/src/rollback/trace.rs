@@ -1,33 +1,27 @@
 //! What the machine says to a server, statement by statement, for each row of the table of states: played against a
-//! server that is three lines long, so that a change of the conversation is seen here first.
-
-use std::collections::VecDeque;
+//! stub of a server, so that a change of the conversation is seen here first.
 
 use super::session::RollbackSession;
+use super::stub::StubServer;
 use super::task::Disposition;
-use pgwire::{encode, frames, split_zero};
+use pgwire::{frames, split_zero};
 
-use super::message::ready;
 use lease::LeaseTransaction;
 
 /// A greeting of the least that the machine reads.
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// A client, the machine, and a server that does what it is told; a statement with "fail" in it is an error.
+/// A client, the machine, and a server that does what it is told.
 struct Play {
     session: RollbackSession,
-    status: u8,
-    /// Constraints that are deferrable, as the server would name them.
-    deferrable: Option<&'static str>,
-    /// Open cursors.
-    cursors: Option<&'static str>,
+    server: StubServer,
     trace: Vec<String>,
 }
 
 impl Play {
     fn new() -> Self {
         let session = RollbackSession::new(LeaseTransaction::default(), GREETING);
-        Self { session, status: b'I', deferrable: None, cursors: None, trace: Vec::new() }
+        Self { session, server: StubServer::new(), trace: Vec::new() }
     }
 
     /// A Query of the client's, until the server is ready for more. Returns what was said since.
@@ -52,26 +46,9 @@ impl Play {
             if heard.is_empty() {
                 return;
             }
-            let mut rest = VecDeque::from(heard);
-            while let Some((tag, body)) = rest.pop_front() {
-                let mut answers = Vec::new();
-                match tag {
-                    b'Q' => {
-                        answers = self.run(&String::from_utf8_lossy(split_zero(&body).0));
-                        answers.push(ready(self.status));
-                    }
-                    b'P' => {
-                        let sql = body.split(|byte| *byte == 0).nth(1).unwrap_or_default();
-                        answers = self.run(&format!("[{}]", String::from_utf8_lossy(sql)));
-                        if answers.iter().any(|answer| answer[0] == b'E') {
-                            while rest.front().is_some_and(|(tag, _)| *tag != b'S') {
-                                rest.pop_front();
-                            }
-                        }
-                    }
-                    b'S' => answers.push(ready(self.status)),
-                    _ => {}
-                }
+            for (tag, body) in heard {
+                let answers = self.server.hear(tag, &body);
+                self.trace.append(&mut self.server.ran);
                 for answer in answers {
                     self.session.server_head(answer[0]);
                     self.session.server(&answer);
@@ -79,50 +56,10 @@ impl Play {
             }
         }
     }
-
-    /// A statement; one of the gateway's own is in brackets.
-    fn run(&mut self, sql: &str) -> Vec<Vec<u8>> {
-        let word = if sql.contains("pg_cursors") {
-            "[look]"
-        } else if sql.contains("pg_constraint") {
-            "[constraints]"
-        } else {
-            sql
-        };
-        self.trace.push(word.to_owned());
-        if sql.contains("ROLLBACK TO") {
-            self.status = b'T';
-        }
-        if self.status == b'E' || sql.contains("fail") {
-            self.status = b'E';
-            return vec![encode(b'E', b"SERROR\0VERROR\0C23503\0Mit failed\0\0")];
-        }
-        self.status = b'T';
-        let row = match word {
-            "[look]" => row(&[Some("0"), self.cursors.take()]),
-            "[constraints]" => row(&[self.deferrable, None]),
-            _ => Vec::new(),
-        };
-        let done = encode(b'C', &[until_space(sql).as_bytes(), b"\0"].concat());
-        [row, done].into_iter().filter(|message| !message.is_empty()).collect()
-    }
 }
 
 fn messages(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     frames(bytes).map(|frame| (frame.tag, frame.body.to_vec())).collect()
-}
-
-fn row(values: &[Option<&str>]) -> Vec<u8> {
-    let mut body = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
-    for value in values {
-        body.extend(value.map_or(-1, |value| i32::try_from(value.len()).unwrap()).to_be_bytes());
-        body.extend(value.unwrap_or_default().bytes());
-    }
-    encode(b'D', &body)
-}
-
-fn until_space(sql: &str) -> &str {
-    sql.trim_start_matches(['[', ' ']).split([' ', ']']).next().unwrap_or_default()
 }
 
 /// SQLSTATE of an error or a warning.
@@ -193,11 +130,13 @@ fn what_needs_a_transaction_is_refused_outside_of_one() {
 
 #[test]
 fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
-    let mut play = Play { deferrable: Some("public.fk"), ..Play::new() };
+    let mut play = Play::new();
+    play.server.deferrable = Some("public.fk");
     play.ask("BEGIN");
     let check = "[SET CONSTRAINTS public.fk IMMEDIATE]";
     assert_eq!(play.ask("COMMIT"), ["[look]", "[constraints]", check, RELEASE, "done COMMIT", "ready I"]);
-    let mut play = Play { deferrable: Some("public.fails"), ..Play::new() };
+    let mut play = Play::new();
+    play.server.deferrable = Some("public.fails");
     play.ask("BEGIN");
     let end = ["[SET CONSTRAINTS public.fails IMMEDIATE]", "E 23503", UNDO, RELEASE, "ready I"];
     assert_eq!(play.ask("COMMIT"), [&["[look]", "[constraints]"][..], &end].concat());
@@ -207,7 +146,7 @@ fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
 fn cursors_end_with_the_transaction_that_they_were_made_in() {
     let mut play = begun();
     play.ask("BEGIN");
-    play.cursors = Some("c \"d e\"");
+    play.server.cursors = Some("c \"d e\"");
     let closes = ["[CLOSE c]", "[CLOSE \"d e\"]"];
     assert_eq!(play.ask("COMMIT"), [&["[look]"][..], &closes, &[RELEASE, "done COMMIT", "ready I"]].concat());
 }

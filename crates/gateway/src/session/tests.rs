@@ -1,18 +1,12 @@
-use std::os::unix::net::UnixStream;
-
 use pgwire::{encode, query};
 use tokio::io::AsyncWriteExt;
 
 use super::*;
-
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(test);
-}
+use crate::testing::{pair, run};
 
 /// Whether a backend is taken for forgetful that answers in these pieces, each sent once the one before has been read.
 async fn forgets(pieces: &[&[u8]]) -> bool {
-    let (mut server, mut backend) = pair();
+    let (mut server, mut backend) = pair(None);
     let answers = async {
         let mut request = vec![0; DISCARD_ALL.len()];
         backend.read_exact(&mut request).await.unwrap();
@@ -28,16 +22,10 @@ async fn forgets(pieces: &[&[u8]]) -> bool {
 
 /// The same of one that says all this at once and then ends.
 async fn forgets_and_ends(words: &[u8]) -> bool {
-    let (mut server, mut backend) = pair();
+    let (mut server, mut backend) = pair(None);
     backend.write_all(words).await.unwrap();
     backend.socket().finish().unwrap();
     forget(&mut server).await.unwrap()
-}
-
-fn pair() -> (Stream, Stream) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let stream = |end| Stream::new(Socket::unix(end).unwrap(), Vec::new()).unwrap();
-    (stream(ours), stream(theirs))
 }
 
 #[test]

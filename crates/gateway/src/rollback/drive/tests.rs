@@ -1,0 +1,589 @@
+use std::cell::{Cell, RefCell};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use pgwire::{TERMINATE, encode, query};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::task::yield_now;
+
+use super::*;
+use crate::history::StatementHistory;
+use crate::rollback::stub::{
+    Cuts, StubServer, bind, execute, parse, serve, serve_in_pieces, sync, write_pieces,
+};
+use crate::stream::Socket;
+use crate::tap::Taps;
+use crate::testing::{HANG, pair, run};
+
+const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
+
+/// A session between its two ends, which the test holds.
+struct Fixture {
+    drive: Drive,
+    client: Stream,
+    server: Stream,
+    /// The session's own ends, seen from aside.
+    near: UnixStream,
+    far: UnixStream,
+    taps: Taps,
+}
+
+/// What a session comes to.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    /// All that the client is told.
+    told: Vec<u8>,
+    /// All that the server has run.
+    ran: Vec<String>,
+}
+
+fn same(stream: &Stream) -> UnixStream {
+    let Socket::Unix(stream) = stream.socket() else { panic!("not a unix socket") };
+    stream.try_clone().unwrap()
+}
+
+fn new_session() -> RollbackSession {
+    RollbackSession::new(LeaseTransaction::default(), GREETING)
+}
+
+impl Fixture {
+    fn new(room: Option<usize>) -> Self {
+        let taps = Taps { history: Some(Arc::new(StatementHistory::default())), ..Taps::default() };
+        let ((client, near), (far, server)) = (pair(room), pair(room));
+        let ends = (same(&near), same(&far));
+        let tap = taps.tap("d", None, Instant::now());
+        let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
+        Self { drive, client, server, near: ends.0, far: ends.1, taps }
+    }
+
+    /// Says all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`, until the
+    /// session has come to as much as `expected`.
+    async fn play(&mut self, said: &[u8], up: &Cuts, down: &Cuts, expected: &Outcome) -> Outcome {
+        let Self { drive, client, server, near, far, .. } = self;
+        let stub = RefCell::new(StubServer::new());
+        let (mut up, mut down) = (up.pieces(), down.pieces());
+        let (mut from_client, mut to_client) = split(client);
+        let talks = async { write_pieces(&mut to_client, said, &mut up, near).await };
+        let listens = async {
+            let mut told = vec![0; expected.told.len()];
+            from_client.read_exact(&mut told).await.unwrap();
+            // What the client does not wait for is still on its way.
+            while stub.borrow().ran.len() < expected.ran.len() {
+                yield_now().await;
+            }
+            nothing_more(near, far).await;
+            told
+        };
+        let serves = serve_in_pieces(server, &stub, &mut down, far);
+        let told = tokio::select! {
+            biased;
+            end = drive.run() => panic!("ended: {end:?}"),
+            () = serves => panic!("the gateway has closed the server's connection"),
+            ((), told) = async { tokio::join!(talks, listens) } => told,
+        };
+        Outcome { told, ran: stub.into_inner().ran }
+    }
+
+    /// The statements that those hear who want to know.
+    fn heard(&self) -> Vec<String> {
+        let ran = self.taps.history.as_ref().unwrap().of("d", HANG);
+        ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
+    }
+}
+
+/// What the session comes to without connections: each message is whole, and is answered at once.
+fn directly(said: &[u8]) -> Outcome {
+    let (mut session, mut stub, mut told) = (new_session(), StubServer::new(), Vec::new());
+    let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
+        loop {
+            told.append(&mut session.to_client);
+            let to_server = std::mem::take(&mut session.to_server);
+            if to_server.is_empty() {
+                return;
+            }
+            for answer in frames(&to_server).flat_map(|frame| stub.hear(frame.tag, frame.body)) {
+                match session.server_head(answer[0]) {
+                    Disposition::Whole => session.server(&answer),
+                    Disposition::Pass => session.to_client.extend_from_slice(&answer),
+                    Disposition::Drop => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    };
+    for Frame { tag, body } in frames(said) {
+        let message = encode(tag, body);
+        let disposition = session.client_head(tag);
+        match disposition {
+            Disposition::Whole => session.client(tag, body),
+            Disposition::Names => session.client_names(body),
+            Disposition::Pass | Disposition::Drop => {}
+            Disposition::Wait => panic!("all was answered before {:?}", char::from(tag)),
+        }
+        if matches!(disposition, Disposition::Names | Disposition::Pass) {
+            session.to_server.extend_from_slice(&message);
+        }
+        answer(&mut session, &mut stub);
+    }
+    assert_eq!(session.broken, None);
+    Outcome { told, ran: stub.ran }
+}
+
+/// A conversation with a message of each kind.
+fn conversation() -> Vec<u8> {
+    let extended = [parse("", "ROWS 2 9"), bind("", "", 6), encode(b'D', b"P\0"), execute(""), sync()];
+    let named = [parse("long name", "BEGIN"), bind("portal", "long name", 0), execute("portal"), sync()];
+    let failed = [parse("", "fail"), bind("", "", 0), execute(""), execute(""), sync()];
+    [
+        query(b"ROWS 1 30"),
+        query(b"fail"),
+        query(b"BEGIN"),
+        query(b"INSERT"),
+        query(b"SAVEPOINT a"),
+        query(b"COMMIT"),
+        extended.concat(),
+        query(b"INSERT; COMMIT; DELETE"),
+        query(b"COPY t FROM STDIN"),
+        encode(b'd', b"1\tQ\0\0\0\x08X\0\0\0\x04\n"),
+        encode(b'c', b""),
+        named.concat(),
+        failed.concat(),
+        query(b"ROLLBACK"),
+        query(b"COPY t FROM STDIN"),
+        encode(b'd', b"2"),
+        encode(b'f', b"no\0"),
+        query(b"ROWS 1 1"),
+    ]
+    .concat()
+}
+
+#[test]
+fn what_the_conversation_comes_to() {
+    let Outcome { told, ran } = directly(&conversation());
+    let states: Vec<u8> =
+        frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
+    assert_eq!(states, *b"IITTTIIIITEIII");
+    let theirs =
+        |sql: &&String| !sql.contains("pgfresh_") && !sql.contains("LEVEL") && !sql.contains("[look]");
+    let theirs: Vec<&str> = ran.iter().filter(theirs).map(String::as_str).collect();
+    let expected = [
+        "ROWS 1 30",
+        "[constraints]",
+        "fail",
+        "INSERT",
+        "SAVEPOINT a",
+        "[ROWS 2 9]",
+        "[INSERT; COMMIT; DELETE]",
+        "INSERT",
+        " DELETE",
+        "COPY t FROM STDIN",
+        "[fail]",
+        "COPY t FROM STDIN",
+        "ROWS 1 1",
+    ];
+    assert_eq!(theirs, expected);
+}
+
+#[test]
+fn what_a_session_comes_to_does_not_depend_on_where_its_messages_are_cut() {
+    let said = conversation();
+    let expected = directly(&said);
+    let mut heard = None;
+    let mut play = async |up: &Cuts, down: &Cuts| {
+        let mut fixture = Fixture::new(None);
+        assert_eq!(fixture.play(&said, up, down, &expected).await, expected, "{up:?}, {down:?}");
+        assert!(sys::is_silent(&same(&fixture.client)), "{up:?}, {down:?}");
+        let now = fixture.heard();
+        assert_eq!(&now, heard.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
+    };
+    run(async {
+        play(&Cuts::None, &Cuts::None).await;
+        for at in 1..said.len() {
+            play(&Cuts::At(at), &Cuts::None).await;
+        }
+        for length in 1..40 {
+            play(&Cuts::Into(vec![length]), &Cuts::None).await;
+            play(&Cuts::None, &Cuts::Into(vec![length])).await;
+        }
+        for at in 1..400 {
+            play(&Cuts::None, &Cuts::At(at)).await;
+        }
+        play(&Cuts::Into(vec![1]), &Cuts::Into(vec![1])).await;
+    });
+    let heard = heard.unwrap();
+    assert!(
+        heard.contains(&"INSERT false".to_owned()) && heard.contains(&"fail true".to_owned()),
+        "{heard:?}"
+    );
+    assert!(heard.iter().all(|statement| !statement.contains("pgfresh")), "{heard:?}");
+}
+
+/// Statements of each kind, some of which fail in one state or another.
+const STATEMENTS: [&str; 14] = [
+    "SELECT",
+    "ROWS 3 50",
+    "ROWS 1 3000",
+    "fail",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT a",
+    "ROLLBACK TO a",
+    "LOCK TABLE t",
+    "DISCARD ALL",
+    "INSERT; COMMIT; DELETE",
+    "BEGIN; fail",
+    "SET CONSTRAINTS ALL DEFERRED",
+];
+
+fn any_turn() -> impl Strategy<Value = Vec<u8>> {
+    let sql = || prop::sample::select(&STATEMENTS[..]);
+    let names = prop::sample::select(&["", "a", "another name"][..]);
+    let extended = prop::collection::vec((sql(), names, 0_usize..300), 1..4).prop_map(|statements| {
+        let each =
+            statements.into_iter().filter(|(sql, ..)| !sql.contains(';')).flat_map(|(sql, name, value)| {
+                let close = encode(b'C', format!("S{name}\0").as_bytes());
+                [close, parse(name, sql), bind(name, name, value), encode(b'D', b"P\0"), execute(name)]
+                    .concat()
+            });
+        each.chain(sync()).collect::<Vec<u8>>()
+    });
+    let copy = (any::<bool>(), 0_usize..9000).prop_map(|(ends, length)| {
+        let data = encode(b'd', &vec![b'x'; length]);
+        let end = if ends { encode(b'c', b"") } else { encode(b'f', b"no\0") };
+        [query(b"COPY t FROM STDIN"), data, end].concat()
+    });
+    prop_oneof![4 => sql().prop_map(|sql| query(sql.as_bytes())), 2 => extended, 1 => copy]
+}
+
+fn any_cuts() -> impl Strategy<Value = Cuts> {
+    prop_oneof![
+        Just(Cuts::None),
+        prop::collection::vec(1_usize..60, 1..4).prop_map(Cuts::Into),
+        prop::collection::vec(1_usize..5000, 1..4).prop_map(Cuts::Into),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_session_comes_to_the_same_in_any_pieces(
+        turns in prop::collection::vec(any_turn(), 1..10),
+        up in any_cuts(),
+        down in any_cuts(),
+        small in any::<bool>(),
+    ) {
+        // In a failed transaction no copy begins, and its data would be answered like any message.
+        let said = turns.concat();
+        let expected = directly(&said);
+        run(async {
+            let mut fixture = Fixture::new(small.then_some(1));
+            assert_eq!(fixture.play(&said, &up, &down, &expected).await, expected);
+            assert!(sys::is_silent(&same(&fixture.client)));
+            let Drive { session, up, down, .. } = &fixture.drive;
+            assert!(session.is_quiet() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
+        });
+    }
+}
+
+#[test]
+fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
+    let value = 3 << 20;
+    let said = [parse("", "INSERT"), bind("", "", value), execute(""), sync()].concat();
+    let expected = directly(&said);
+    run(async {
+        let mut fixture = Fixture::new(Some(1));
+        assert_eq!(fixture.play(&said, &Cuts::None, &Cuts::None, &expected).await, expected);
+        // The client reads nothing of what it has asked for.
+        let rows = query(b"ROWS 60 100000");
+        let expected = directly(&rows);
+        let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(Some(1));
+        client.write_all(&rows).await.unwrap();
+        let (stub, written) = (RefCell::new(StubServer::new()), RefCell::new(0));
+        let floods = async {
+            let mut heard = vec![0; 4096];
+            loop {
+                let count = server.read(&mut heard).await.unwrap();
+                for answer in
+                    frames(&heard[..count]).flat_map(|frame| stub.borrow_mut().hear(frame.tag, frame.body))
+                {
+                    for piece in answer.chunks(10_000) {
+                        server.write_all(piece).await.unwrap();
+                        *written.borrow_mut() += piece.len();
+                    }
+                }
+            }
+        };
+        let mut floods = std::pin::pin!(floods);
+        let stuck = async {
+            let (mut before, mut quiet) = (0, 0);
+            while quiet < 50 {
+                yield_now().await;
+                let now = *written.borrow();
+                quiet = if now == before && now > 0 { quiet + 1 } else { 0 };
+                before = now;
+            }
+        };
+        tokio::select! {
+            biased;
+            end = drive.run() => panic!("ended: {end:?}"),
+            () = &mut floods => {}
+            () = stuck => {}
+        }
+        assert!(*written.borrow() < BOUND + 3 * CHUNK, "{} bytes were taken", written.borrow());
+        assert!((BOUND..=BOUND + CHUNK).contains(&drive.session.to_client.len()));
+        let mut told = vec![0; expected.told.len()];
+        tokio::select! {
+            biased;
+            end = drive.run() => panic!("ended: {end:?}"),
+            () = &mut floods => {}
+            read = client.read_exact(&mut told) => drop(read.unwrap()),
+        }
+        assert!(told == expected.told);
+    });
+}
+
+/// Waits until a session has read all that its ends have said, and they have answered.
+async fn nothing_more(near: &UnixStream, far: &UnixStream) {
+    let mut quiet = 0;
+    while quiet < 10 {
+        yield_now().await;
+        quiet = if sys::is_silent(near) && sys::is_silent(far) { quiet + 1 } else { 0 };
+    }
+}
+
+/// Lets the session go on until nothing more happens: its ends have read all, and have nothing more to say.
+async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServer>) {
+    let far = same(&drive.server);
+    let near = same(&drive.client);
+    let answers = serve(server, stub);
+    tokio::select! {
+        biased;
+        end = drive.run() => panic!("ended: {end:?}"),
+        () = answers => panic!("the gateway has closed the server's connection"),
+        () = nothing_more(&near, &far) => {}
+    }
+}
+
+/// A client that has said these bytes and gone, and a server that answers to the end: what is left of the session, and what
+/// the server has run.
+async fn leave(said: &[u8]) -> (Option<(LeaseTransaction, bool)>, Vec<String>) {
+    let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
+    let stub = RefCell::new(StubServer::new());
+    client.write_all(said).await.unwrap();
+    settle(&mut drive, &mut server, &stub).await;
+    drop((client, near));
+    assert_eq!(drive.run().await, End::Client);
+    let left = tokio::select! {
+        () = serve(&mut server, &stub) => panic!("the gateway has closed the server's connection"),
+        left = drive.wind_down(async {}) => left,
+    };
+    // It owes nothing to whoever is next.
+    assert!(left.is_none() || sys::is_silent(&far));
+    (left, stub.into_inner().ran)
+}
+
+#[test]
+fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
+    let said =
+        [query(b"SELECT"), query(b"BEGIN"), query(b"INSERT"), query(b"COMMIT"), query(b"DELETE")].concat();
+    let ends: Vec<usize> = frames(&said)
+        .scan(0, |at, frame| {
+            *at += frame.body.len() + HEADER;
+            Some(*at)
+        })
+        .collect();
+    run(async {
+        for at in 0..=said.len() {
+            let (left, ran) = leave(&said[..at]).await;
+            // A message that did not come to its end is as good as never said.
+            let whole = ends.iter().filter(|end| **end <= at).count();
+            let (transaction, saved) = left.unwrap_or_else(|| panic!("left after {at} bytes"));
+            assert_eq!((transaction.begun, saved), (whole > 0, (2..4).contains(&whole)), "after {at} bytes");
+            let expected = directly(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
+            assert_eq!(ran, expected, "after {at} bytes");
+        }
+    });
+}
+
+#[test]
+fn a_session_whose_client_leaves_within_a_message_that_is_passed_on_is_over() {
+    let copy = [query(b"COPY t FROM STDIN"), encode(b'd', b"123456")].concat();
+    let bound = [parse("", "INSERT"), bind("", "", 50)].concat();
+    run(async {
+        for (said, whole) in [(&copy, copy.len()), (&bound, bound.len())] {
+            for at in (whole - 6..=whole).rev() {
+                let (left, ran) = leave(&said[..at]).await;
+                assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
+            }
+        }
+        // What was copied is undone: the server hears that the copy has failed.
+        let (left, _) = leave(&copy).await;
+        assert!(left.is_some());
+    });
+}
+
+/// A client that ends while its statement runs, with these last words, and a server that answers afterwards, or ends, too. How
+/// often the statement was interrupted, whether the session was given up before the answer, and whether it can be gone on with.
+async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
+    let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
+    client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
+    let (interrupts, ended, ended_before) = (Cell::new(0), Cell::new(false), Cell::new(false));
+    let a_while = async || {
+        for _ in 0..20 {
+            yield_now().await;
+        }
+    };
+    let session = async {
+        assert_eq!(drive.run().await, End::Client);
+        ended.set(true);
+        drive.wind_down(async { interrupts.set(interrupts.get() + 1) }).await.is_some()
+    };
+    let answers = async {
+        let (mut stub, mut heard) = (StubServer::new(), vec![0; 4096]);
+        loop {
+            let count = server.read(&mut heard).await.unwrap();
+            for frame in frames(&heard[..count]) {
+                if frame.tag == b'Q' {
+                    a_while().await;
+                    client.socket().finish().unwrap();
+                    a_while().await;
+                    ended_before.set(ended.get());
+                    if server_ends {
+                        server.socket().finish().unwrap();
+                        return std::future::pending().await;
+                    }
+                }
+                server.write_all(&stub.hear(frame.tag, frame.body).concat()).await.unwrap();
+            }
+        }
+    };
+    let goes_on = tokio::select! { goes_on = session => goes_on, () = answers => panic!("it never ends") };
+    (interrupts.get(), ended_before.get(), goes_on)
+}
+
+#[test]
+fn a_client_that_says_goodbye_wanted_the_rest_to_be_done_and_one_that_vanishes_is_interrupted() {
+    run(async {
+        assert_eq!(end_while_it_runs(TERMINATE, false).await, (0, false, true));
+        assert_eq!(end_while_it_runs(b"", false).await, (1, true, true));
+        // Half a message is no goodbye.
+        assert_eq!(end_while_it_runs(b"X\0\0\0", false).await, (1, true, true));
+        // A server that ends meanwhile cannot be gone on with.
+        assert_eq!(end_while_it_runs(b"", true).await, (1, true, false));
+    });
+}
+
+#[test]
+fn a_server_may_end_at_any_byte_and_its_client_hears_no_half_a_message_more() {
+    let said = query(b"ROWS 2 40");
+    let mut stub = StubServer::new();
+    let begun = directly(&said).ran.len();
+    let answers = [encode(b'Z', b"T"), stub.hear(b'Q', b"ROWS 2 40\0").concat()].concat();
+    assert!(begun > 2);
+    run(async {
+        for at in 0..answers.len() {
+            let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
+            client.write_all(&said).await.unwrap();
+            server.write_all(&answers[..at]).await.unwrap();
+            server.socket().finish().unwrap();
+            assert_eq!(drive.run().await, End::Server, "after {at} bytes");
+            let (rest, unsaid) = drive.farewell();
+            drop(rest);
+            let mut told = Vec::new();
+            client.read_to_end(&mut told).await.unwrap();
+            // The last thing is a message of the client's that has come in part.
+            let is_between =
+                frames(&told).map(|frame| frame.body.len() + HEADER).sum::<usize>() == told.len();
+            assert_eq!(unsaid.is_some(), is_between, "after {at} bytes: {told:?}");
+            let shown = [told, unsaid.unwrap_or_default()].concat();
+            assert!(answers[6..].starts_with(&shown), "after {at} bytes: {shown:?}");
+        }
+    });
+}
+
+#[test]
+fn what_no_message_begins_with_ends_the_session_on_either_side() {
+    run(async {
+        for (bytes, expected) in [
+            (&b"Q\0\0\0\x03"[..], None),
+            (b"X\0\0\0\x04", None),
+            (b"y\0\0\0\x04", Some("invalid frontend message type 121")),
+            (b"y\0\0\0\x03", Some("invalid frontend message type 121")),
+        ] {
+            let Fixture { mut drive, mut client, server: _server, .. } = Fixture::new(None);
+            client.write_all(bytes).await.unwrap();
+            match (drive.run().await, expected) {
+                (End::Client, None) => {}
+                (End::Broken(error), Some(words)) => {
+                    assert_eq!((&*error.sqlstate, &*error.message), ("08P01", words));
+                }
+                other => panic!("{bytes:?}: {other:?}"),
+            }
+        }
+        let Fixture { mut drive, client: _client, mut server, .. } = Fixture::new(None);
+        server.write_all(b"N\0\0\0\x03").await.unwrap();
+        let End::Broken(error) = drive.run().await else { panic!("it goes on") };
+        assert_eq!(&*error.message, "the server sent an invalid message length");
+        // A transaction that is not there any more is not gone on with.
+        let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
+        client.write_all(&query(b"SELECT")).await.unwrap();
+        let answers = async {
+            assert!(server.read(&mut [0; 4096]).await.unwrap() > 0);
+            server.write_all(&encode(b'Z', b"I")).await.unwrap();
+        };
+        let (end, ()) = tokio::join!(drive.run(), answers);
+        assert!(matches!(end, End::Broken(error) if &*error.sqlstate == "25000"));
+        assert!(drive.wind_down(async {}).await.is_none());
+    });
+}
+
+#[test]
+fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other_time() {
+    run(async {
+        let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
+        let (gate, expected) = (Arc::clone(&drive.gate), directly(&query(b"SELECT")));
+        let far = same(&drive.server);
+        let works = async {
+            let mut stub = StubServer::new();
+            assert!(gate.enter().await.is_none(), "nothing runs");
+            client.write_all(&query(b"SELECT")).await.unwrap();
+            let mut heard = vec![0; 4096];
+            let count = server.read(&mut heard).await.unwrap();
+            let (mut before, mut answer) = (Vec::new(), Vec::new());
+            for frame in frames(&heard[..count]) {
+                let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
+                to.extend(stub.hear(frame.tag, frame.body).concat());
+            }
+            // A statement of ours comes first; a request waits for its end.
+            let end_of_ours = async {
+                for _ in 0..5 {
+                    yield_now().await;
+                }
+                write_pieces(&mut server, &before, &mut std::iter::repeat(1), &far).await;
+            };
+            let (entered, ()) = tokio::join!(gate.enter(), end_of_ours);
+            assert!(entered.is_some(), "the client's statement runs");
+            // Nothing follows that the request could hit, as long as it is on its way.
+            server.write_all(&answer).await.unwrap();
+            for _ in 0..20 {
+                yield_now().await;
+            }
+            assert!(sys::is_silent(&same(&server)), "a statement of ours follows");
+            drop(entered);
+            let (stub, mut told) = (RefCell::new(stub), vec![0; expected.told.len()]);
+            tokio::select! {
+                () = serve(&mut server, &stub) => panic!("it has ended"),
+                read = client.read_exact(&mut told) => drop(read.unwrap()),
+            }
+            assert_eq!(told, expected.told);
+            assert!(gate.enter().await.is_none(), "nothing runs any more");
+        };
+        tokio::select! {
+            biased;
+            end = drive.run() => panic!("ended: {end:?}"),
+            () = works => {}
+        }
+    });
+}

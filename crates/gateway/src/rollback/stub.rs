@@ -1,0 +1,260 @@
+//! A server for tests that is a few lines long: it knows whether its transaction has failed, and nothing of SQL. And how to
+//! talk to it over connections, in pieces.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+
+use pgwire::{Frame, encode, split_zero};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::yield_now;
+
+use super::message::ready;
+use crate::stream::Stream;
+
+/// What a statement means to it is in its text: one with "fail" in it is an error, one that begins with "ROWS n m" has n rows
+/// of m bytes, and COPY takes data.
+#[derive(Debug)]
+pub(super) struct StubServer {
+    status: u8,
+    /// Constraints that are deferrable, as the server would name them.
+    pub(super) deferrable: Option<&'static str>,
+    /// Open cursors.
+    pub(super) cursors: Option<&'static str>,
+    /// What was run: a statement of the extended protocol in brackets, among these all of the gateway's own.
+    pub(super) ran: Vec<String>,
+    statements: HashMap<Vec<u8>, String>,
+    portals: HashMap<Vec<u8>, String>,
+    /// After an error all is ignored up to a Sync.
+    skips: bool,
+    /// Bytes of the copy that is going on.
+    copied: Option<usize>,
+}
+
+impl StubServer {
+    pub(super) fn new() -> Self {
+        Self {
+            status: b'I',
+            deferrable: None,
+            cursors: None,
+            ran: Vec::new(),
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            skips: false,
+            copied: None,
+        }
+    }
+
+    /// Hears a message; what it answers.
+    pub(super) fn hear(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
+        let (name, rest) = split_zero(body);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match tag {
+            b'S' => {
+                self.skips = false;
+                vec![ready(self.status)]
+            }
+            _ if self.skips => Vec::new(),
+            b'Q' => {
+                let mut answers = self.run(&text(name));
+                if self.copied.is_none() {
+                    answers.push(ready(self.status));
+                }
+                answers
+            }
+            b'P' => {
+                let sql = text(split_zero(rest).0);
+                // Of several it reads no more than the syntax.
+                if sql.contains(';') {
+                    return self.answer(&format!("[{sql}]"));
+                }
+                self.statements.insert(name.to_vec(), sql);
+                vec![encode(b'1', b"")]
+            }
+            b'B' => {
+                let sql = self.statements.get(split_zero(rest).0).cloned().unwrap_or_default();
+                self.portals.insert(name.to_vec(), sql);
+                vec![encode(b'2', b"")]
+            }
+            b'D' => vec![encode(b'n', b"")],
+            b'E' => {
+                let sql = format!("[{}]", self.portals.get(name).cloned().unwrap_or_default());
+                self.answer(&sql)
+            }
+            b'C' => vec![encode(b'3', b"")],
+            b'd' => {
+                self.copied = self.copied.map(|copied| copied + body.len());
+                Vec::new()
+            }
+            b'c' | b'f' => match self.copied.take() {
+                Some(copied) if tag == b'c' => {
+                    vec![encode(b'C', format!("COPY {copied}\0").as_bytes()), ready(self.status)]
+                }
+                Some(_) => vec![self.fail(), ready(self.status)],
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// A message of the extended protocol that may fail.
+    fn answer(&mut self, sql: &str) -> Vec<Vec<u8>> {
+        let answers = self.run(sql);
+        self.skips = answers.iter().any(|answer| answer[0] == b'E');
+        answers
+    }
+
+    fn run(&mut self, sql: &str) -> Vec<Vec<u8>> {
+        let word = if sql.contains("pg_cursors") {
+            "[look]"
+        } else if sql.contains("pg_constraint") {
+            "[constraints]"
+        } else {
+            sql
+        };
+        self.ran.push(word.to_owned());
+        if sql.contains("ROLLBACK TO") {
+            self.status = b'T';
+        }
+        if self.status == b'E' || sql.contains("fail") {
+            return vec![self.fail()];
+        }
+        self.status = b'T';
+        if sql.starts_with("COPY") {
+            self.copied = Some(0);
+            return vec![encode(b'G', b"\0\0\0")];
+        }
+        let mut answers = match word {
+            "[look]" => vec![row(&[Some("0"), self.cursors.take()])],
+            "[constraints]" => vec![row(&[self.deferrable, None])],
+            _ => rows(word),
+        };
+        answers.push(encode(b'C', &[until_space(sql).as_bytes(), b"\0"].concat()));
+        answers
+    }
+
+    fn fail(&mut self) -> Vec<u8> {
+        self.status = b'E';
+        encode(b'E', b"SERROR\0VERROR\0C23503\0Mit failed\0\0")
+    }
+}
+
+fn row(values: &[Option<&str>]) -> Vec<u8> {
+    let mut body = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
+    for value in values {
+        body.extend(value.map_or(-1, |value| i32::try_from(value.len()).unwrap()).to_be_bytes());
+        body.extend(value.unwrap_or_default().bytes());
+    }
+    encode(b'D', &body)
+}
+
+/// Those that the statement asks for.
+fn rows(sql: &str) -> Vec<Vec<u8>> {
+    let mut words = sql.trim_matches(['[', ']', ' ']).split(' ');
+    if words.next() != Some("ROWS") {
+        return Vec::new();
+    }
+    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let (count, length) = (number(), number());
+    let letters = "Z\u{0}\u{0}\u{0}\u{5}I-abcdefghijklm".repeat(length / 20 + 2);
+    (0..count).map(|at| row(&[Some(&letters[at % 20..at % 20 + length])])).collect()
+}
+
+fn until_space(sql: &str) -> &str {
+    sql.trim_start_matches(['[', ' ']).split([' ', ']']).next().unwrap_or_default()
+}
+
+/// Where a stream of bytes is cut.
+#[derive(Debug, Clone)]
+pub(super) enum Cuts {
+    /// Nowhere.
+    None,
+    /// At one byte.
+    At(usize),
+    /// Into pieces of these lengths, again and again.
+    Into(Vec<usize>),
+}
+
+impl Cuts {
+    /// The lengths of the pieces, one after the other.
+    pub(super) fn pieces(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+        match self {
+            Self::None => Box::new(std::iter::repeat(usize::MAX)),
+            Self::At(at) => Box::new(std::iter::once(*at).chain(std::iter::repeat(usize::MAX))),
+            Self::Into(lengths) => Box::new(lengths.iter().copied().cycle()),
+        }
+    }
+}
+
+/// Writes one piece after the other; the next only once the last was read.
+pub(super) async fn write_pieces(
+    to: &mut (impl AsyncWriteExt + Unpin),
+    mut bytes: &[u8],
+    pieces: &mut dyn Iterator<Item = usize>,
+    reader: &UnixStream,
+) {
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(pieces.next().unwrap().min(bytes.len()));
+        to.write_all(piece).await.unwrap();
+        bytes = rest;
+        while !sys::is_silent(reader) {
+            yield_now().await;
+        }
+    }
+}
+
+/// Answers until the other end is closed. The pieces of all answers are cut as one stream.
+pub(super) async fn serve_in_pieces(
+    server: &mut Stream,
+    stub: &RefCell<StubServer>,
+    pieces: &mut dyn Iterator<Item = usize>,
+    reader: &UnixStream,
+) {
+    let (mut heard, mut chunk, mut left) = (Vec::new(), vec![0; 4096], 0);
+    loop {
+        match server.read(&mut chunk).await.unwrap() {
+            0 => return,
+            count => heard.extend_from_slice(&chunk[..count]),
+        }
+        let mut answers = Vec::new();
+        while let Ok(Some((frame, length))) = Frame::first(&heard) {
+            answers.extend(stub.borrow_mut().hear(frame.tag, frame.body).concat());
+            heard.drain(..length);
+        }
+        // The piece that the answers before have not filled goes on.
+        let mut lengths = Vec::new();
+        let mut rest = answers.len();
+        while rest > 0 {
+            left = if left == 0 { pieces.next().unwrap() } else { left };
+            let length = left.min(rest);
+            lengths.push(length);
+            (left, rest) = (left - length, rest - length);
+        }
+        write_pieces(server, &answers, &mut lengths.into_iter(), reader).await;
+    }
+}
+
+/// The same, each answer whole.
+pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
+    let (silent, _open) = UnixStream::pair().unwrap();
+    serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;
+}
+
+pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
+    encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
+}
+
+/// A Bind, with a value of so many bytes behind its names.
+pub(super) fn bind(portal: &str, name: &str, value: usize) -> Vec<u8> {
+    let names = format!("{portal}\0{name}\0\0\0\0\x01");
+    let length = u32::try_from(value).unwrap().to_be_bytes();
+    encode(b'B', &[names.as_bytes(), &length, &vec![0; value], b"\0\0"].concat())
+}
+
+pub(super) fn execute(portal: &str) -> Vec<u8> {
+    encode(b'E', format!("{portal}\0\0\0\0\0").as_bytes())
+}
+
+pub(super) fn sync() -> Vec<u8> {
+    encode(b'S', b"")
+}

@@ -1,0 +1,32 @@
+//! What the tests of this crate share.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::stream::{Socket, Stream};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const HANG: Duration = Duration::from_mins(1);
+
+/// Runs a test that waits for connections, on one thread.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(HANG, test).await.expect("something never comes") });
+}
+
+/// Two ends of a connection. Where `room` is given, not more than about so many bytes are on their way.
+pub(crate) fn pair(room: Option<usize>) -> (Stream, Stream) {
+    let (one, other) = UnixStream::pair().unwrap();
+    (stream(one, room), stream(other, room))
+}
+
+fn stream(end: UnixStream, room: Option<usize>) -> Stream {
+    let same = end.try_clone().unwrap();
+    let socket = Socket::unix(end).unwrap();
+    if let Some(room) = room {
+        sys::set_send_buffer(&same, room).unwrap();
+    }
+    Stream::new(socket, Vec::new()).unwrap()
+}
