@@ -45,6 +45,12 @@ struct State {
     terminations: usize,
     /// The connections that are open, ours aside.
     open: HashMap<u32, UnixStream>,
+    /// What the backends of clients were asked.
+    asked: HashMap<u32, Vec<String>>,
+    /// The row of the timeouts that a session begins with.
+    timeouts: Vec<Vec<String>>,
+    /// A query of a client's backend with that in it fails.
+    fails: Option<&'static str>,
 }
 
 /// Leases of a fake server. Dropped, they are closed.
@@ -134,6 +140,21 @@ impl FakeServer {
         self.say(pid, &error("57P01"), true);
     }
 
+    /// What a backend was asked since this was last read.
+    pub(crate) fn asked(&self, pid: u32) -> Vec<String> {
+        self.lock().asked.remove(&pid).unwrap_or_default()
+    }
+
+    /// Sets the timeouts that a session begins with.
+    pub(crate) fn set_timeouts(&self, values: [&str; 2]) {
+        self.lock().timeouts = vec![values.map(str::to_owned).to_vec()];
+    }
+
+    /// Has the queries of clients' backends fail that have these words in them.
+    pub(crate) fn fail_on(&self, words: &'static str) {
+        self.lock().fails = Some(words);
+    }
+
     /// The backends of clients that there are.
     pub(crate) fn backends(&self) -> BTreeSet<u32> {
         self.lock().open.keys().copied().collect()
@@ -180,12 +201,12 @@ impl FakeServer {
         let key = [&pid.to_be_bytes()[..], b"key!"].concat();
         let greeting = [encode(b'R', &[0; 4]), encode(b'K', &key), encode(b'Z', b"I")].concat();
         let _ = stream.write_all(&greeting);
-        self.answer(&mut stream);
+        self.answer(&mut stream, pid);
         self.lock().open.remove(&pid);
     }
 
     /// Answers queries until the other end is closed.
-    fn answer(&self, stream: &mut UnixStream) {
+    fn answer(&self, stream: &mut UnixStream, pid: u32) {
         let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             said.extend_from_slice(&chunk[..count]);
@@ -195,12 +216,24 @@ impl FakeServer {
                 let rows = if frame.tag == b'Q' { self.rows(&sql) } else { Vec::new() };
                 said.drain(..length);
                 let rows = rows.iter().flat_map(|row| encode(b'D', &row_of(row)));
-                let answer: Vec<u8> = rows.chain(encode(b'Z', b"I")).collect();
+                let failure = self.note(pid, sql);
+                let answer: Vec<u8> = rows.chain(failure).chain(encode(b'Z', b"I")).collect();
                 if stream.write_all(&answer).is_err() {
                     return;
                 }
             }
         }
+    }
+
+    /// Takes note of a query; an error, if it is to fail.
+    fn note(&self, pid: u32, sql: String) -> Vec<u8> {
+        let mut state = self.lock();
+        if !state.open.contains_key(&pid) {
+            return Vec::new();
+        }
+        let fails = state.fails.is_some_and(|words| sql.contains(words));
+        state.asked.entry(pid).or_default().push(sql);
+        if fails { encode(b'E', b"SERROR\0VERROR\0CXX000\0Mas the test wants it\0\0") } else { Vec::new() }
     }
 
     fn rows(&self, sql: &str) -> Vec<Vec<String>> {
@@ -217,7 +250,11 @@ impl FakeServer {
             _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {
                 [row(&[&state.stamp]), row(&[POSITION])].concat()
             }
+            _ if sql.starts_with("EXECUTE stats(") => {
+                [row(&["0", "f", "as it was made"]), row(&[POSITION])].concat()
+            }
             _ if sql.contains("pg_logical_emit_message") => row(&[POSITION]),
+            _ if sql.contains("idle_in_transaction_session_timeout") => state.timeouts.clone(),
             _ => Vec::new(),
         }
     }

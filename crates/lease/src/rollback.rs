@@ -266,3 +266,6 @@ fn timeouts_sql(session: &mut AdminConnection) -> Result<String, SessionError> {
     let set: Vec<_> = set.map(|(name, _)| format!("SET LOCAL {name} = 0")).collect();
     Ok(set.join("; "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The hand-over of sessions in rollback isolation, from one client to the next.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::*;
+use crate::fake::{FakeLeases, params};
+use crate::{ClientLink, ConnectRequest, Entered, Isolation, LeaseError, TransactionGuard};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A client that is gone.
+#[derive(Debug)]
+struct Gone;
+
+impl ClientLink for Gone {
+    fn is_gone(&self) -> bool {
+        true
+    }
+}
+
+/// What a client has in its hands.
+struct Lent {
+    guard: TransactionGuard,
+    pid: u32,
+    stream: UnixStream,
+    transaction: LeaseTransaction,
+}
+
+impl Lent {
+    /// Goes, with a transaction that has begun.
+    fn leave(self, saved: bool) {
+        let transaction = LeaseTransaction { begun: true, ..self.transaction };
+        self.guard.leaving();
+        self.guard.leave(self.stream, transaction, saved);
+    }
+}
+
+fn enter(
+    fake: &FakeLeases,
+    name: &str,
+    params: &StartupParams,
+    client: Option<Arc<dyn ClientLink>>,
+) -> Result<TransactionGuard, LeaseError> {
+    let request = ConnectRequest {
+        database: name,
+        template: None,
+        isolation: Some(Isolation::Rollback),
+        linger: None,
+        reset: false,
+        params,
+        client,
+    };
+    match fake.leases.connect(&request)? {
+        Entered::Transaction(guard) => Ok(guard),
+        other @ Entered::Plain(_) => panic!("a session in a transaction was expected: {other:?}"),
+    }
+}
+
+fn lend(fake: &FakeLeases, name: &str) -> Lent {
+    let mut guard = enter(fake, name, &params("a"), None).unwrap();
+    let (stream, greeting, transaction) = guard.lend().expect("it is there");
+    let key = pgwire::cancel_key(&greeting).unwrap();
+    let pid = u32::from_be_bytes(greeting[key.start..key.start + 4].try_into().unwrap());
+    Lent { guard, pid, stream, transaction }
+}
+
+/// Sessions in the lease of that name, and whether its own session is kept.
+fn state(fake: &FakeLeases, name: &str) -> (usize, bool) {
+    let core = fake.leases.0.lock();
+    let lease = core.table.lease(name).unwrap();
+    (lease.sessions, core.databases[&lease.database.unwrap()].transaction.is_some())
+}
+
+#[test]
+fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of_the_one_before() {
+    let fake = FakeLeases::open(HOUR);
+    let discard = DISCARD_ALL.join("; ");
+    let first = lend(&fake, "db");
+    let pid = first.pid;
+    assert!(!first.transaction.begun);
+    assert_eq!(state(&fake, "db"), (1, false));
+    fake.server.asked(pid);
+    // It has asked for nothing: there is nothing to discard.
+    let transaction = first.transaction.clone();
+    first.guard.leave(first.stream, transaction, false);
+    assert_eq!((fake.server.asked(pid), state(&fake, "db")), (Vec::new(), (0, true)));
+    for (saved, undo) in
+        [(false, ""), (true, "ROLLBACK TO SAVEPOINT pgfresh_t; RELEASE SAVEPOINT pgfresh_t; "), (false, "")]
+    {
+        let next = lend(&fake, "db");
+        assert_eq!((next.pid, state(&fake, "db")), (pid, (1, false)));
+        assert!(fake.server.asked(pid).is_empty(), "it costs a client nothing");
+        next.leave(saved);
+        assert_eq!(fake.server.asked(pid), [format!("{undo}{discard}")]);
+        assert_eq!(state(&fake, "db"), (0, true));
+    }
+    assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
+}
+
+#[test]
+fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
+    let constraints = Constraints {
+        seen: Some("0".to_owned()),
+        deferrable: "a.b".to_owned(),
+        deferred: "a.b".to_owned(),
+        told: true,
+    };
+    let changed = Constraints { seen: Some("1".to_owned()), ..constraints.clone() };
+    let known = Constraints { told: false, ..constraints.clone() };
+    for (constraints, of_next_lease) in [(constraints, known), (changed, Constraints::default())] {
+        let fake = FakeLeases::open(HOUR);
+        let Lent { guard, stream, .. } = lend(&fake, "db");
+        let transaction = LeaseTransaction { begun: true, leaves_nothing: false, constraints };
+        guard.leave(stream, transaction.clone(), false);
+        let next = lend(&fake, "db").transaction;
+        assert_eq!(
+            (next.begun, next.leaves_nothing, &next.constraints),
+            (true, false, &transaction.constraints)
+        );
+        let next = transaction.of_next_lease();
+        assert_eq!((next.begun, next.leaves_nothing, next.constraints), (false, true, of_next_lease));
+    }
+}
+
+#[test]
+fn timeouts_that_would_end_an_idle_transaction_are_switched_off_for_each_client() {
+    let off = "SET LOCAL idle_in_transaction_session_timeout = 0";
+    for (values, set) in [
+        (["0", "0"], String::new()),
+        (["5s", "0"], off.to_owned()),
+        (["5s", "1min"], format!("{off}; SET LOCAL transaction_timeout = 0")),
+    ] {
+        let fake = FakeLeases::open(HOUR);
+        fake.server.set_timeouts(values);
+        let lent = lend(&fake, "db");
+        let pid = lent.pid;
+        let begin = format!("{}; {set}; {}", BEGIN_LEASE[0], BEGIN_LEASE[1]);
+        let asked = fake.server.asked(pid);
+        assert_eq!(asked.contains(&begin), !set.is_empty(), "{asked:?}");
+        assert_eq!(lent.transaction.begun, !set.is_empty());
+        lent.leave(false);
+        let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
+        assert!(asked.ends_with(&set), "{asked}");
+        // It has begun: no client begins it again.
+        assert!(lend(&fake, "db").transaction.begun && fake.server.asked(pid).is_empty());
+    }
+}
+
+#[test]
+fn a_session_that_was_not_given_back_whole_ends_with_its_lease() {
+    for how in ["dropped", "not lent", "terminated", "ended without a word", "refused"] {
+        let fake = FakeLeases::open(HOUR);
+        let lent = lend(&fake, "db");
+        let pid = lent.pid;
+        match how {
+            "dropped" => drop((lent.guard, lent.stream)),
+            "not lent" => {
+                lent.leave(false);
+                drop(enter(&fake, "db", &params("a"), None).unwrap());
+            }
+            "terminated" => {
+                fake.server.terminate(pid);
+                lent.leave(false);
+            }
+            "ended without a word" => {
+                fake.server.say(pid, b"", true);
+                lent.leave(false);
+            }
+            _ => {
+                fake.server.fail_on("UNLISTEN");
+                lent.leave(false);
+            }
+        }
+        fake.server.wait_until(how, |backends| !backends.contains(&pid));
+        let next = lend(&fake, "db");
+        assert_ne!(next.pid, pid, "{how}");
+        assert!(!next.transaction.begun, "{how}");
+    }
+}
+
+#[test]
+fn a_session_that_ends_between_two_clients_is_not_lent() {
+    let fake = FakeLeases::open(HOUR);
+    fake.server.set_timeouts(["5s", "0"]);
+    let Lent { guard, pid, stream, .. } = lend(&fake, "db");
+    guard.leave(stream, LeaseTransaction::default(), false);
+    fake.server.terminate(pid);
+    // The statement that begins its transaction fails: the lease is over, and the next client has another.
+    let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
+    assert!(guard.lend().is_none());
+    drop(guard);
+    assert_ne!(lend(&fake, "db").pid, pid);
+}
+
+#[test]
+fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
+    let fake = FakeLeases::open(HOUR);
+    let first = lend(&fake, "db");
+    let pid = first.pid;
+    thread::scope(|scope| {
+        let next = scope.spawn(|| lend(&fake, "db").pid);
+        // Another name has a session of its own meanwhile.
+        assert_ne!(lend(&fake, "other").pid, pid);
+        assert!(!next.is_finished());
+        first.leave(true);
+        assert_eq!(next.join().unwrap(), pid);
+    });
+    let again = lend(&fake, "db");
+    let pid = again.pid;
+    again.leave(false);
+    let error = enter(&fake, "db", &params("b"), None).unwrap_err();
+    assert!(matches!(error, LeaseError::OtherParameters(_)), "{error:?}");
+    assert_eq!((lend(&fake, "db").pid, fake.server.backends().contains(&pid)), (pid, true));
+}
+
+#[test]
+fn the_session_of_a_client_that_has_gone_is_waited_for_and_counted_out_once() {
+    let fake = FakeLeases::open(HOUR);
+    let mut guard = enter(&fake, "db", &params("a"), Some(Arc::new(Gone))).unwrap();
+    let (stream, _, transaction) = guard.lend().unwrap();
+    guard.leaving();
+    guard.leaving();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| lend(&fake, "db"));
+        assert!(!next.is_finished());
+        guard.leave(stream, transaction, false);
+        let next = next.join().unwrap();
+        assert_eq!(state(&fake, "db"), (1, false));
+        next.leave(false);
+    });
+    assert_eq!(state(&fake, "db"), (0, true));
+}
