@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
+use server::percent_encode;
 
 use crate::problem::Problem;
 
@@ -24,6 +25,22 @@ pub(crate) fn query_lossily<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>
 /// Whether a path belongs to integresql's API.
 pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
+}
+
+/// Writes a path as the routes have it: a client may percent-encode any part of it, and any letter.
+pub(crate) fn normalize(mut request: Request) -> Request {
+    let uri = request.uri();
+    let parts: Option<Vec<_>> = uri.path().split('/').map(decode).collect();
+    if let Some(parts) = parts.filter(|_| uri.path().contains('%')) {
+        let parts: Vec<_> = parts.iter().map(|part| percent_encode(part).to_string()).collect();
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut changed = uri.clone().into_parts();
+        changed.path_and_query = (parts.join("/") + &query).parse().ok();
+        if let Ok(uri) = Uri::from_parts(changed) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 /// Refuses a path that cannot be a path of names.

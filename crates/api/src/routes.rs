@@ -65,7 +65,7 @@ pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
         .layer(map_request(path::check))
         .layer(map_request_with_state(access, guard::admit))
         .layer(from_fn(render::render))
-        .layer(map_request(|request| ready(guard::take_secret(request))))
+        .layer(map_request(|request| ready(path::normalize(guard::take_secret(request)))))
 }
 
 /// Answers a method that the path does not have with those that it has.
@@ -192,6 +192,27 @@ mod tests {
             );
         }
         assert!(asked("GET", "/token/any/v1/status?a=b").await.is_none());
+    }
+
+    #[tokio::test]
+    async fn any_part_of_a_path_may_be_percent_encoded() {
+        for (path, allowed) in PATHS {
+            let encoded: Vec<_> = path.split('/').map(|part| every_letter_encoded(part)).collect();
+            let path = encoded.join("/");
+            let method = allowed.split(", ").next().unwrap();
+            assert!(asked(method, &path).await.is_none(), "{method} {path}");
+            assert_eq!(asked("BREW", &path).await.unwrap().headers()[ALLOW], allowed, "{path}");
+        }
+        // A sign that divides paths divides none when it is encoded.
+        assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
+        assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
+    }
+
+    fn every_letter_encoded(part: &str) -> String {
+        if part.contains('%') {
+            return part.to_ascii_lowercase();
+        }
+        part.bytes().map(|byte| format!("%{byte:02x}")).collect()
     }
 
     proptest! {

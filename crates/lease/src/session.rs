@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -278,8 +278,11 @@ impl Inner {
 
 impl LeasedSession {
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
-    fn leave(self, lost: bool) {
-        let mut core = self.inner.lock();
+    fn leave(&self, lost: bool) {
+        self.leave_in(self.inner.lock(), lost);
+    }
+
+    fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         drop(core);
         // A maintenance worker ends the lease when its deadline comes.
@@ -288,8 +291,7 @@ impl LeasedSession {
 
     /// The same, and makes the database ready for the next lease if this one has ended: the next client of the same name
     /// waits for that.
-    fn leave_and_end(self, lost: bool) {
-        let mut core = self.inner.lock();
+    fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let mut tasks: Vec<_> = core.table.take_due(self.id).into_iter().collect();
         drop(core);
@@ -342,8 +344,7 @@ impl SessionGuard {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
             held.waiting.push(WaitingBackend { params, backend, stamp, since });
         }
-        drop(core);
-        stay.leave(false);
+        stay.leave_in(core, false);
     }
 
     /// The client has gone; the session is on its way out.
@@ -382,10 +383,11 @@ impl TransactionGuard {
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         let kept = session.take_back(stream, transaction, saved).is_ok();
-        if kept && let Some(held) = stay.inner.lock().databases.get_mut(&stay.id) {
+        let mut core = stay.inner.lock();
+        if kept && let Some(held) = core.databases.get_mut(&stay.id) {
             held.transaction = Some(session);
         }
-        stay.leave_and_end(!kept);
+        stay.leave_and_end_in(core, !kept);
     }
 }
 

@@ -76,7 +76,9 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
+    use serde::de::DeserializeOwned;
 
+    use super::super::schema::TemplateTable;
     use super::*;
 
     /// Says all that there is to be said.
@@ -165,9 +167,8 @@ size = "1.5GB"
         assert_eq!(config.postgres.version, Some(VersionRequest::Major(15)));
         assert_eq!(config.postgres.preset, Some(server::Preset::Durable));
         assert_eq!(config.postgres.place, Some(PlaceRequest::At("dir/../data".into())));
-        let settings = config.postgres.settings.into_iter().map(|(name, value)| (name, value.into_text()));
-        let settings: Vec<_> = settings.map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(settings, ["a.b=0.5", "jit=on", "max_connections=20", "work_mem=64MB"]);
+        let settings = settings_of(config.postgres);
+        assert_eq!(settings, ["work_mem=64MB", "max_connections=20", "jit=on", "a.b=0.5"]);
         let templates: Vec<_> = config.templates.iter().map(|template| template.name.as_str()).collect();
         assert_eq!(templates, ["app", "seeded", "copied"]);
         let [app, seeded, copied] = &config.templates[..] else { panic!("there are three") };
@@ -182,6 +183,50 @@ size = "1.5GB"
         assert_eq!(config.database.linger.map(|linger| linger.as_secs()), Some(2));
         assert_eq!(config.server.idle.map(|idle| idle.as_secs()), Some(600));
         assert_eq!(config.cache.size, Some(1_500_000_000));
+    }
+
+    fn settings_of(postgres: PostgresTable) -> Vec<String> {
+        let settings = postgres.settings.into_iter();
+        settings.map(|(name, value)| format!("{name}={}", value.into_text())).collect()
+    }
+
+    #[test]
+    fn of_names_that_differ_in_case_alone_the_last_one_written_counts() {
+        for (first, last) in [("work_mem", "Work_Mem"), ("WORK_MEM", "work_mem")] {
+            let text = format!("[postgres.settings]\n{first} = \"1MB\"\njit = true\n{last} = \"2MB\"\n");
+            let settings = settings_of(parse_text(&text).unwrap().postgres);
+            assert_eq!(settings, [format!("{first}=1MB"), "jit=on".to_owned(), format!("{last}=2MB")]);
+            let mut effective = server::Settings::default();
+            for pair in &settings {
+                effective.set_pair(pair).unwrap();
+            }
+            assert!(effective.iter().any(|setting| setting == ("work_mem", "2MB")), "{effective:?}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_an_error_names_are_those_that_are_read() {
+        fn keys<T: DeserializeOwned>() -> Vec<String> {
+            // serde names the fields that there are when there is another one.
+            let error = toml::from_str::<T>("'?' = 1").err().unwrap().to_string();
+            error
+                .split("expected ")
+                .nth(1)
+                .unwrap()
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect()
+        }
+        let read = [
+            keys::<PostgresTable>(),
+            keys::<TemplateTable>(),
+            keys::<DatabaseTable>(),
+            keys::<ServerTable>(),
+            keys::<CacheTable>(),
+        ];
+        assert_eq!(TABLES.map(|(_, keys)| keys.to_vec()), read);
     }
 
     proptest! {

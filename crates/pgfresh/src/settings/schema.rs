@@ -1,12 +1,12 @@
 //! What `pgfresh.toml` may say: its tables, their keys, and the values that these take.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use lease::Isolation;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 use toml::Spanned;
@@ -25,7 +25,8 @@ pub(crate) const TABLES: [(&str, &[&str]); 5] = [
 pub(super) struct PostgresTable {
     #[serde(deserialize_with = "version")]
     pub(super) version: Option<VersionRequest>,
-    pub(super) settings: BTreeMap<String, Scalar>,
+    #[serde(deserialize_with = "in_order")]
+    pub(super) settings: Vec<(String, Scalar)>,
     #[serde(deserialize_with = "parsed")]
     pub(super) preset: Option<Preset>,
     #[serde(deserialize_with = "parsed")]
@@ -104,6 +105,23 @@ fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
         Texts::One(text) => vec![text],
         Texts::Several(texts) => texts,
     })
+}
+
+/// Names and values as they are written: of two names that differ in case alone the last one counts, as in postgresql.conf.
+fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Scalar)>, D::Error> {
+    struct InOrder;
+    impl<'de> Visitor<'de> for InOrder {
+        type Value = Vec<(String, Scalar)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            std::iter::from_fn(|| map.next_entry().transpose()).collect()
+        }
+    }
+    from.deserialize_map(InOrder)
 }
 
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<Option<T>, D::Error> {
