@@ -111,6 +111,8 @@ pub(super) struct Drive {
     gate: Arc<Gate>,
     /// The statements that run are wanted: as the client sees it, without what the machine says itself.
     tap: Option<Box<Tap>>,
+    /// Bytes for the client that are not sent and that the tap has heard.
+    tapped: usize,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
@@ -129,7 +131,19 @@ impl Drive {
         tap: Option<Box<Tap>>,
     ) -> Self {
         let (up, down) = (FrameBuffer::default(), FrameBuffer::default());
-        Self { client, server, session, gate, tap, turn: Turn::Nobody, up, down, ended: false, deaf: false }
+        Self {
+            client,
+            server,
+            session,
+            gate,
+            tap,
+            tapped: 0,
+            turn: Turn::Nobody,
+            up,
+            down,
+            ended: false,
+            deaf: false,
+        }
     }
 
     /// Goes on until one of the ends ends. May be dropped between two polls.
@@ -199,16 +213,22 @@ impl Drive {
             if let Some(why) = &self.session.broken {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
-            if flush(&mut self.session.to_server, &mut self.server, None, context).is_err() {
+            if flush(&mut self.session.to_server, &mut self.server, context).is_err() {
                 // The server is about to say why.
                 self.session.to_server.clear();
             }
             if self.deaf {
                 self.session.to_client.clear();
-            } else if flush(&mut self.session.to_client, &mut self.client, self.tap.as_deref_mut(), context)
-                .is_err()
-            {
-                return Poll::Ready(Some(End::Client));
+            } else {
+                // Before the client can ask for it.
+                if let Some(tap) = &mut self.tap {
+                    tap.server_says(&self.session.to_client[self.tapped..]);
+                }
+                let sent = flush(&mut self.session.to_client, &mut self.client, context);
+                self.tapped = self.session.to_client.len();
+                if sent.is_err() {
+                    return Poll::Ready(Some(End::Client));
+                }
             }
             let mut busy = self.take_from_server();
             if !self.ended && self.take_from_client() {
@@ -224,7 +244,12 @@ impl Drive {
                 return Poll::Ready(Some(End::Client));
             }
             match (self.read_server(context), self.read_client(context)) {
-                (Poll::Ready(false), _) => return Poll::Ready(Some(End::Server)),
+                (Poll::Ready(false), _) => {
+                    // Nothing is on its way to it any more; its last words may have waited for that.
+                    self.up = FrameBuffer::default();
+                    self.take_from_server();
+                    return Poll::Ready(Some(End::Server));
+                }
                 (Poll::Pending, Poll::Pending) => {
                     self.up.shrink();
                     self.down.shrink();
@@ -259,7 +284,7 @@ impl Drive {
 
     /// Whether anything was done.
     fn take_from_server(&mut self) -> bool {
-        let Self { session, down, turn, .. } = self;
+        let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
         while session.to_client.len() <= BOUND && session.broken.is_none() {
             if down.rest.0 > 0 {
@@ -278,6 +303,9 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
+                // What follows an error must not get into a message that is on its way to the server, which reads its rest
+                // in any case, and says no more before.
+                Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
                     session.server(message);
@@ -348,21 +376,13 @@ impl Drive {
 }
 
 /// Writes what there is room for.
-fn flush(
-    bytes: &mut Vec<u8>,
-    to: &mut Stream,
-    tap: Option<&mut Tap>,
-    context: &mut Context<'_>,
-) -> std::io::Result<()> {
+fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
         match to.poll_send(context, &bytes[sent..]) {
             Poll::Ready(count) => sent += count?,
             Poll::Pending => break,
         }
-    }
-    if let Some(tap) = tap.filter(|_| sent > 0) {
-        tap.server_says(&bytes[..sent]);
     }
     bytes.drain(..sent);
     Ok(())

@@ -13,7 +13,7 @@ use super::message::ready;
 use crate::stream::Stream;
 
 /// What a statement means to it is in its text: one with "fail" in it is an error, one that begins with "ROWS n m" has n rows
-/// of m bytes, and COPY takes data.
+/// of m bytes, and COPY takes data; that of a "broken" table fails with the first.
 #[derive(Debug)]
 pub(super) struct StubServer {
     status: u8,
@@ -82,6 +82,10 @@ impl StubServer {
                 self.answer(&sql)
             }
             b'C' => vec![encode(b'3', b"")],
+            b'd' if self.copied.is_some() && self.ran.last().is_some_and(|sql| sql.contains("broken")) => {
+                self.copied = None;
+                vec![self.fail(), ready(self.status)]
+            }
             b'd' => {
                 self.copied = self.copied.map(|copied| copied + body.len());
                 Vec::new()

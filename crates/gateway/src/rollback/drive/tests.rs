@@ -3,7 +3,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use pgwire::{TERMINATE, encode, query};
-use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::task::yield_now;
 
@@ -59,12 +58,28 @@ impl Fixture {
 
     /// Says all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`, until the
     /// session has come to as much as `expected`.
-    async fn play(&mut self, said: &[u8], up: &Cuts, down: &Cuts, expected: &Outcome) -> Outcome {
+    /// `patient`: the client says no more before all that it has said is answered.
+    async fn play(
+        &mut self,
+        said: &[u8],
+        (up, down, patient): (&Cuts, &Cuts, bool),
+        expected: &Outcome,
+    ) -> Outcome {
         let Self { drive, client, server, near, far, .. } = self;
         let stub = RefCell::new(StubServer::new());
         let (mut up, mut down) = (up.pieces(), down.pieces());
         let (mut from_client, mut to_client) = split(client);
-        let talks = async { write_pieces(&mut to_client, said, &mut up, near).await };
+        let talks = async {
+            let mut rest = said;
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(up.next().unwrap().min(rest.len()));
+                write_pieces(&mut to_client, piece, &mut std::iter::once(usize::MAX), near).await;
+                rest = after;
+                if patient {
+                    nothing_more(near, far).await;
+                }
+            }
+        };
         let listens = async {
             let mut told = vec![0; expected.told.len()];
             from_client.read_exact(&mut told).await.unwrap();
@@ -134,7 +149,7 @@ fn directly(said: &[u8]) -> Outcome {
 fn conversation() -> Vec<u8> {
     let extended = [parse("", "ROWS 2 9"), bind("", "", 6), encode(b'D', b"P\0"), execute(""), sync()];
     let named = [parse("long name", "BEGIN"), bind("portal", "long name", 0), execute("portal"), sync()];
-    let failed = [parse("", "fail"), bind("", "", 0), execute(""), execute(""), sync()];
+    let failed = [parse("", "fail"), bind("", "", 0), execute(""), bind("", "", 40), execute(""), sync()];
     [
         query(b"ROWS 1 30"),
         query(b"fail"),
@@ -153,6 +168,10 @@ fn conversation() -> Vec<u8> {
         query(b"COPY t FROM STDIN"),
         encode(b'd', b"2"),
         encode(b'f', b"no\0"),
+        query(b"COPY broken FROM STDIN"),
+        encode(b'd', b"3"),
+        encode(b'd', &[b'x'; 40]),
+        encode(b'c', b""),
         query(b"ROWS 1 1"),
     ]
     .concat()
@@ -163,7 +182,7 @@ fn what_the_conversation_comes_to() {
     let Outcome { told, ran } = directly(&conversation());
     let states: Vec<u8> =
         frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
-    assert_eq!(states, *b"IITTTIIIITEIII");
+    assert_eq!(states, *b"IITTTIIIITEIIII");
     let theirs =
         |sql: &&String| !sql.contains("pgfresh_") && !sql.contains("LEVEL") && !sql.contains("[look]");
     let theirs: Vec<&str> = ran.iter().filter(theirs).map(String::as_str).collect();
@@ -180,6 +199,7 @@ fn what_the_conversation_comes_to() {
         "COPY t FROM STDIN",
         "[fail]",
         "COPY t FROM STDIN",
+        "COPY broken FROM STDIN",
         "ROWS 1 1",
     ];
     assert_eq!(theirs, expected);
@@ -192,7 +212,7 @@ fn what_a_session_comes_to_does_not_depend_on_where_its_messages_are_cut() {
     let mut heard = None;
     let mut play = async |up: &Cuts, down: &Cuts| {
         let mut fixture = Fixture::new(None);
-        assert_eq!(fixture.play(&said, up, down, &expected).await, expected, "{up:?}, {down:?}");
+        assert_eq!(fixture.play(&said, (up, down, true), &expected).await, expected, "{up:?}, {down:?}");
         assert!(sys::is_silent(&same(&fixture.client)), "{up:?}, {down:?}");
         let now = fixture.heard();
         assert_eq!(&now, heard.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
@@ -219,74 +239,6 @@ fn what_a_session_comes_to_does_not_depend_on_where_its_messages_are_cut() {
     assert!(heard.iter().all(|statement| !statement.contains("pgfresh")), "{heard:?}");
 }
 
-/// Statements of each kind, some of which fail in one state or another.
-const STATEMENTS: [&str; 14] = [
-    "SELECT",
-    "ROWS 3 50",
-    "ROWS 1 3000",
-    "fail",
-    "BEGIN",
-    "COMMIT",
-    "ROLLBACK",
-    "SAVEPOINT a",
-    "ROLLBACK TO a",
-    "LOCK TABLE t",
-    "DISCARD ALL",
-    "INSERT; COMMIT; DELETE",
-    "BEGIN; fail",
-    "SET CONSTRAINTS ALL DEFERRED",
-];
-
-fn any_turn() -> impl Strategy<Value = Vec<u8>> {
-    let sql = || prop::sample::select(&STATEMENTS[..]);
-    let names = prop::sample::select(&["", "a", "another name"][..]);
-    let extended = prop::collection::vec((sql(), names, 0_usize..300), 1..4).prop_map(|statements| {
-        let each =
-            statements.into_iter().filter(|(sql, ..)| !sql.contains(';')).flat_map(|(sql, name, value)| {
-                let close = encode(b'C', format!("S{name}\0").as_bytes());
-                [close, parse(name, sql), bind(name, name, value), encode(b'D', b"P\0"), execute(name)]
-                    .concat()
-            });
-        each.chain(sync()).collect::<Vec<u8>>()
-    });
-    let copy = (any::<bool>(), 0_usize..9000).prop_map(|(ends, length)| {
-        let data = encode(b'd', &vec![b'x'; length]);
-        let end = if ends { encode(b'c', b"") } else { encode(b'f', b"no\0") };
-        [query(b"COPY t FROM STDIN"), data, end].concat()
-    });
-    prop_oneof![4 => sql().prop_map(|sql| query(sql.as_bytes())), 2 => extended, 1 => copy]
-}
-
-fn any_cuts() -> impl Strategy<Value = Cuts> {
-    prop_oneof![
-        Just(Cuts::None),
-        prop::collection::vec(1_usize..60, 1..4).prop_map(Cuts::Into),
-        prop::collection::vec(1_usize..5000, 1..4).prop_map(Cuts::Into),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_session_comes_to_the_same_in_any_pieces(
-        turns in prop::collection::vec(any_turn(), 1..10),
-        up in any_cuts(),
-        down in any_cuts(),
-        small in any::<bool>(),
-    ) {
-        // In a failed transaction no copy begins, and its data would be answered like any message.
-        let said = turns.concat();
-        let expected = directly(&said);
-        run(async {
-            let mut fixture = Fixture::new(small.then_some(1));
-            assert_eq!(fixture.play(&said, &up, &down, &expected).await, expected);
-            assert!(sys::is_silent(&same(&fixture.client)));
-            let Drive { session, up, down, .. } = &fixture.drive;
-            assert!(session.is_quiet() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
-        });
-    }
-}
-
 #[test]
 fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
     let value = 3 << 20;
@@ -294,7 +246,7 @@ fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
     let expected = directly(&said);
     run(async {
         let mut fixture = Fixture::new(Some(1));
-        assert_eq!(fixture.play(&said, &Cuts::None, &Cuts::None, &expected).await, expected);
+        assert_eq!(fixture.play(&said, (&Cuts::None, &Cuts::None, false), &expected).await, expected);
         // The client reads nothing of what it has asked for.
         let rows = query(b"ROWS 60 100000");
         let expected = directly(&rows);
@@ -379,7 +331,7 @@ async fn leave(said: &[u8]) -> (Option<(LeaseTransaction, bool)>, Vec<String>) {
         () = serve(&mut server, &stub) => panic!("the gateway has closed the server's connection"),
         left = drive.wind_down(async {}) => left,
     };
-    // It owes nothing to whoever is next.
+    // It owes nothing to the next client.
     assert!(left.is_none() || sys::is_silent(&far));
     (left, stub.into_inner().ran)
 }
@@ -587,3 +539,33 @@ fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other
         }
     });
 }
+
+#[test]
+fn the_last_words_of_a_server_are_told_even_if_a_message_is_on_its_way_to_it() {
+    let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
+    run(async {
+        let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
+        let copy = [query(b"COPY t FROM STDIN"), encode(b'd', &[b'x'; 99])].concat();
+        client.write_all(&copy[..copy.len() - 9]).await.unwrap();
+        let ends = async {
+            let (mut stub, mut heard) = (StubServer::new(), vec![0; 4096]);
+            loop {
+                let count = server.read(&mut heard).await.unwrap();
+                for frame in frames(&heard[..count]) {
+                    server.write_all(&stub.hear(frame.tag, frame.body).concat()).await.unwrap();
+                    if frame.tag == b'Q' {
+                        nothing_more(&near, &far).await;
+                        server.write_all(&error).await.unwrap();
+                        nothing_more(&near, &far).await;
+                        server.socket().finish().unwrap();
+                    }
+                }
+            }
+        };
+        let end = tokio::select! { end = drive.run() => end, () = ends => panic!("it goes on") };
+        assert_eq!(end, End::Server);
+        assert!(drive.farewell().1.unwrap().ends_with(&error));
+    });
+}
+
+mod generated;

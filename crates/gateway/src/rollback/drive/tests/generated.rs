@@ -1,0 +1,72 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Statements of each kind, some of which fail in one state or another.
+const STATEMENTS: [&str; 14] = [
+    "SELECT",
+    "ROWS 3 50",
+    "ROWS 1 3000",
+    "fail",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT a",
+    "ROLLBACK TO a",
+    "LOCK TABLE t",
+    "DISCARD ALL",
+    "INSERT; COMMIT; DELETE",
+    "BEGIN; fail",
+    "SET CONSTRAINTS ALL DEFERRED",
+];
+
+fn any_turn() -> impl Strategy<Value = Vec<u8>> {
+    let sql = || prop::sample::select(&STATEMENTS[..]);
+    let names = prop::sample::select(&["", "a", "another name"][..]);
+    let extended = prop::collection::vec((sql(), names, 0_usize..300), 1..4).prop_map(|statements| {
+        let each =
+            statements.into_iter().filter(|(sql, ..)| !sql.contains(';')).flat_map(|(sql, name, value)| {
+                let close = encode(b'C', format!("S{name}\0").as_bytes());
+                [close, parse(name, sql), bind(name, name, value), encode(b'D', b"P\0"), execute(name)]
+                    .concat()
+            });
+        each.chain(sync()).collect::<Vec<u8>>()
+    });
+    let copy = (any::<bool>(), 0_usize..9000).prop_map(|(ends, length)| {
+        let data = encode(b'd', &vec![b'x'; length]);
+        let end = if ends { encode(b'c', b"") } else { encode(b'f', b"no\0") };
+        [query(b"COPY t FROM STDIN"), data, end].concat()
+    });
+    prop_oneof![4 => sql().prop_map(|sql| query(sql.as_bytes())), 2 => extended, 1 => copy]
+}
+
+fn any_cuts() -> impl Strategy<Value = Cuts> {
+    prop_oneof![
+        Just(Cuts::None),
+        prop::collection::vec(1_usize..60, 1..4).prop_map(Cuts::Into),
+        prop::collection::vec(1_usize..5000, 1..4).prop_map(Cuts::Into),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_session_comes_to_the_same_in_any_pieces(
+        turns in prop::collection::vec(any_turn(), 1..10),
+        up in any_cuts(),
+        down in any_cuts(),
+        patient in any::<bool>(),
+        small in any::<bool>(),
+    ) {
+        // In a failed transaction no copy begins, and its data would be answered like any message.
+        let said = turns.concat();
+        let expected = directly(&said);
+        run(async {
+            let mut fixture = Fixture::new(small.then_some(1));
+            assert_eq!(fixture.play(&said, (&up, &down, patient), &expected).await, expected);
+            assert!(sys::is_silent(&same(&fixture.client)));
+            let Drive { session, up, down, .. } = &fixture.drive;
+            assert!(session.is_quiet() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
+        });
+    }
+}
