@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(crate) table: LeaseTable,
     /// Tasks that a client waits for, and whose thread does something else.
     urgent: VecDeque<Task>,
-    slots: HashMap<Ticket, Arc<Slot>>,
+    pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
     /// By what the table calls them.
     pub(crate) params: HashMap<ParamsId, StartupParams>,

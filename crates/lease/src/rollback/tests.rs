@@ -202,6 +202,7 @@ fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
         let next = scope.spawn(|| lend(&fake, "db").pid);
         // Another name has a session of its own meanwhile.
         assert_ne!(lend(&fake, "other").pid, pid);
+        fake.server.wait_until("the next client", |_| !fake.leases.0.lock().slots.is_empty());
         assert!(!next.is_finished());
         first.leave(true);
         assert_eq!(next.join().unwrap(), pid);
