@@ -1,13 +1,14 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint docs clean
+.PHONY: help build demo test lint docs release-files clean
 
 help:
 	@echo "make build   the binary, optimised"
 	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
 	@echo "make test    lint, all tests, the clients and the examples"
-	@echo "make lint    formatting, clippy, the words of the documentation, shell scripts"
+	@echo "make lint    formatting, clippy, the words of the documentation, scripts, licences, workflows"
+	@echo "make release-files  every file of a release, in target/release-files"
 	@echo "make docs    the documentation as a site, in target/site; its links are checked"
 	@echo "make clean   remove everything that was built or installed here"
 
@@ -27,10 +28,14 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p bench --features mongodb --all-targets -- -D warnings
 	cargo test --locked --quiet -p report --test prose
-	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* .ci/run; fi
+	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* packaging/install.sh .ci/run; fi
+	@scripts/lint-release
 
 docs:
 	@scripts/docs
+
+release-files:
+	@scripts/release --dry-run
 
 clean:
 	cargo clean

@@ -39,7 +39,8 @@ func connect() (*server, error) {
 	}
 	path, err := exec.LookPath(binary)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find %q\nHINT:  Put pgfresh on PATH, or set PGFRESH_BIN to where it is.", binary)
+		return nil, fmt.Errorf("cannot find %q\nHINT:  "+
+			"Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.", binary)
 	}
 	return start(exec.Command(path, serve...))
 }

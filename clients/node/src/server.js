@@ -6,15 +6,12 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
-const { existsSync } = require("node:fs");
 const http = require("node:http");
-const path = require("node:path");
+
+const { HINT, carried } = require("./binary.js");
 
 // What the binary is started with.
 const ARGUMENTS = ["serve", "--shared", "--json"];
-
-// The binary of our version, if this package carries one: scripts/npm-package makes such packages.
-const CARRIED = path.join(__dirname, "../bin/pgfresh");
 
 // Milliseconds that an answer may take: a copy of a large template is the longest.
 const PATIENCE = 600_000;
@@ -118,7 +115,7 @@ function handedOn(control) {
 }
 
 async function started() {
-  const binary = process.env.PGFRESH_BIN || (existsSync(CARRIED) ? CARRIED : "pgfresh");
+  const binary = process.env.PGFRESH_BIN || carried() || "pgfresh";
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const told = JSON.parse(await firstLine(child, binary));
@@ -137,7 +134,7 @@ function firstLine(child, binary) {
     child.on("error", (cause) => {
       const missing = cause.code === "ENOENT";
       const primary = missing ? `cannot find "${binary}"` : `cannot run "${binary}": ${cause.message}`;
-      const hint = missing ? "Put pgfresh on PATH, or set PGFRESH_BIN to where it is." : undefined;
+      const hint = missing ? HINT : undefined;
       reject(new PgfreshError(primary, { hint, cause }));
     });
     child.on("close", (code, signal) => {

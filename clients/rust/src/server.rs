@@ -86,7 +86,9 @@ impl Server {
             .spawn()
             .map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::new(format!("cannot find \"{}\"", binary.display()))
-                    .hint("Put pgfresh on PATH, or set PGFRESH_BIN to where it is."),
+                    .hint(
+                        "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.",
+                    ),
                 _ => could_not(&error),
             })?;
         let mut line = String::new();

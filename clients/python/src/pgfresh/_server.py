@@ -137,7 +137,8 @@ def _started() -> Server:
     if path is None:
         raise Error(
             f'cannot find "{binary}"',
-            hint="Put pgfresh on PATH, or set PGFRESH_BIN to where it is.",
+            hint="Install it with the script of its release, sh pgfresh-install.sh, "
+            "or set PGFRESH_BIN to where it is.",
         )
     # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
     process = subprocess.Popen(

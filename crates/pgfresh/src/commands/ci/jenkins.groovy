@@ -1,15 +1,24 @@
-// Jenkinsfile
+// Jenkinsfile, printed by pgfresh @VERSION@ for @KIND@. Adapt:
+// - @NOTE@
 pipeline {
     agent none
     stages {
         // A server within the stage; the cache of the agent's user carries the templates.
         stage('test') {
             agent any
-            environment { PGFRESH_POSTGRES = '@MAJOR@' }
+            environment {
+                PGFRESH_RELEASE = '@RELEASE@'
+                PGFRESH_SHA256 = 'put-the-digest-here'
+                PGFRESH_POSTGRES = '@ASKED@'
+            }
             steps {
-                // PostgreSQL of the agent, or else brought by npm or pip.
-                sh '@INSTALL@'
-                sh 'pgfresh run -- @COMMAND@'
+                // PostgreSQL of the agent, or else downloaded by pgfresh with npm or pip.
+                sh '''
+                    set -eu
+                    @DEPENDENCY@
+                    @INSTALL@
+                    pgfresh run -- @COMMAND@
+                '''
             }
         }
         // The same with a service container in RAM, if you prefer that. Take one of the two stages.
@@ -17,6 +26,8 @@ pipeline {
             agent any
             steps {
                 sh '''
+                    set -eu
+                    @DEPENDENCY@
                     server=$(docker run --detach --rm --tmpfs /data --publish 127.0.0.1::5432 \
                         --env POSTGRES_PASSWORD=postgres --env POSTGRES_INITDB_ARGS=--no-sync --env PGDATA=/data/pg \
                         postgres:@MAJOR@ -c fsync=off -c full_page_writes=off -c synchronous_commit=off)

@@ -89,7 +89,8 @@ final class Server {
         return places.filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
                 .findFirst()
                 .orElseThrow(() -> new PgfreshException(
-                        "cannot find \"" + wanted + "\"", "Put pgfresh on PATH, or set PGFRESH_BIN to where it is."))
+                        "cannot find \"" + wanted + "\"", "Install it with the script of its release, sh pgfresh-install.sh, "
+                                + "or set PGFRESH_BIN to where it is."))
                 .toString();
     }
 

@@ -1,0 +1,27 @@
+#!/usr/bin/env node
+// `npx pgfresh …`: runs the binary of the platform's package.
+
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { HINT, PLATFORM, carried } = require("../src/binary.js");
+
+const binary = process.env.PGFRESH_BIN || carried();
+if (!binary) {
+  console.error(`pgfresh: the package ${PLATFORM} is not installed, which has the binary for this platform\nHINT:  ${HINT}`);
+  process.exit(127);
+}
+const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
+  // A terminal sends Ctrl-C to both of us.
+  process.on(signal, () => (signal === "SIGINT" && process.stdin.isTTY) || child.kill(signal));
+}
+child.on("error", (error) => {
+  console.error(`pgfresh: could not run "${binary}": ${error.message}\nHINT:  ${HINT}`);
+  process.exit(126);
+});
+child.on("exit", (code, signal) => {
+  if (!signal) process.exit(code);
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+});

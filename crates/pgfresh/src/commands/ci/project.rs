@@ -1,0 +1,356 @@
+//! What kind of project a folder is: how its dependencies come, and how its tests are run.
+
+use std::fs;
+use std::path::Path;
+
+/// What a CI system must do for the project's own tests.
+#[derive(Debug)]
+pub(super) struct Project {
+    /// What it is, and by which file that was seen.
+    pub(super) kind: &'static str,
+    /// For CI systems that run jobs in containers. All are based on Debian or Ubuntu.
+    pub(super) image: &'static str,
+    /// Steps that bring the language to a GitHub runner.
+    pub(super) github: &'static [&'static str],
+    /// Commands that install the project's dependencies.
+    pub(super) dependencies: Vec<String>,
+    /// The command that runs the tests.
+    pub(super) command: String,
+    /// What pgfresh cannot know: the user must look at it.
+    pub(super) notes: Vec<String>,
+}
+
+const SETUP_PYTHON: &[&str] = &[
+    "- uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0",
+    "  with: { python-version: \"3.13\" }",
+];
+const SETUP_NODE: &[&str] = &[
+    "- uses: actions/setup-node@49933ea5288caeca8642d1e84afbd3f7d6820020 # v4.4.0",
+    "  with: { node-version: \"22\" }",
+];
+const SETUP_GO: &[&str] = &[
+    "- uses: actions/setup-go@d35c59abb061a4a6fb18e82ac0862c26744d6ab5 # v5.5.0",
+    "  with: { go-version-file: go.mod }",
+];
+const SETUP_JAVA: &[&str] = &[
+    "- uses: actions/setup-java@c5195efecf7bdfc987ee8bae7a71cb8b11521c00 # v4.7.1",
+    "  with: { distribution: temurin, java-version: \"21\" }",
+];
+const SETUP_RUBY: &[&str] = &[
+    "- uses: ruby/setup-ruby@a4effe49ee010ee53e1cf38f4be923e1a1d8b28f # v1.207.0",
+    "  with: { ruby-version: \"3.3\" }",
+];
+const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
+
+/// The files of a folder.
+struct Folder<'a>(&'a Path);
+
+impl Folder<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
+    }
+
+    /// The first of them that is there.
+    fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.has(name))
+    }
+
+    /// The text of a file, empty if it cannot be read.
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+}
+
+/// The kind of project in `folder`. Where files of several kinds are there, the first of this order is taken: a Python or Go
+/// project often has a `package.json` for its pages.
+pub(super) fn detect(folder: &Path) -> Project {
+    let folder = Folder(folder);
+    let kinds: [fn(&Folder<'_>) -> Option<Project>; 7] = [python, go, rust, java, ruby, elixir, node];
+    kinds.iter().find_map(|kind| kind(&folder)).unwrap_or_else(|| any(&folder))
+}
+
+fn commands<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+fn python(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["pyproject.toml", "requirements.txt", "manage.py", "Pipfile", "setup.py"])?;
+    let pyproject = folder.text("pyproject.toml");
+    let mut notes = Vec::new();
+    let (kind, dependencies, prefix) = if folder.has("uv.lock") {
+        ("a Python project with uv", commands(["pip install uv", "uv sync --locked"]), "uv run ")
+    } else if folder.has("poetry.lock") || pyproject.contains("[tool.poetry]") {
+        ("a Python project with Poetry", commands(["pip install poetry", "poetry install"]), "poetry run ")
+    } else if folder.has("Pipfile") {
+        ("a Python project with Pipenv", commands(["pip install pipenv", "pipenv sync --dev"]), "pipenv run ")
+    } else {
+        let (kind, dependencies) = pip(folder, &pyproject, &mut notes);
+        (kind, dependencies, "")
+    };
+    let pytest = folder.first_of(&["pytest.ini", "conftest.py", "tests/conftest.py"]).is_some()
+        || pyproject.contains("[tool.pytest")
+        || !folder.has("manage.py");
+    let test = if pytest { "pytest" } else { "python manage.py test" };
+    let command = format!("{prefix}{test}");
+    Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
+}
+
+/// With pip alone: all requirement files, or else the project with its extra for tests.
+fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
+    const FILES: [&str; 4] =
+        ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
+    let files: Vec<_> = FILES.into_iter().filter(|name| folder.has(name)).collect();
+    if !files.is_empty() {
+        let list: String = files.iter().map(|name| format!(" -r {name}")).collect();
+        return ("a Python project with requirements.txt", vec![format!("pip install{list}")]);
+    }
+    if pyproject.is_empty() {
+        notes.push(
+            "no file names the dependencies: install them where \"pip install pytest\" stands".to_owned(),
+        );
+        return ("a Python project", commands(["pip install pytest"]));
+    }
+    let document: toml::Table = pyproject.parse().unwrap_or_default();
+    let named = |table: Option<&toml::Value>| {
+        let names = ["test", "tests", "testing", "dev"];
+        table
+            .and_then(toml::Value::as_table)
+            .and_then(|table| names.into_iter().find(|name| table.contains_key(*name)))
+    };
+    let project = document.get("project").and_then(toml::Value::as_table);
+    // Without a build system, pip installs a project with setuptools, which may not find its packages.
+    let groups = document.get("dependency-groups");
+    let mut dependencies = Vec::new();
+    if let Some(extra) = named(project.and_then(|project| project.get("optional-dependencies"))) {
+        dependencies.push(format!("pip install '.[{extra}]'"));
+    } else {
+        dependencies.push("pip install .".to_owned());
+        if let Some(group) = named(groups) {
+            dependencies.push(format!("pip install --group {group}"));
+        } else {
+            notes.push(
+                "pyproject.toml has no extra or group \"test\" or \"dev\": say how your test tools come"
+                    .to_owned(),
+            );
+            dependencies.push("pip install pytest".to_owned());
+        }
+    }
+    ("a Python project with pyproject.toml", dependencies)
+}
+
+fn go(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["go.mod"])?;
+    Some(Project {
+        kind: "a Go project",
+        image: "golang:1",
+        github: SETUP_GO,
+        dependencies: commands(["go mod download"]),
+        command: "go test ./...".to_owned(),
+        notes: Vec::new(),
+    })
+}
+
+fn rust(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["Cargo.toml"])?;
+    let locked = if folder.has("Cargo.lock") { " --locked" } else { "" };
+    Some(Project {
+        kind: "a Rust project",
+        image: "rust:1",
+        github: &[],
+        dependencies: vec![format!("cargo test --no-run{locked}")],
+        command: format!("cargo test{locked}"),
+        notes: Vec::new(),
+    })
+}
+
+fn java(folder: &Folder<'_>) -> Option<Project> {
+    let build = folder.first_of(&["gradlew", "build.gradle.kts", "build.gradle", "mvnw", "pom.xml"])?;
+    let (kind, image, dependency, command) = match build {
+        "gradlew" => (
+            "a Java project with Gradle's wrapper",
+            "eclipse-temurin:21",
+            "./gradlew testClasses",
+            "./gradlew --no-daemon test",
+        ),
+        "mvnw" => (
+            "a Java project with Maven's wrapper",
+            "eclipse-temurin:21",
+            "./mvnw -B -q test-compile",
+            "./mvnw -B test",
+        ),
+        "pom.xml" => (
+            "a Java project with Maven",
+            "maven:3-eclipse-temurin-21",
+            "mvn -B -q test-compile",
+            "mvn -B test",
+        ),
+        _ => (
+            "a Java project with Gradle",
+            "gradle:8-jdk21",
+            "gradle --no-daemon testClasses",
+            "gradle --no-daemon test",
+        ),
+    };
+    let mut notes = vec!["the version of Java".to_owned()];
+    if command.contains("gradle") {
+        notes.push(
+            "Gradle gives tests the variables that it was started with; if a daemon runs, stop it before"
+                .to_owned(),
+        );
+    }
+    let dependencies = commands([dependency]);
+    Some(Project { kind, image, github: SETUP_JAVA, dependencies, command: command.to_owned(), notes })
+}
+
+fn ruby(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["Gemfile"])?;
+    let command = if folder.has("bin/rails") && !folder.has(".rspec") {
+        "bundle exec rails test"
+    } else if folder.has(".rspec") || folder.has("spec") {
+        "bundle exec rspec"
+    } else {
+        "bundle exec rake test"
+    };
+    let mut notes = vec!["the version of Ruby".to_owned()];
+    if !folder.has("Gemfile.lock") {
+        notes.push("there is no Gemfile.lock: Bundler takes the newest gems that fit".to_owned());
+    }
+    Some(Project {
+        kind: "a Ruby project with Bundler",
+        image: "ruby:3.3",
+        github: SETUP_RUBY,
+        dependencies: commands(["bundle install"]),
+        command: command.to_owned(),
+        notes,
+    })
+}
+
+fn elixir(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["mix.exs"])?;
+    Some(Project {
+        kind: "an Elixir project",
+        image: "elixir:1.18",
+        github: SETUP_ELIXIR,
+        dependencies: commands(["mix local.hex --force", "mix local.rebar --force", "mix deps.get"]),
+        command: "mix test".to_owned(),
+        notes: vec!["the version of Elixir".to_owned()],
+    })
+}
+
+fn node(folder: &Folder<'_>) -> Option<Project> {
+    folder.first_of(&["package.json"])?;
+    let mut notes = Vec::new();
+    let lock =
+        folder.first_of(&["pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb", "package-lock.json"]);
+    let (kind, dependencies, command) = match lock {
+        Some("pnpm-lock.yaml") => (
+            "a Node project with pnpm",
+            commands(["npm install --global corepack", "corepack enable", "pnpm install --frozen-lockfile"]),
+            "pnpm test",
+        ),
+        // Yarn from 2 on has a configuration file of its own.
+        Some("yarn.lock") => {
+            let frozen = if folder.has(".yarnrc.yml") { "--immutable" } else { "--frozen-lockfile" };
+            let install = format!("yarn install {frozen}");
+            let commands = commands(["npm install --global corepack", "corepack enable", &install]);
+            ("a Node project with Yarn", commands, "yarn test")
+        }
+        Some("package-lock.json") => ("a Node project with npm", commands(["npm ci"]), "npm test"),
+        Some(_) => {
+            notes.push(
+                "bun installs the dependencies, but the tests run with Node: change it if they need bun"
+                    .to_owned(),
+            );
+            let commands = commands(["npm install --global bun", "bun install --frozen-lockfile"]);
+            ("a Node project with bun", commands, "npm test")
+        }
+        None => {
+            notes.push("there is no lock file: npm takes the newest packages that fit".to_owned());
+            ("a Node project without a lock file", commands(["npm install"]), "npm test")
+        }
+    };
+    Some(Project {
+        kind,
+        image: "node:22",
+        github: SETUP_NODE,
+        dependencies,
+        command: command.to_owned(),
+        notes,
+    })
+}
+
+/// What fits every project.
+fn any(_: &Folder<'_>) -> Project {
+    Project {
+        kind: "a project of a kind that pgfresh does not know",
+        image: "debian:12",
+        github: &[],
+        dependencies: Vec::new(),
+        command: "make test".to_owned(),
+        notes: commands(["the image, steps that install the dependencies, and the command \"make test\""]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is seen in a folder with these files: the kind, the dependencies' commands and the tests'.
+    fn seen(files: &[(&str, &str)]) -> (&'static str, String, String) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let project = detect(folder.path());
+        (project.kind, project.dependencies.join("; "), project.command)
+    }
+
+    #[test]
+    fn each_package_manager_of_python_has_its_own_steps() {
+        let pyproject = "[project]\nname = \"a\"\n";
+        assert_eq!(seen(&[("pyproject.toml", pyproject), ("uv.lock", "")]).2, "uv run pytest");
+        assert_eq!(seen(&[("pyproject.toml", "[tool.poetry]\n")]).2, "poetry run pytest");
+        assert_eq!(seen(&[("Pipfile", "")]).1, "pip install pipenv; pipenv sync --dev");
+        let requirements = seen(&[("requirements.txt", ""), ("requirements-dev.txt", "")]);
+        assert_eq!(requirements.1, "pip install -r requirements.txt -r requirements-dev.txt");
+        let extra = format!("{pyproject}[project.optional-dependencies]\ndev = []\ntest = []\n");
+        assert_eq!(seen(&[("pyproject.toml", &extra)]).1, "pip install '.[test]'");
+        let group = format!("{pyproject}[dependency-groups]\ndev = []\n");
+        assert_eq!(seen(&[("pyproject.toml", &group)]).1, "pip install .; pip install --group dev");
+        assert_eq!(seen(&[("manage.py", "")]).2, "python manage.py test");
+        assert_eq!(seen(&[("manage.py", ""), ("pytest.ini", "")]).2, "pytest");
+    }
+
+    #[test]
+    fn each_package_manager_of_node_has_its_own_steps() {
+        let with = |name| seen(&[("package.json", "{}"), (name, "")]);
+        assert!(with("pnpm-lock.yaml").1.ends_with("pnpm install --frozen-lockfile"));
+        assert!(with("yarn.lock").1.ends_with("yarn install --frozen-lockfile"));
+        let berry = seen(&[("package.json", "{}"), ("yarn.lock", ""), (".yarnrc.yml", "")]);
+        assert_eq!(
+            (berry.1.rsplit("; ").next(), berry.2.as_str()),
+            (Some("yarn install --immutable"), "yarn test")
+        );
+        assert_eq!(with("package-lock.json").1, "npm ci");
+        assert_eq!(with("bun.lockb").0, "a Node project with bun");
+        assert_eq!(seen(&[("package.json", "{}")]).1, "npm install");
+    }
+
+    #[test]
+    fn each_build_tool_has_its_own_command() {
+        let command = |name| seen(&[(name, "")]).2;
+        assert_eq!(command("gradlew"), "./gradlew --no-daemon test");
+        assert_eq!(command("build.gradle.kts"), "gradle --no-daemon test");
+        assert_eq!(command("mvnw"), "./mvnw -B test");
+        assert_eq!(command("pom.xml"), "mvn -B test");
+        assert_eq!(command("Gemfile"), "bundle exec rake test");
+        assert_eq!(seen(&[("Gemfile", ""), ("spec/a_spec.rb", "")]).2, "bundle exec rspec");
+        assert_eq!(seen(&[("Gemfile", ""), ("bin/rails", "")]).2, "bundle exec rails test");
+        assert_eq!(seen(&[("Cargo.toml", ""), ("Cargo.lock", "")]).2, "cargo test --locked");
+        assert_eq!(command("go.mod"), "go test ./...");
+        assert_eq!(command("mix.exs"), "mix test");
+        assert_eq!(command("README"), "make test");
+    }
+}

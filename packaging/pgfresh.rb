@@ -1,0 +1,32 @@
+class Pgfresh < Formula
+  desc "Fresh PostgreSQL database for every test"
+  homepage "@REPOSITORY@"
+  version "@VERSION@"
+  license "MIT"
+
+  on_linux do
+    on_intel do
+      url "@RELEASE@/pgfresh-@VERSION@-x86_64-linux.tar.gz"
+      sha256 "@DIGEST_X86_64@"
+    end
+    on_arm do
+      url "@RELEASE@/pgfresh-@VERSION@-aarch64-linux.tar.gz"
+      sha256 "@DIGEST_AARCH64@"
+    end
+  end
+
+  depends_on :linux
+
+  def install
+    bin.install "pgfresh"
+    man1.install Dir["man/*.1"]
+    bash_completion.install "completions/pgfresh.bash" => "pgfresh"
+    zsh_completion.install "completions/_pgfresh"
+    fish_completion.install "completions/pgfresh.fish"
+    doc.install "README.md", "THIRD-PARTY-LICENSES.txt"
+  end
+
+  test do
+    assert_match version.to_s, shell_output("#{bin}/pgfresh --version")
+  end
+end
