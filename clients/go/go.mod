@@ -1,3 +1,3 @@
-module pgfresh/pgfreshtest
+module pgfresh.invalid/pgfreshtest
 
 go 1.21

@@ -5,7 +5,7 @@ go 1.25.0
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/pressly/goose/v3 v3.27.0
-	pgfresh/pgfreshtest v0.1.0
+	pgfresh.invalid/pgfreshtest v0.1.0
 )
 
 require (
@@ -19,4 +19,4 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 )
 
-replace pgfresh/pgfreshtest => ../../clients/go
+replace pgfresh.invalid/pgfreshtest => ../../clients/go

@@ -14,7 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
 
-	"pgfresh/pgfreshtest"
+	"pgfresh.invalid/pgfreshtest"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {

@@ -1,11 +1,11 @@
-module pgfresh/pgfreshtest/drivers
+module pgfresh.invalid/pgfreshtest/drivers
 
 go 1.25.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.12.3
-	pgfresh/pgfreshtest v0.1.0
+	pgfresh.invalid/pgfreshtest v0.1.0
 )
 
 require (
@@ -16,4 +16,4 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 )
 
-replace pgfresh/pgfreshtest => ../
+replace pgfresh.invalid/pgfreshtest => ../

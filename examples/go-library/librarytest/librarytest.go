@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"pgfresh/pgfreshtest"
+	"pgfresh.invalid/pgfreshtest"
 )
 
 // Open returns connections to a fresh database with the tables of the library, until the test ends.
