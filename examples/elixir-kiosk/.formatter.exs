@@ -1,0 +1,1 @@
+[inputs: ["*.exs", "{lib,test}/**/*.{ex,exs}"]]

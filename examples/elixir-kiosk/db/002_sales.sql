@@ -1,0 +1,4 @@
+CREATE TABLE sales (
+    number serial PRIMARY KEY,
+    magazine int NOT NULL REFERENCES magazines (id)
+);
