@@ -75,7 +75,7 @@ impl Inner {
         let Task { database, kind } = task;
         if kind == TaskKind::Close {
             self.close_sessions(database);
-            return Vec::new();
+            return self.raise(Event::Closed { database }, mine);
         }
         let outcome = self.execute(database, &kind);
         self.raise(Event::Finished { database, outcome }, mine)

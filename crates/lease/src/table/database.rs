@@ -32,9 +32,20 @@ pub(crate) struct Lease {
     pub(crate) leaving: usize,
     /// When it ends, unless another session comes before.
     pub(crate) deadline: Option<Instant>,
-    /// Its sessions were told to end.
-    pub(crate) closing: bool,
+    /// Whether its sessions were told to end.
+    pub(crate) closing: Closes,
     pub(crate) since: Instant,
+}
+
+/// How far the sessions of a lease have been told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closes {
+    /// They have not.
+    None,
+    /// They are being told, whichever are in the database: until that is done, it is of no other lease.
+    Running,
+    /// They have been; they may not have ended.
+    Done,
 }
 
 /// A change that nothing else may interrupt.
@@ -132,11 +143,16 @@ impl Database {
 
 impl Lease {
     pub(super) fn new(terms: Terms, now: Instant) -> Self {
-        Self { terms, open: 0, leaving: 0, deadline: None, closing: false, since: now }
+        Self { terms, open: 0, leaving: 0, deadline: None, closing: Closes::None, since: now }
     }
 
     pub(super) fn sessions(&self) -> usize {
         self.open + self.leaving
+    }
+
+    /// Whether it is over by its deadline. It goes on while its sessions are told to end: one of the next lease would be told, too.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// Sets the end, if it has no session and it does not last.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Lease, Work};
+use super::database::{Change, Closes, Lease, Work};
 use super::{
     Action, Answer, DatabaseId, DatabaseState, LeaseTable, Source, Task, TaskKind, Terms, Then, Ticket, Want,
 };
@@ -223,7 +223,7 @@ impl LeaseTable {
     fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let DatabaseState::Leased(lease) = &self.databases.get(&id)?.state else { return None };
-        if lease.sessions() == 0 && lease.deadline.is_some_and(|deadline| deadline <= now) {
+        if lease.sessions() == 0 && lease.is_due(now) {
             self.end_lease(id, false);
             return None;
         }
@@ -266,6 +266,10 @@ impl LeaseTable {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let Want::Session { params, reset, .. } = &mut head.want else { return None };
         let (sessions, ticket) = (lease.sessions(), head.ticket);
+        if lease.closing == Closes::Running {
+            let error = LeaseError::Busy(name.to_owned());
+            return if is_late { self.refuse_head(name, error) } else { Some(Step::Wait) };
+        }
         if sessions > 0 && (*reset || lease.is_over() || lease.terms.isolation == Isolation::Rollback) {
             let error = match *reset {
                 _ if !is_late => return Some(Step::Wait),
@@ -296,8 +300,10 @@ impl LeaseTable {
         let database = self.databases.get_mut(&id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let sessions = lease.sessions();
-        if sessions > 0 && !is_late {
-            if closes && !std::mem::replace(&mut lease.closing, true) {
+        let is_closing = lease.closing == Closes::Running;
+        if (sessions > 0 || is_closing) && !is_late {
+            if closes && lease.closing == Closes::None {
+                lease.closing = Closes::Running;
                 let task = Task { database: id, kind: TaskKind::Close };
                 self.actions.push(Action::Run { task, ticket });
             }
@@ -306,8 +312,10 @@ impl LeaseTable {
         if sessions > 0 && !closes {
             return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions });
         }
-        let stays = sessions > 0;
-        lease.closing = false;
+        let stays = sessions > 0 || is_closing;
+        if !is_closing {
+            lease.closing = Closes::None;
+        }
         let lease = lease.clone();
         match want {
             Want::Reset { .. } if stays => {

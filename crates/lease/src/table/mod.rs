@@ -140,6 +140,8 @@ pub(crate) enum Event {
     Lost { database: DatabaseId, leaving: bool },
     /// A task has ended.
     Finished { database: DatabaseId, outcome: Outcome },
+    /// Sessions of a database have been told to end, by [`TaskKind::Close`].
+    Closed { database: DatabaseId },
     /// Backends wait in a ready database for sessions with these parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
     /// No session may stay in a database that no client has.
@@ -229,7 +231,7 @@ pub(crate) enum TaskKind {
     Keep { to: String },
     /// Make a template of that name of it.
     Copy { to: String },
-    /// End its sessions. Has no outcome: sessions tell of their end.
+    /// Tell its sessions to end; they tell of their end. Comes beside other work, and to [`Event::Closed`].
     Close,
     /// Remove it.
     Drop,
@@ -286,6 +288,7 @@ impl LeaseTable {
                 self.finished(database, outcome, now);
                 self.serve_all(now);
             }
+            Event::Closed { database } => self.closed(database, now),
             Event::Warmed { database, params } => {
                 if let Some(database) = self.databases.get_mut(&database) {
                     database.warm = params;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Lease, Work};
+use super::database::{Change, Closes, Lease, Work};
 use super::line::NameState;
 use super::*;
 
@@ -77,6 +77,8 @@ struct Simulation {
     by_sql: BTreeSet<String>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
+    /// Databases whose sessions are about to be told to end.
+    closes: Vec<DatabaseId>,
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
     answered: BTreeMap<&'static str, u64>,
@@ -98,6 +100,7 @@ impl Simulation {
             by_sql: BTreeSet::new(),
             sessions: Vec::new(),
             tasks: Vec::new(),
+            closes: Vec::new(),
             waiters: HashMap::new(),
             last_ticket: 0,
             answered: BTreeMap::new(),
@@ -123,9 +126,7 @@ impl Simulation {
     fn raise(&mut self, event: Event) {
         for action in self.table.handle(event, self.now) {
             match action {
-                Action::Run { task, .. } if task.kind == TaskKind::Close => {
-                    self.close_sessions(task.database);
-                }
+                Action::Run { task, .. } if task.kind == TaskKind::Close => self.closes.push(task.database),
                 Action::Run { task, .. } => self.tasks.push(task),
                 Action::Answer { ticket, answer } => self.answered(ticket, &answer),
             }
@@ -268,13 +269,22 @@ impl Simulation {
         self.raise(event);
     }
 
+    /// Tells the sessions of a database to end: those of the lease that is to end, and of no other.
     fn close_sessions(&mut self, id: DatabaseId) {
+        match self.table.databases.get(&id).map(|database| &database.state) {
+            None
+            | Some(DatabaseState::Retiring | DatabaseState::Changing(Change::Unnaming { retire: true })) => {}
+            Some(DatabaseState::Leased(lease) | DatabaseState::Changing(Change::Server(lease)))
+                if lease.closing == Closes::Running => {}
+            other => panic!("sessions of {id:?} are told to end, and it is {other:?}"),
+        }
         let (ended, stay): (Vec<_>, _) =
             self.sessions.drain(..).partition(|session| session.database == id && !self.random.one_in(20));
         self.sessions = stay;
         for Session { database, leaving } in ended {
             self.raise(Event::Disconnected { database, leaving });
         }
+        self.raise(Event::Closed { database: id });
     }
 
     /// What users do by SQL, with databases that belong to pgfresh too.
@@ -309,6 +319,11 @@ impl Simulation {
     }
 
     fn finish_a_task(&mut self) {
+        if !self.closes.is_empty() && (self.tasks.is_empty() || self.random.one_in(2)) {
+            let at = self.random.below(self.closes.len());
+            let id = self.closes.swap_remove(at);
+            return self.close_sessions(id);
+        }
         if self.tasks.is_empty() {
             return;
         }
@@ -474,6 +489,7 @@ impl Simulation {
             if self.waiters.is_empty()
                 && leases.iter().all(|lease| lease.name.contains("_failed_"))
                 && self.tasks.is_empty()
+                && self.closes.is_empty()
             {
                 break;
             }

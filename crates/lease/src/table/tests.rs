@@ -138,3 +138,22 @@ fn a_reset_in_doubt_gives_the_name_another_database_and_is_answered_then() {
     assert!(matches!(&actions[..], [action] if is_done(action)), "{actions:?}");
     assert_eq!(example.table.dropped["chance"], 1);
 }
+
+#[test]
+fn sessions_are_told_to_end_before_their_database_is_of_another_lease() {
+    let mut example = Example::new();
+    let (first, _) = example.session("orders", 0);
+    let naming = task(&example.work().1);
+    let database = granted(&example.finish(naming.database, Outcome::Done), first);
+
+    let (_, actions) = example.ask("orders", Want::Release);
+    assert_eq!(task(&actions), Task { database, kind: TaskKind::Close });
+    // The client was closing its connection anyway, and its server process ends before it is told to.
+    assert!(example.raise(Event::Leaving { database }).is_empty());
+    assert!(example.raise(Event::Disconnected { database, leaving: true }).is_empty());
+    let next = example.table.next_task(example.now);
+    assert!(!next.is_ok_and(|task| task.database == database), "the lease has ended");
+
+    assert!(example.raise(Event::Closed { database }).is_empty());
+    assert_eq!(example.work().0, TaskKind::Unname);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Database, Work};
+use super::database::{Change, Closes, Database, Work};
 use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
 use crate::Isolation;
@@ -37,7 +37,7 @@ impl LeaseTable {
     /// Begins the end of each lease that is over.
     fn end_leases(&mut self, now: Instant) {
         let is_due = |database: &Database| match &database.state {
-            DatabaseState::Leased(lease) => lease.deadline.is_some_and(|deadline| deadline <= now),
+            DatabaseState::Leased(lease) => lease.is_due(now),
             _ => false,
         };
         let due: Vec<_> =
@@ -102,7 +102,7 @@ impl LeaseTable {
     fn next_time(&self) -> Option<Instant> {
         let of_database = |database: &Database| match (database.work, &database.state) {
             (Work::RetryAt(time), _) => Some(time),
-            (_, DatabaseState::Leased(lease)) => lease.deadline,
+            (_, DatabaseState::Leased(lease)) if lease.closing != Closes::Running => lease.deadline,
             _ => None,
         };
         let databases = self.databases.values().filter_map(of_database);
@@ -142,7 +142,7 @@ impl LeaseTable {
         self.count_out(id, leaving);
         let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
         lease.begin_to_end(now);
-        if lease.deadline.is_some_and(|deadline| deadline <= now)
+        if lease.is_due(now)
             && self
                 .databases
                 .get(&id)
@@ -161,7 +161,17 @@ impl LeaseTable {
             return self.advance_holder(id, now);
         };
         let again = Some(lease.terms.clone()).filter(|terms| terms.retained);
-        self.unname(id, false, again);
+        let retire = lease.closing == Closes::Running;
+        self.unname(id, retire, again);
+    }
+
+    /// The sessions of a database have been told to end.
+    pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
+        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        if lease.closing == Closes::Running {
+            lease.closing = Closes::Done;
+        }
+        self.advance_holder(id, now);
     }
 
     /// Serves those who wait for the name of a database.
