@@ -39,5 +39,5 @@ release-files:
 
 clean:
 	cargo clean
-	rm -rf clients/node/node_modules examples/node-knex/node_modules
+	rm -rf clients/node/node_modules examples/node-knex/node_modules peers/node/node_modules
 	@source scripts/common && rm -rf "$$outside"

@@ -1,0 +1,14 @@
+from django.test import TransactionTestCase
+
+from ..models import Customer, Order
+
+
+class Orders(TransactionTestCase):
+    def order(self, number):
+        customer = Customer.objects.create(name="Ada", email="ada@example.org")
+        Order.objects.create(customer=customer, cents=number)
+        self.assertEqual([order.cents for order in Order.objects.all()], [number])
+
+
+for number in range(30):
+    setattr(Orders, f"test_{number}", lambda self, number=number: self.order(number))

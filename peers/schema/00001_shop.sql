@@ -1,0 +1,23 @@
+-- +goose Up
+CREATE TABLE countries (code char(2) PRIMARY KEY, name text NOT NULL);
+CREATE TABLE currencies (code char(3) PRIMARY KEY, name text NOT NULL);
+CREATE TABLE customers (id bigserial PRIMARY KEY, name text NOT NULL, email text NOT NULL UNIQUE);
+CREATE TABLE addresses (id bigserial PRIMARY KEY, customer bigint NOT NULL REFERENCES customers, country char(2) REFERENCES countries, street text NOT NULL);
+CREATE TABLE suppliers (id bigserial PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE categories (id bigserial PRIMARY KEY, name text NOT NULL UNIQUE, parent bigint REFERENCES categories);
+CREATE TABLE products (id bigserial PRIMARY KEY, supplier bigint REFERENCES suppliers, category bigint REFERENCES categories, name text NOT NULL UNIQUE);
+CREATE TABLE prices (id bigserial PRIMARY KEY, product bigint NOT NULL REFERENCES products, currency char(3) REFERENCES currencies, cents int NOT NULL);
+CREATE TABLE warehouses (id bigserial PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE stock (id bigserial PRIMARY KEY, warehouse bigint NOT NULL REFERENCES warehouses, product bigint NOT NULL REFERENCES products, quantity int NOT NULL, UNIQUE (warehouse, product));
+CREATE TABLE carts (id bigserial PRIMARY KEY, customer bigint NOT NULL REFERENCES customers);
+CREATE TABLE cart_items (id bigserial PRIMARY KEY, cart bigint NOT NULL REFERENCES carts, product bigint NOT NULL REFERENCES products, quantity int NOT NULL);
+CREATE TABLE orders (id bigserial PRIMARY KEY, customer bigint NOT NULL REFERENCES customers, cents int NOT NULL);
+CREATE TABLE order_items (id bigserial PRIMARY KEY, "order" bigint NOT NULL REFERENCES orders, product bigint REFERENCES products, quantity int NOT NULL);
+CREATE TABLE invoices (id bigserial PRIMARY KEY, "order" bigint NOT NULL UNIQUE REFERENCES orders, number text NOT NULL UNIQUE);
+CREATE TABLE payments (id bigserial PRIMARY KEY, invoice bigint NOT NULL REFERENCES invoices, cents int NOT NULL);
+CREATE TABLE shipments (id bigserial PRIMARY KEY, "order" bigint NOT NULL REFERENCES orders, address bigint REFERENCES addresses);
+CREATE TABLE coupons (id bigserial PRIMARY KEY, code text NOT NULL UNIQUE, percent int NOT NULL);
+CREATE TABLE reviews (id bigserial PRIMARY KEY, product bigint NOT NULL REFERENCES products, customer bigint NOT NULL REFERENCES customers, stars int NOT NULL);
+CREATE TABLE events (id bigserial PRIMARY KEY, kind text NOT NULL, at timestamptz NOT NULL DEFAULT now());
+INSERT INTO countries VALUES ('DE', 'Germany'), ('FR', 'France');
+INSERT INTO currencies VALUES ('EUR', 'Euro');
