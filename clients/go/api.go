@@ -44,15 +44,19 @@ func (a api) lease(w wishes) (*Database, error) {
 	return database, nil
 }
 
-// release ends a lease. If the database was kept, because its test has failed, it returns the URL.
+// release ends a lease, that of this test. If the database was kept, because its test has failed, it returns the URL.
 func (a api) release(name string, failed bool, test string) (string, error) {
-	path := "/v1/databases/" + url.PathEscape(name)
+	var query []string
 	if failed {
-		path += "?failed=true"
-		if test != "" {
-			// This encodes for forms, where a space is a plus; a plus itself is %2B.
-			path += "&test=" + strings.ReplaceAll(url.QueryEscape(test[:min(len(test), 1000)]), "+", "%20")
-		}
+		query = append(query, "failed=true")
+	}
+	if test != "" {
+		// This encodes for forms, where a space is a plus; a plus itself is %2B.
+		query = append(query, "test="+strings.ReplaceAll(url.QueryEscape(test[:min(len(test), 1000)]), "+", "%20"))
+	}
+	path := "/v1/databases/" + url.PathEscape(name)
+	if query != nil {
+		path += "?" + strings.Join(query, "&")
 	}
 	var kept struct{ URL string }
 	err := a.call("DELETE", path, nil, &kept)

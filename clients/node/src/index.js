@@ -16,15 +16,16 @@ class Database {
   }
 
   async release({ failed = false, test = "" } = {}) {
-    const answer = await (await server()).ask("DELETE", pathOf(this) + (failed ? queryOf(test) : ""));
+    const answer = await (await server()).ask("DELETE", pathOf(this) + queryOf(failed, test));
     return answer.url;
   }
 }
 
 // Half a surrogate pair, which has no encoding, is replaced.
-function queryOf(test) {
+function queryOf(failed, test) {
   const name = encodeURIComponent(Buffer.from(test.slice(0, 1000)).toString());
-  return "?failed=true" + (name && `&test=${name}`);
+  const parts = [...(failed ? ["failed=true"] : []), ...(name ? [`test=${name}`] : [])];
+  return parts.length ? `?${parts.join("&")}` : "";
 }
 
 function pathOf(database) {

@@ -24,7 +24,9 @@ def do(step: dict[str, Any], database: Database | None) -> Database:
     if step["do"] == "reset":
         database.reset(**options)
     elif options.get("test"):
-        print(kept_line(str(database.release(**options))), file=sys.stderr)
+        kept = database.release(**options)
+        if kept:
+            print(kept_line(kept), file=sys.stderr)
     elif options.get("failed"):
         with pytest.raises(AssertionError, match="the test fails"), database:
             raise AssertionError("the test fails")

@@ -99,9 +99,9 @@ impl Database {
         self.server.reset(self.name(), true)
     }
 
-    /// Ends the lease; of a failed test, with its name, if it has one. Returns what the user should be told.
-    fn release(&self, failed: Option<&str>) -> Option<String> {
-        match self.server.release(self.name(), failed) {
+    /// Ends the lease, that of this test, if it has a name. Returns what the user should be told.
+    fn release(&self, failed: bool, test: &str) -> Option<String> {
+        match self.server.release(self.name(), failed, test) {
             Ok(None) => None,
             Ok(Some(url)) => Some(format!("pgfresh: kept the database of the failed test: {url}")),
             Err(error) => Some(format!("pgfresh: {error}")),
@@ -114,7 +114,7 @@ impl Drop for Database {
         // A test has a thread of its own, which is called after it, unless tests run one after the other.
         let thread = thread::current();
         let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
-        if let Some(line) = self.release(thread::panicking().then_some(test)) {
+        if let Some(line) = self.release(thread::panicking(), test) {
             eprintln!("{line}");
         }
     }

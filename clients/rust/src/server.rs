@@ -118,20 +118,17 @@ impl Server {
         self.api.send::<IgnoredAny>(Method::POST, &path, Some(&Reset { close_sessions })).map(drop)
     }
 
-    /// Ends a lease; of a failed test, with its name, if it has one. Returns the URL of the database if that was kept.
-    pub(crate) fn release(&self, name: &str, failed: Option<&str>) -> Result<Option<String>, Error> {
+    /// Ends a lease, that of this test, if it has a name. Returns the URL of the database if that was kept.
+    pub(crate) fn release(&self, name: &str, failed: bool, test: &str) -> Result<Option<String>, Error> {
         #[derive(Deserialize)]
         struct Kept {
             url: String,
         }
-        let mut path = path(name);
-        if let Some(test) = failed {
-            path.push_str("?failed=true");
-            let test: String = test.chars().take(1000).collect();
-            if !test.is_empty() {
-                path.push_str(&format!("&test={}", encode(&test)));
-            }
-        }
+        let test: String = test.chars().take(1000).collect();
+        let failed = failed.then(|| "failed=true".to_owned());
+        let test = (!test.is_empty()).then(|| format!("test={}", encode(&test)));
+        let query: Vec<String> = failed.into_iter().chain(test).collect();
+        let path = if query.is_empty() { path(name) } else { format!("{}?{}", path(name), query.join("&")) };
         let kept = self.api.send::<Kept>(Method::DELETE, &path, None::<&()>)?;
         Ok(kept.map(|kept| kept.url))
     }

@@ -62,6 +62,8 @@ pub(crate) struct Look {
 pub(crate) struct Reset {
     #[serde(default)]
     close_sessions: bool,
+    /// The name of the test that is over.
+    test: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -188,6 +190,7 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     let failed = has_failed(&uri)?;
     let test = path::query_lossily(&uri, "test").filter(|test| !test.is_empty()).map(Cow::into_owned);
+    api.events.test_ended(&name, test.as_deref().map(one_line).as_deref());
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
     if failed && api.on_failure != OnFailure::Release && !of_itself {
@@ -216,8 +219,9 @@ pub(crate) async fn release(
 pub(crate) async fn reset(
     State(api): SharedState,
     Path(name): Path<String>,
-    Json(Reset { close_sessions }): Json<Reset>,
+    Json(Reset { close_sessions, test }): Json<Reset>,
 ) -> Result<StatusCode, Problem> {
+    api.events.test_ended(&name, test.as_deref().map(one_line).as_deref());
     let resetting = name.clone();
     blocking(&api.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
     if let Some(recent) = &api.history {

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::{Extension, Router};
-use gateway::{Access, HttpService, StatementHistory, Stream};
+use gateway::{Access, EventSource, HttpService, StatementHistory, Stream};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -77,6 +77,8 @@ struct ApiState {
     on_failure: OnFailure,
     /// There where databases of failed tests are kept.
     history: Option<Arc<StatementHistory>>,
+    /// Hears of the ends of tests.
+    events: EventSource,
     since: Instant,
 }
 
@@ -91,6 +93,7 @@ impl Api {
         access: Arc<Access>,
         on_failure: OnFailure,
         history: Option<Arc<StatementHistory>>,
+        events: EventSource,
     ) -> Self {
         let state = ApiState {
             leases,
@@ -99,6 +102,7 @@ impl Api {
             holders: Holders::default(),
             on_failure,
             history,
+            events,
             since: Instant::now(),
         };
         Self { router: routes::guarded(routes::table().with_state(Arc::new(state)), access) }

@@ -1,6 +1,6 @@
 //! Who wants to know what sessions run, and until when.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Entries that wait to be taken: 5 MB, and 70 MB more if each has another statement of the greatest length.
@@ -13,6 +13,37 @@ const MOST: usize = 1 << 16;
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
+/// The log of one gateway, once it is wanted; clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct EventSource(Arc<OnceLock<EventLog>>);
+
+impl EventSource {
+    /// Takes note that the test which has used `database` is over; its runner calls it `name`.
+    pub fn test_ended(&self, database: &str, name: Option<&str>) {
+        if let Some(log) = self.log() {
+            let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
+            log.put(SessionEvent {
+                session: NO_SESSION,
+                database: database.into(),
+                at: Instant::now(),
+                kind,
+            });
+        }
+    }
+
+    pub(crate) fn log(&self) -> Option<&EventLog> {
+        self.0.get()
+    }
+
+    /// The log, which is wanted from now on.
+    pub(crate) fn follow(&self) -> EventLog {
+        self.0.get_or_init(EventLog::default).clone()
+    }
+}
+
+/// Stands for the session of what happens outside of one.
+const NO_SESSION: u64 = u64::MAX;
+
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<SessionEvent>,
@@ -22,7 +53,7 @@ struct State {
 /// Something that has happened in a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
-    /// Which: a number that no other session of this process has.
+    /// Which: a number that no other session of this process has; the greatest where it is none.
     pub session: u64,
     /// As the client calls it.
     pub database: Arc<str>,
@@ -59,6 +90,11 @@ pub enum SessionEventKind {
     },
     /// It has ended.
     Ended,
+    /// The test that has used the database is over.
+    TestEnded {
+        /// As its runner calls it, if that is known.
+        name: Option<Arc<str>>,
+    },
 }
 
 impl SessionEvent {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::Access;
 use crate::connections::ConnectionCount;
-use crate::events::EventLog;
+use crate::events::{EventLog, EventSource};
 use crate::history::StatementHistory;
 use crate::http::HttpService;
 use crate::listener::Listener;
@@ -78,6 +78,7 @@ pub struct BoundGateway {
     access: Arc<Access>,
     listeners: Vec<Listener>,
     history: Option<Arc<StatementHistory>>,
+    events: EventSource,
 }
 
 impl BoundGateway {
@@ -87,13 +88,19 @@ impl BoundGateway {
         Arc::clone(&self.access)
     }
 
+    /// Where it is noted what sessions run, if that is wanted.
+    #[must_use]
+    pub fn events(&self) -> EventSource {
+        self.events.clone()
+    }
+
     /// Begins to serve `leases`, and HTTP if there is something that serves it.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
-        let Self { access, listeners, history } = self;
+        let Self { access, listeners, history, events } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
         let workers = Arc::new(workers);
         let connections = ConnectionCount::new();
-        let taps = Arc::new(Taps { history, ..Taps::default() });
+        let taps = Arc::new(Taps { events, history });
         let state = Arc::new(GatewayState {
             http,
             leases,
@@ -142,7 +149,7 @@ impl Gateway {
         }
         let access = Access::new(secret, address, socket, directory);
         let access = access.for_clients_on(listen).map_err(GatewayError::Random)?;
-        Ok(BoundGateway { access: Arc::new(access), listeners, history })
+        Ok(BoundGateway { access: Arc::new(access), listeners, history, events: EventSource::default() })
     }
 
     /// Host and port by which programs on this machine reach it.
@@ -160,7 +167,7 @@ impl Gateway {
     /// Follows all sessions that begin from now on.
     #[must_use]
     pub fn follow(&self) -> EventLog {
-        self.taps.events.get_or_init(EventLog::default).clone()
+        self.taps.events.follow()
     }
 
     /// How long no connection has been open; `None` while one is.

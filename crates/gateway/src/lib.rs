@@ -34,7 +34,7 @@ mod testing;
 mod workers;
 
 pub use access::Access;
-pub use events::{EventLog, SessionEvent, SessionEventKind};
+pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
 pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};
 pub use http::HttpService;

@@ -1,19 +1,19 @@
 //! Follows the statements of a session, if they are wanted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 
 use crate::cancel::CancelKey;
-use crate::events::{EventLog, SessionEvent, SessionEventKind};
+use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
 
 /// Those who want to know.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
-    pub(crate) events: OnceLock<EventLog>,
+    pub(crate) events: EventSource,
     /// There where databases of failed tests are kept.
     pub(crate) history: Option<Arc<StatementHistory>>,
 }
@@ -23,7 +23,7 @@ impl Taps {
     /// if they are not wanted.
     pub(crate) fn tap(&self, database: &str, key: Option<&CancelKey>, since: Instant) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let events = self.events.get().cloned();
+        let events = self.events.log().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
         (events.is_some() || ring.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -25,9 +25,11 @@ mod error;
 mod help;
 #[cfg(test)]
 mod reference;
+mod template;
 
 pub(crate) use bench::{Bench, Suite};
 pub(crate) use help::command;
+pub(crate) use template::Template;
 
 /// Reads the command line. Ends the process where help or the version is asked for.
 pub(crate) fn parse() -> Result<Cli, Failure> {
@@ -207,6 +209,9 @@ pub(crate) enum Command {
         /// Close its connections first; without this, open connections are an error
         #[arg(long)]
         close: bool,
+        /// The name of the test that is over: profiles list it under this name
+        #[arg(long, value_name = "NAME")]
+        test: Option<String>,
     },
     /// End the lease of a database: closes its connections and frees its name
     #[command(after_help = "Example: pgfresh release scratch")]
@@ -216,6 +221,9 @@ pub(crate) enum Command {
         /// Its test failed: a server with --keep-failed keeps the database
         #[arg(long)]
         failed: bool,
+        /// The name of the test that is over: profiles and kept databases are listed under this name
+        #[arg(long, value_name = "NAME")]
+        test: Option<String>,
     },
     /// Turn a leased database into a template
     #[command(after_help = "Examples:\n  pgfresh snapshot scratch as with_orders\n  \
@@ -393,66 +401,6 @@ pub(crate) struct Psql {
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<OsString>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Template {
-    /// Build a template, unless the cache has it
-    #[command(after_help = "Examples:\n  pgfresh template build\n  \
-        pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
-    Build {
-        /// A template of pgfresh.toml [default: the one that "run" would start from]
-        name: Option<String>,
-        /// If the setup fails, keep data and log
-        #[arg(long)]
-        keep: bool,
-    },
-    /// List the cached templates, the last used first
-    #[command(after_help = "Example: pgfresh template list --json")]
-    List {
-        /// Print one JSON array
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what a template is made of, and what has changed since it was built
-    #[command(after_help = "Example: pgfresh template show app")]
-    Show {
-        /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for "run"]
-        name: Option<String>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove templates that are not in use from the cache
-    #[command(after_help = "Examples:\n  pgfresh template rm app\n  pgfresh template rm --all")]
-    Rm {
-        /// Templates of this project, or the first digits (at least four) of fingerprints
-        #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
-        names: Vec<String>,
-        /// Remove all templates of all projects, and the base images
-        #[arg(long)]
-        all: bool,
-    },
-    /// Write the schema of a live database to an SQL file; that server is only read
-    #[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
-    Import {
-        /// Its URL, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
-        url: String,
-        /// The file to write
-        file: PathBuf,
-    },
-    /// Copy a template to a directory, for another machine's cache
-    #[command(after_help = "Example: pgfresh template push .cache/pgfresh")]
-    Push {
-        /// The directory
-        folder: PathBuf,
-    },
-    /// Add the templates of a directory, written by "push", to the cache
-    #[command(after_help = "Example: pgfresh template pull .cache/pgfresh")]
-    Pull {
-        /// The directory
-        folder: PathBuf,
-    },
 }
 
 #[derive(Debug, Subcommand)]

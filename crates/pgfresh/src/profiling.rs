@@ -45,6 +45,7 @@ fn feed(log: EventLog) -> Feed {
                 SessionEventKind::Began { waited, backend } => exact.began(*waited, database, *backend),
                 SessionEventKind::Requested => exact.asked(*session, *at),
                 SessionEventKind::Ended => exact.left(*session, *at, statements),
+                SessionEventKind::TestEnded { name } => exact.ended(database, name.as_deref()),
                 SessionEventKind::Completed { statement, runs, values, rows, rests } => {
                     let (runs, values, rows, rests) = (*runs, *values, *rows, *rests);
                     let done = CompletedStatement {

@@ -90,6 +90,13 @@ pub(crate) struct Times {
     pub(crate) boot: Duration,
 }
 
+/// What leases are copies of: the server's own database, and what CREATE DATABASE copies everywhere, for clients that want an
+/// empty one.
+fn templates(database: &str) -> Vec<TemplateDatabase> {
+    let names = [database, "template1"].into_iter().filter(|name| *name != "postgres");
+    names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
+}
+
 impl Service {
     /// Takes the server's template into service and opens the gateway.
     pub(crate) fn open(
@@ -109,16 +116,9 @@ impl Service {
         let directory = server.run().socket_directory();
         // Not beside the server's own, where its account could put another in its place.
         let socket = server.run().address().join(format!(".s.PGSQL.{SOCKET_PORT}"));
-        // What CREATE DATABASE copies everywhere is always there as well: for clients that want an empty one.
-        let mut templates =
-            vec![TemplateDatabase { name: "template1".to_owned(), database: "template1".to_owned() }];
         // Persistent databases are the user's own: none is leased.
         let is_persistent = server.run().persistent().is_some();
-        if is_persistent {
-            templates.clear();
-        } else if database != "postgres" {
-            templates.insert(0, TemplateDatabase { name: database.clone(), database: database.clone() });
-        }
+        let templates = if is_persistent { Vec::new() } else { templates(&database) };
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
             data: server.run().data(),
@@ -147,7 +147,13 @@ impl Service {
             directory,
             history: history.clone(),
         })?;
-        let api = Api::new(leases.clone(), bound.access(), serve_options.on_failure, history.clone());
+        let api = Api::new(
+            leases.clone(),
+            bound.access(),
+            serve_options.on_failure,
+            history.clone(),
+            bound.events(),
+        );
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
         Ok(Self { gateway, history, leases, server, database, times })
     }

@@ -60,9 +60,10 @@ class Database:
 
     def release(self, *, failed: bool = False, test: str = "") -> str | None:
         """Gives it back: its sessions are closed, it is no more. With `failed`, for the database of
-        a failed test, the URL under which it was kept, if it was. `test` is the test's name.
+        a failed test, the URL under which it was kept, if it was. `test` is the test's name, under
+        which profiles list it.
         """
-        told = server().ask("DELETE", _path(self.name) + (_failed(test) if failed else ""))
+        told = server().ask("DELETE", _path(self.name) + _query(failed, test))
         return told.get("url")
 
     def __repr__(self) -> str:
@@ -108,9 +109,10 @@ def _path(name: str) -> str:
     return f"/v1/databases/{quote(name, safe='')}"
 
 
-def _failed(test: str) -> str:
+def _query(failed: bool, test: str) -> str:
     name = quote(test[:1000], safe="", errors="replace")
-    return "?failed=true" + (f"&test={name}" if name else "")
+    parts = ["failed=true"] * failed + [f"test={name}"] * bool(name)
+    return "?" + "&".join(parts) if parts else ""
 
 
 def kept_line(url: str) -> str:

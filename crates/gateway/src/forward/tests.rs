@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 
 use super::*;
-use crate::events::{EventLog, SessionEventKind};
+use crate::events::SessionEventKind;
 use crate::history::StatementHistory;
 use crate::tap::Taps;
 use crate::testing::{HANG, pair, run};
@@ -36,7 +36,7 @@ struct Fixture {
 impl Fixture {
     fn new(room: Option<usize>) -> Self {
         let taps = Taps { history: Some(Arc::new(StatementHistory::default())), ..Taps::default() };
-        taps.events.set(EventLog::default()).unwrap();
+        let _wanted = taps.events.follow();
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let vacated = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&vacated);
@@ -74,7 +74,7 @@ impl Fixture {
 
     /// What those hear who want to know what is run.
     fn heard(&self) -> Vec<String> {
-        let (events, lost) = self.taps.events.get().unwrap().take();
+        let (events, lost) = self.taps.events.log().unwrap().take();
         assert_eq!(lost, 0);
         let in_words = |kind| match kind {
             SessionEventKind::Began { .. } => "began".to_owned(),
@@ -82,7 +82,7 @@ impl Fixture {
             SessionEventKind::Completed { statement, runs, rests, .. } => {
                 format!("{runs} {statement} {rests:?}")
             }
-            SessionEventKind::Ended => "ended".to_owned(),
+            SessionEventKind::Ended | SessionEventKind::TestEnded { .. } => "ended".to_owned(),
         };
         let ran = self.taps.history.as_ref().unwrap().of("d", HANG);
         let ran = ran.into_iter().map(|ran| format!("{} {:?}", ran.statement, ran.error));

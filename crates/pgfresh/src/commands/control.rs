@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use gateway::KeptDatabase;
 use serde_json::{Value, json};
+use server::percent_encode;
 use ureq::http::Method;
 
 use crate::background::{self, About, Found};
@@ -61,21 +62,32 @@ pub(crate) fn url(
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn reset(options: &Options, name: &str, close: bool) -> Result<ExitCode, Failure> {
-    let body = json!({ "close_sessions": close });
+pub(crate) fn reset(
+    options: &Options,
+    name: &str,
+    close: bool,
+    test: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let body = json!({ "close_sessions": close, "test": test });
     find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn release(options: &Options, name: &str, failed: bool) -> Result<ExitCode, Failure> {
-    let path = path_of(name, if failed { "?failed=true" } else { "" });
+pub(crate) fn release(
+    options: &Options,
+    name: &str,
+    failed: bool,
+    test: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
+    let path = path_of(name, &format!("?failed={failed}{test_query}"));
     let control = find(options)?;
     let kept = control.call(&Method::DELETE, &path, &Value::Null)?;
     if let Some((_, kept)) = text(&kept["url"]).rsplit_once('/') {
         let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
         let mut kept: KeptDatabase = serde_json::from_value(seen)
             .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
-        name.clone_into(&mut kept.test);
+        test.unwrap_or(name).clone_into(&mut kept.test);
         evidence::tell(&[kept], |name| control.address(name).url());
     }
     Ok(ExitCode::SUCCESS)

@@ -35,8 +35,8 @@ pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> 
         Command::Serve(arguments) => serve::execute(&settings()?, &arguments),
         Command::Psql(arguments) => psql::execute(&settings()?, &arguments),
         Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
-        Command::Reset { name, close } => control::reset(options, &name, close),
-        Command::Release { name, failed } => control::release(options, &name, failed),
+        Command::Reset { name, close, test } => control::reset(options, &name, close, test.as_deref()),
+        Command::Release { name, failed, test } => control::release(options, &name, failed, test.as_deref()),
         Command::Snapshot { name, template, save, .. } => {
             control::snapshot(options, &name, &template, save.as_deref())
         }

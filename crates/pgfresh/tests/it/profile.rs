@@ -205,6 +205,27 @@ fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
 }
 
 #[test]
+fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
+    let scene = Scene::new(User::Ourselves);
+    let (psql, pgfresh) = (ground::psql(), ground::program().display());
+    let ask = format!("{psql} -XAtq -d scratch -c 'SELECT 1'");
+    let script = format!(
+        "{ask}; {pgfresh} reset scratch --test 'suite > one'; {ask}; {ask}; {pgfresh} reset scratch; {ask}
+         {pgfresh} release scratch --test \"$(printf 'two\\n')\"; {pgfresh} url scratch; {ask}"
+    );
+    let outcome = scene.run(["run", "--profile", "--report", "out.json", "--", "sh", "-euc", &script]);
+    assert!(outcome.code == Some(0), "{outcome}");
+    let profile = read(&scene, "out.json");
+    let tests = profile["tests"].as_array().unwrap();
+    let mut tests: Vec<_> = tests
+        .iter()
+        .map(|test| (test["name"].as_str().unwrap(), test["statements"].as_u64().unwrap()))
+        .collect();
+    tests.sort_unstable();
+    assert_eq!(tests, [("scratch", 1), ("scratch", 2), ("suite > one", 1), ("two", 1)], "{outcome}");
+}
+
+#[test]
 fn looks_count_where_sessions_go_past_the_gateway() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();

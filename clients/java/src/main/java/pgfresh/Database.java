@@ -1,6 +1,5 @@
 package pgfresh;
 
-import java.util.Optional;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -90,16 +89,16 @@ public final class Database implements AutoCloseable {
     /** Ends the lease, and with it the database. Again, it does nothing. */
     @Override
     public void close() {
-        release(Optional.empty());
+        release(false, "");
     }
 
     /**
-     * Ends the lease. If it was that of a failed test, whose name is given, the database may be kept, and then standard error
+     * Ends the lease, that of this test, if it has a name. If it has failed, the database may be kept, and then standard error
      * says where.
      */
-    void release(Optional<String> failed) {
+    void release(boolean failed, String test) {
         if (released.compareAndSet(false, true)) {
-            server.release(name, failed)
+            server.release(name, failed, test)
                     .ifPresent(kept -> System.err.println("pgfresh: kept the database of the failed test: " + kept));
         }
     }

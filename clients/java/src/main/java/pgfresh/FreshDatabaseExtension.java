@@ -80,8 +80,7 @@ final class FreshDatabaseExtension implements ParameterResolver, AfterEachCallba
         if (owner.failed) {
             context.getParent().ifPresent(around -> Owner.of(around).failed = true);
         }
-        Optional<String> failed = owner.failed ? Optional.of(name(context)) : Optional.empty();
-        owner.databases.values().forEach(database -> database.release(failed));
+        owner.databases.values().forEach(database -> database.release(owner.failed, name(context)));
     }
 
     /** {@code CLASS.METHOD}, as build tools show it, and behind it the display name if the method has another one. */

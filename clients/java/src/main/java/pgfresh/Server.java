@@ -139,14 +139,15 @@ final class Server {
     }
 
     /** Ends a lease; of a failed test, with its name, if it has one. Returns the URL of the database if that was kept. */
-    Optional<String> release(String name, Optional<String> failed) {
-        String url = api.send("DELETE", path(name) + failed.map(Server::query).orElse(""), Optional.empty()).text("url");
+    Optional<String> release(String name, boolean failed, String test) {
+        String url = api.send("DELETE", path(name) + query(failed, test), Optional.empty()).text("url");
         return Optional.of(url).filter(text -> !text.isEmpty());
     }
 
-    private static String query(String test) {
+    private static String query(boolean failed, String test) {
         String name = encode(test.substring(0, Math.min(test.length(), 1000)));
-        return "?failed=true" + (name.isEmpty() ? "" : "&test=" + name);
+        String query = (failed ? "&failed=true" : "") + (name.isEmpty() ? "" : "&test=" + name);
+        return query.isEmpty() ? "" : "?" + query.substring(1);
     }
 
     private static String path(String name) {

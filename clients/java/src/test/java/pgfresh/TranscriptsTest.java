@@ -17,7 +17,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.io.TempDir;
@@ -125,7 +124,7 @@ class TranscriptsTest {
                 }
                 case "release" -> {
                     boolean failed = with.path("failed").asBoolean();
-                    database.release(failed ? Optional.of(with.path("test").asText()) : Optional.empty());
+                    database.release(failed, with.path("test").asText());
                 }
                 default -> throw new AssertionError("what is to be done at " + step + "?");
             }
