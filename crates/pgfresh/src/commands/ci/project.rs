@@ -101,8 +101,10 @@ fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'stat
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
     let files: Vec<_> = FILES.into_iter().filter(|name| folder.has(name)).collect();
     if !files.is_empty() {
-        let list = files.iter().map(|name| format!(" -r {name}")).collect::<Vec<_>>().concat();
-        return ("a Python project with requirements.txt", vec![format!("pip install{list}")]);
+        return (
+            "a Python project with requirements.txt",
+            vec![format!("pip install -r {}", files.join(" -r "))],
+        );
     }
     if pyproject.is_empty() {
         notes.push(
