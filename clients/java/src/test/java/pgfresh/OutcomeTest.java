@@ -53,7 +53,7 @@ class OutcomeTest {
                         "failed failed: Each.failed",
                         "failed_too failed: Each.failed",
                         "invocation_1 failed: Each.invocation [1] 1",
-                        "invocation_2 passed: Each.invocation [2] 2",
+                        "invocation_2 passed: Each.secondInvocation [1] 2",
                         "outer_class failed: Outer",
                         "passed passed: Each.passed"),
                 released);
