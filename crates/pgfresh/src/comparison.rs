@@ -156,7 +156,8 @@ impl Side {
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
-        let mut command = user_command::command(job.command, job.env, &service)?;
+        let mut command =
+            user_command::command(job.command, job.env, &service, &self.provisioner.installation)?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
         let running = Instant::now();

@@ -3,19 +3,25 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use server::Address;
+use server::{Address, Installation};
 
 use crate::failure::Failure;
 use crate::service::Service;
 
-/// What the user wants to be run, told where the server is.
-pub(crate) fn command(words: &[OsString], env: &[String], service: &Service) -> Result<Command, Failure> {
+/// What the user wants to be run, told where the server is. It finds the programs of `installation` where the user has none.
+pub(crate) fn command(
+    words: &[OsString],
+    env: &[String],
+    service: &Service,
+    installation: &Installation,
+) -> Result<Command, Failure> {
     let address = service.address(&service.database);
     let (program, rest) = words.split_first().expect("clap demands one");
     let mut command = Command::new(program);
     command.args(rest);
     address.describe_to(&mut command);
     service.describe_to(&mut command);
+    installation.offer_to(&mut command);
     for assignment in env {
         let (name, value) = fill_in(&address, assignment)?;
         command.env(name, value);

@@ -1,14 +1,15 @@
 //! The binaries of one version of `PostgreSQL`, and what they say of themselves.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use std::{env, fs};
 
 use storage::{Account, Attempt, Cache};
 use sys::ProcessHandle;
@@ -88,6 +89,17 @@ impl Installation {
     #[must_use]
     pub fn bin(&self) -> &Path {
         &self.bin
+    }
+
+    /// Lets `command` find these binaries where `PATH` has none of that name. A directory with a colon in its name is in no
+    /// `PATH`.
+    pub fn offer_to(&self, command: &mut Command) {
+        let path = env::var_os("PATH").filter(|path| !path.is_empty());
+        if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
+            path.push(":");
+            path.push(&self.bin);
+            command.env("PATH", path);
+        }
     }
 
     /// What `postgres --version` said.

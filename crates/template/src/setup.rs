@@ -149,6 +149,7 @@ impl Setup<'_> {
         command.current_dir(&self.spec.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         address.describe_to(&mut command);
+        self.installation.offer_to(&mut command);
         let lock = run.helper_lock()?;
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
         sys::die_with_parent(&mut command);

@@ -313,3 +313,18 @@ fn paths_need_not_be_text_but_the_place() {
     );
     fs::remove_dir(&place).unwrap();
 }
+
+#[test]
+fn commands_and_setups_find_the_programs_of_the_server_behind_those_of_the_user() {
+    let scene = Scene::new(User::Ourselves);
+    let bin = postgres(18);
+    let own = scene.write_program("own/pg_ctl", ":");
+    let find = "command -v initdb; command -v pg_ctl";
+    let setup = format!("{{ {find}; }} >setup");
+    let mut command = scene.pgfresh(["run", "--postgres", &bin, "--setup", &setup, "--", "sh", "-c", find]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", own.parent().unwrap().display()));
+    let outcome = finish(command);
+    let expected = format!("{bin}/initdb\n{}\n", own.display());
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), expected.as_str()), "{outcome}");
+    assert_eq!(fs::read_to_string(scene.directory.join("setup")).unwrap(), expected);
+}
