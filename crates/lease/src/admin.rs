@@ -173,6 +173,22 @@ impl AdminPool {
         }
     }
 
+    /// Has a new session with `database` do something, which it may do twice.
+    pub(crate) fn ask<T>(
+        &self,
+        database: &str,
+        verb: &'static str,
+        mut work: impl FnMut(&mut AdminConnection) -> Result<T, SessionError>,
+    ) -> Result<T, LeaseError> {
+        let mut attempt = || {
+            let mut session = self.open(database)?;
+            work(&mut session).map_err(|source| LeaseError::Sql { verb, source })
+        };
+        let is_lost =
+            |error: &LeaseError| matches!(error, LeaseError::Sql { source, .. } if source.is_fatal());
+        attempt().or_else(|error| if is_lost(&error) { attempt() } else { Err(error) })
+    }
+
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
         self.lock().clear();

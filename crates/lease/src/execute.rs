@@ -103,20 +103,16 @@ impl Inner {
     }
 
     fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {
-        let found = self.admin.open(name)?.query(FUNCTIONS);
-        let found = found.map_err(|source| LeaseError::Sql { verb: "look for functions", source })?;
+        let found = self.admin.ask(name, "look for functions", |session| session.query(FUNCTIONS))?;
         Ok(text(&found) != "f")
     }
 
     fn read_catalog(&self, oid: u32, name: &str) -> Result<TemplateCatalog, LeaseError> {
         let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
-        let catalog = TemplateCatalog::read(
-            &mut self.admin.open(name)?,
-            attributes,
-            self.options.major,
-            self.options.paranoid,
-        );
-        catalog.map_err(|source| LeaseError::Sql { verb: "read a template's catalog", source })
+        let (major, paranoid) = (self.options.major, self.options.paranoid);
+        self.admin.ask(name, "read a template's catalog", |session| {
+            TemplateCatalog::read(session, attributes.clone(), major, paranoid)
+        })
     }
 
     /// Starts backends with the parameters that clients came with last, where none waits yet. One that does not start (a

@@ -178,10 +178,7 @@ pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseEr
     match drop() {
         // FORCE does not mean these, and most can be ended from within only.
         Err(error) if matches!(error.sqlstate(), "55006" | "2BP01") => {
-            let mut session = admin.open(name)?;
-            let cleared = clear(&mut session);
-            cleared.map_err(|source| LeaseError::Sql { verb: "end what hangs on a database", source })?;
-            std::mem::drop(session);
+            admin.ask(name, "end what hangs on a database", clear)?;
             drop()
         }
         other => other,
