@@ -135,10 +135,13 @@ fn save(settings: &ResolvedSettings, control: &Control, template: &str, file: &P
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, Failure> {
     let count = background::stop(settings, all)?;
     if !settings.verbosity.is_quiet() {
-        match count {
-            0 => say!("nothing to stop"),
-            1 => say!("stopped the background server"),
-            count => say!("stopped {count} background servers"),
+        // All are those with a name as well.
+        match (count, all) {
+            (0, _) => say!("nothing to stop"),
+            (1, true) => say!("stopped one server"),
+            (1, false) => say!("stopped the background server"),
+            (count, true) => say!("stopped {count} servers"),
+            (count, false) => say!("stopped {count} background servers"),
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -225,7 +225,7 @@ fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
     assert_eq!(finish(pgfresh(&scene, &["sweep", "--kept"])).code, Some(0));
     assert_eq!(server.query("SELECT count(*) FROM note"), "2");
     let stopped = Named::start_other(&scene);
-    assert_eq!(scene.run(["stop", "--all"]).stdout, "stopped 2 background servers\n");
+    assert_eq!(scene.run(["stop", "--all"]).stdout, "stopped 2 servers\n");
     for server in [server, stopped] {
         assert_eq!(collect(server.child).code, Some(0));
     }
