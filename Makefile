@@ -21,13 +21,12 @@ demo:
 
 # A shell's background and nohup ignore signals; that is meant for make, not for what the tests interrupt.
 test:
-	@env --default-signal=INT,HUP scripts/test
+	@env --default-signal=INT,QUIT,HUP scripts/test
 
 lint:
 	cargo fmt --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked -p bench --features mongodb --all-targets -- -D warnings
-	cargo test --locked --quiet -p report --test prose
+	cargo clippy --locked --workspace --all-targets $(features) -- -D warnings
+	cargo test --locked --quiet --workspace $(features) --test prose
 	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* packaging/install.sh .ci/run; fi
 	@scripts/lint-release
 

@@ -34,6 +34,8 @@ type wishes struct {
 	Name      string `json:"name,omitempty"`
 	Isolation string `json:"isolation,omitempty"`
 	Holder    string `json:"holder,omitempty"`
+	Record    bool   `json:"record,omitempty"`
+	limits    limits
 }
 
 func (a api) lease(w wishes) (*Database, error) {
@@ -41,6 +43,7 @@ func (a api) lease(w wishes) (*Database, error) {
 	if err := a.call("POST", "/v1/databases", w, database); err != nil {
 		return nil, err
 	}
+	database.limits = w.limits
 	return database, nil
 }
 
@@ -52,7 +55,7 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	}
 	if test != "" {
 		// This encodes for forms, where a space is a plus; a plus itself is %2B.
-		query = append(query, "test="+strings.ReplaceAll(url.QueryEscape(test[:min(len(test), 1000)]), "+", "%20"))
+		query = append(query, "test="+strings.ReplaceAll(url.QueryEscape(test), "+", "%20"))
 	}
 	path := "/v1/databases/" + url.PathEscape(name)
 	if query != nil {
@@ -63,13 +66,45 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	return kept.URL, err
 }
 
-// resetWishes are the body of a request for a reset.
+// resetWishes are the body of a request for a reset. All but the first are of the test that is over.
 type resetWishes struct {
-	CloseSessions bool `json:"close_sessions,omitempty"`
+	CloseSessions bool        `json:"close_sessions,omitempty"`
+	Test          string      `json:"test,omitempty"`
+	Statements    json.Number `json:"statements,omitempty"`
+	NPlusOne      json.Number `json:"n_plus_one,omitempty"`
+	Time          string      `json:"time,omitempty"`
 }
 
-func (a api) reset(name string, w resetWishes) error {
-	return a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", w, nil)
+// reset returns what is to be said of the budget, if the test that is over has exceeded it.
+func (a api) reset(name string, w resetWishes) (string, error) {
+	var told measured
+	err := a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", w, &told)
+	return told.Message, err
+}
+
+// measured is what clients of a database have run since it was leased or reset.
+type measured struct {
+	Message    string // if that exceeds a limit
+	Count      int
+	Seconds    float64
+	Complete   bool
+	Statements []ranStatement
+}
+
+type ranStatement struct {
+	Statement string
+	Count     int
+	Seconds   float64
+	Rows      int
+}
+
+func (a api) measure(name string, limits limits) (told measured, err error) {
+	path := "/v1/databases/" + url.PathEscape(name) + "/statements"
+	if query := limits.query(); query != "" {
+		path += "?" + query
+	}
+	err = a.call("GET", path, nil, &told)
+	return told, err
 }
 
 // call sends a request, with a body unless that is nil, and reads the answer, if it has content, into what answer points to.

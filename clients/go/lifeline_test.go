@@ -46,12 +46,7 @@ func TestPgfreshEndsWithTheProcessThatStartedItHoweverThatEnds(t *testing.T) {
 	}
 	process.Process.Kill()
 	process.Wait()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(binary.read(), "ended\n"); {
-		if time.Now().After(deadline) {
-			t.Fatal("it is still there 10 s after the process was killed")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	binary.hasEnded()
 }
 
 // A standIn is the script that the client takes for pgfresh.
@@ -89,6 +84,17 @@ func (s *standIn) read() string {
 		s.Fatal(err)
 	}
 	return string(text)
+}
+
+// hasEnded waits until the binary says that it has ended, which it writes beside what else is in the log's folder.
+func (s *standIn) hasEnded() {
+	s.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.read(), "ended\n"); {
+		if time.Now().After(deadline) {
+			s.Fatal("it is still there after 10 s")
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // wasStarted checks how often and with which arguments, unless these are nil, the binary was started.

@@ -17,7 +17,9 @@
 package pgfreshtest
 
 import (
+	"encoding/json"
 	"runtime"
+	"sync/atomic"
 	"testing"
 )
 
@@ -33,31 +35,46 @@ type Database struct {
 	// JDBCURL is the same for programs in Java that a test starts.
 	JDBCURL string `json:"jdbc_url"`
 
-	// SocketURL leads straight to the server's unix socket, past the gateway and the backends that it keeps ready.
+	// SocketURL leads to the same over a unix socket, without a password.
 	SocketURL string `json:"socket_url"`
 
 	// Template is the name of what the database is a copy of.
 	Template string `json:"template"`
 
+	// Recorded tells whether its statements are recorded: Record or a Budget asks for that, or [budget] in pgfresh.toml.
+	Recorded bool `json:"recorded"`
+
 	server *server
+	test   testing.TB // that it is leased for
+	limits limits
+	resets int32 // by Reset; atomic
 }
 
 // An Option says what New shall lease.
-type Option func(*wishes)
+type Option interface{ apply(*wishes) }
+
+type option func(*wishes)
+
+func (o option) apply(w *wishes) { o(w) }
 
 // Template asks for a copy of that template of the server. Without it, it is the server's default one.
 func Template(name string) Option {
-	return func(w *wishes) { w.Template = name }
+	return option(func(w *wishes) { w.Template = name })
 }
 
 // Name asks for a database of that name, of at most 63 bytes. Without it, pgfresh makes one up.
 func Name(name string) Option {
-	return func(w *wishes) { w.Name = name }
+	return option(func(w *wishes) { w.Name = name })
 }
 
 // Isolation asks for that kind of isolation, in the words of pgfresh's HTTP API. Without it, it is the default one.
 func Isolation(kind string) Option {
-	return func(w *wishes) { w.Isolation = kind }
+	return option(func(w *wishes) { w.Isolation = kind })
+}
+
+// Record lets pgfresh record what clients of the database run, for [Database.Statements]. A [Budget] does, too.
+func Record() Option {
+	return option(func(w *wishes) { w.Record = true })
 }
 
 // New leases a fresh database until tb ends, after the cleanups that are registered later. Without a database, tb fails at
@@ -72,25 +89,36 @@ func New(tb testing.TB, options ...Option) *Database {
 	}
 	wanted := wishes{Holder: server.holder}
 	for _, option := range options {
-		option(&wanted)
+		option.apply(&wanted)
 	}
 	database, err := server.lease(wanted)
 	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
 	}
-	database.server = server
-	tb.Cleanup(func() { database.release(tb) })
+	database.server, database.test = server, tb
+	tb.Cleanup(func() {
+		tb.Helper()
+		database.checkBudget(tb)
+		database.release(tb)
+	})
 	return database
 }
 
 // release ends the lease.
 func (d *Database) release(tb testing.TB) {
-	kept, err := d.server.release(d.Name, tb.Failed() || panicking(), tb.Name())
+	tb.Helper()
+	kept, err := d.server.release(d.Name, tb.Failed() || panicking(), nameOf(tb))
 	if err != nil {
 		tb.Errorf("pgfresh: %v", err)
 	} else if kept != "" {
 		tb.Logf("pgfresh: kept the database of the failed test: %s", kept)
 	}
+}
+
+// nameOf returns a test's name as it is sent.
+func nameOf(tb testing.TB) string {
+	name := tb.Name()
+	return name[:min(len(name), 1000)]
 }
 
 // panicking tells whether a panic ends the test, which has not failed before its cleanups are done.
@@ -116,14 +144,25 @@ func CloseSessions() ResetOption {
 	return func(w *resetWishes) { w.CloseSessions = true }
 }
 
-// Reset returns the database to the state of its template, in about a millisecond. If that cannot be, tb fails at once.
+// Reset returns the database to the state of its template, in about a millisecond. If that cannot be, tb fails at once. If
+// what ran before is beyond the [Budget], tb fails and goes on.
 func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	tb.Helper()
-	var wanted resetWishes
+	wanted := resetWishes{
+		Test:       nameOf(d.test),
+		Statements: json.Number(d.limits.statements),
+		NPlusOne:   json.Number(d.limits.nPlusOne),
+		Time:       d.limits.time,
+	}
 	for _, option := range options {
 		option(&wanted)
 	}
-	if err := d.server.reset(d.Name, wanted); err != nil {
+	exceeded, err := d.server.reset(d.Name, wanted)
+	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
+	}
+	atomic.AddInt32(&d.resets, 1)
+	if exceeded != "" && !tb.Failed() {
+		tb.Errorf("budget exceeded: %s", exceeded)
 	}
 }

@@ -100,6 +100,8 @@ func (s *stage) play() {
 	s.Cleanup(func() {
 		if server, err := join(); err == nil && server.lifeline != nil {
 			server.lifeline.Close()
+			// Before the folder of its log goes.
+			s.binary.hasEnded()
 		}
 		join = processes
 	})
@@ -191,7 +193,7 @@ func (s *stage) compare(database *Database, answer json.RawMessage) {
 	if err := fields.Decode(&want); err != nil {
 		s.Fatal(err)
 	}
-	want.server = database.server
+	want.server, want.test, want.limits = database.server, database.test, database.limits
 	if *database != want {
 		s.Errorf("got %+v, want %+v", *database, want)
 	}
@@ -246,6 +248,7 @@ func (a *audience) see(something func()) {
 
 func (a *audience) Helper()                {}
 func (a *audience) Failed() bool           { return a.failed }
+func (a *audience) Skipped() bool          { return false }
 func (a *audience) Name() string           { return a.name }
 func (a *audience) Cleanup(cleanup func()) { a.cleanup = cleanup }
 

@@ -1,1 +1,10 @@
-export { Database, PgfreshError, Wish, freshDatabase, withFreshDatabase } from "./index.js";
+export {
+  Budget,
+  Database,
+  PgfreshError,
+  Statement,
+  Statements,
+  Wish,
+  freshDatabase,
+  withFreshDatabase,
+} from "./index.js";

@@ -1,1 +1,1 @@
-export { Database, PgfreshError, freshDatabase, withFreshDatabase } from "./index.js";
+export { Database, PgfreshError, Statements, freshDatabase, withFreshDatabase } from "./index.js";

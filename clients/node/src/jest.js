@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { freshDatabase, tell } = require("./index.js");
+const { endTest, freshDatabaseFor } = require("./index.js");
 const { FAILED } = require("./failed.js");
 
 // What stands for the database of the test that runs.
@@ -12,11 +12,11 @@ class CurrentDatabase {
   constructor(wish) {
     beforeEach(async () => {
       this.#database = undefined;
-      this.#database = await freshDatabase(wish);
+      this.#database = await freshDatabaseFor(expect.getState().currentTestName, wish);
     });
     afterEach(async () => {
       const failed = globalThis[FAILED] === true;
-      tell(await this.#database?.release({ failed, test: expect.getState().currentTestName }));
+      if (this.#database) await endTest(this.#database, { failed, test: expect.getState().currentTestName });
     });
   }
 
@@ -40,8 +40,20 @@ class CurrentDatabase {
     return this.#database.template;
   }
 
+  get recorded() {
+    return this.#database.recorded;
+  }
+
   reset(options) {
     return this.#database.reset(options);
+  }
+
+  statements(block) {
+    return this.#database.statements(block);
+  }
+
+  checkBudget() {
+    return this.#database.checkBudget();
   }
 }
 

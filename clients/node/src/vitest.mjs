@@ -1,15 +1,17 @@
 // For vitest: `test` with the fixtures `freshDatabase` and `freshUrl`.
 
 import { test as base } from "vitest";
-import { freshDatabase as lease, tell } from "./index.js";
+import { endTest, freshDatabaseFor } from "./index.js";
 
 export const test = base.extend({
   freshWish: [{}, { injected: true }],
 
   freshDatabase: async ({ freshWish, task }, use) => {
-    const database = await lease(freshWish);
+    const test = nameOf(task);
+    const database = await freshDatabaseFor(test, freshWish);
     await use(database);
-    tell(await database.release({ failed: task.result?.state === "fail", test: nameOf(task) }));
+    const state = task.result?.state;
+    await endTest(database, { failed: state === "fail", skipped: state === "skip", test });
   },
 
   freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),

@@ -85,3 +85,57 @@ test("both kinds of modules are one", () => {
   const required = createRequire(import.meta.url)("pgfresh");
   assert.equal(required.Database, Database);
 });
+
+test("the statements of a block can be counted", async () => {
+  await withFreshDatabase({ record: true }, async (database) => {
+    assert.ok(database.recorded);
+    const client = new pg.Client(database.url);
+    await client.connect();
+    await client.query("SELECT 1");
+    const seen = await database.statements(async () => {
+      await client.query("SELECT 2");
+      for (let time = 0; time < 2; time++) await client.query("VALUES (1), (2)");
+    });
+    await client.query("SELECT 3");
+    await client.end();
+    assert.equal(seen.count, 3);
+    assert.ok(seen.complete);
+    const lines = seen.mostFrequent.map(({ text, count, rows }) => [text, count, rows]);
+    assert.deepEqual(lines, [["VALUES (?), …", 2, 4], ["SELECT ?", 1, 1]]);
+    assert.equal(`${seen}`, "3 statements: 2x VALUES (?), …, 1x SELECT ?");
+    const seconds = seen.mostFrequent.reduce((sum, { seconds }) => sum + seconds, 0);
+    assert.ok(Math.abs(seen.seconds - seconds) < 1e-6 && seconds > 0, `${seen.seconds}, ${seconds}`);
+
+    const none = await database.statements(() => {});
+    assert.deepEqual([none.count, none.mostFrequent], [0, []]);
+    const over = await database.statements(async () => {
+      await database.reset();
+      await query(database.url, "SELECT 4");
+    });
+    assert.deepEqual([over.count, over.complete], [1, false]);
+    await assert.rejects(database.statements(() => Promise.reject(new Error("in the block"))), /in the block/);
+  });
+});
+
+test("statements must be recorded to be counted", async (t) => {
+  const database = await freshDatabase(t);
+  assert.equal(database.recorded, false);
+  await assert.rejects(database.statements(() => {}), (error) => error instanceof PgfreshError && /are not recorded/.test(error.message));
+  await database.checkBudget();
+});
+
+test("withFreshDatabase rejects what is beyond its budget", async (t) => {
+  const told = t.mock.method(console, "error", () => {});
+  const budget = { statements: 1, nPlusOne: 0, time: 600_000 };
+  assert.equal(await withFreshDatabase({ budget }, ({ url }) => query(url, "SELECT 1")), 1);
+  assert.equal(told.mock.callCount(), 0);
+  const beyond = withFreshDatabase({ budget }, async ({ url }) => {
+    await query(url, "SELECT 1");
+    await query(url, "SELECT 2");
+  });
+  await assert.rejects(beyond, { message: "budget exceeded: 2 statements, 1 allowed\n      2 × SELECT ?" });
+  assert.match(told.mock.calls[0].arguments[0], /^pgfresh: kept the database of the failed test: /);
+
+  const wrong = withFreshDatabase({ budget: { time: "soon" } }, () => {});
+  await assert.rejects(wrong, { primary: 'invalid value for "time": "soon"' });
+});

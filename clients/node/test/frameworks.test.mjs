@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -24,16 +24,20 @@ const failing = {
   "node:test": ["fails", "fails after its database"],
 };
 
+const [major, minor] = process.versions.node.split(".").map(Number);
+const runsAddedHooks = major >= 24 || (major === 20 && minor >= 20);
+
 // Runs the framework on its files of that name; resolves to its exit code and what it has written.
-async function run(framework, name, environment) {
+async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
-  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"] }[name];
-  const command = [...frameworks[framework], ...files.map((file) => `${folder}${file}.test.${suffix}`)];
+  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"] }[name];
+  const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
+  const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
   // With these set, a node --test of ours would take itself for one of our files.
   delete env.NODE_TEST_CONTEXT;
-  const child = spawn(process.execPath, command, { cwd: root, env });
+  const child = spawn(program, command, { cwd: root, env });
   let text = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding("utf8").on("data", (part) => (text += part));
@@ -62,6 +66,45 @@ for (const framework of Object.keys(frameworks)) {
     assert.deepEqual(tests.map((test) => test && decodeURIComponent(test)), [undefined, ...failing[framework], undefined], text);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_2/);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_3/);
+  });
+
+  test(`${framework}: a test beyond its budget fails with its statements`, { timeout: 120_000 }, async () => {
+    const { code, text } = await run(framework, "budgets");
+    assert.notEqual(code, 0, text);
+    assert.match(text, /(Tests +4 failed \| 4 passed \| 1 skipped|Tests: +4 failed, 4 passed|pass 4\n.*fail 4\n)/, text);
+    const told = new Set(text.match(/budget exceeded: .*/g).map((line) => line.replace(/: [0-9.]+ ms in/, ": … ms in").replace(/['"`]$/, "")));
+    assert.deepEqual(told, new Set([
+      "budget exceeded: 8 statements, 7 allowed; one query ran 7 times with different values, 6 allowed",
+      "budget exceeded: 10 statements, 7 allowed; one query ran 8 times with different values, 6 allowed",
+      "budget exceeded: … ms in the database, 0.0 ms allowed",
+    ]), text);
+    assert.match(text, /7 × SELECT \? WHERE \? > \? \(N\+1\)\n +1 × CREATE TABLE t\(\)/);
+    assert.match(text, /by itself/);
+    // As those of other failed tests.
+    assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 4, text);
+    if (framework === "node:test" && runsAddedHooks) assert.match(text, /the hooks after it run, too/);
+  });
+
+  test(`${framework}: the file has a budget for all tests`, { timeout: 120_000 }, async (t) => {
+    const folder = await mkdtemp(join(tmpdir(), "pgfresh-budget-"));
+    t.after(() => rm(folder, { recursive: true }));
+    const file = join(folder, "pgfresh.toml");
+    await writeFile(file, "[budget]\nstatements = 7\n");
+    const pgfresh = process.env.PGFRESH_BIN || "pgfresh";
+    const report = join(folder, "report.json");
+    const around = [pgfresh, "run", "--profile", "--report", report, "--"];
+    const { code, text } = await run(framework, "budgets", { PGFRESH_CONFIG: file }, ...around);
+    assert.notEqual(code, 0, text);
+    // The test without a budget of its own is one more.
+    assert.match(text, /(Tests +5 failed|Tests: +5 failed|fail 5\n)/, text);
+    assert.match(text, /budget exceeded: 40 statements, 7 allowed\n/);
+    // What the tests have told, pgfresh does not tell again.
+    assert.doesNotMatch(text, /a test exceeded its budget/);
+
+    // A reset gives the name of the test that it divides.
+    const { tests } = JSON.parse(await readFile(report, "utf8"));
+    const divided = tests.filter(({ name }) => name.endsWith("before a reset"));
+    assert.deepEqual(divided.map(({ statements }) => statements).sort(), [1, 10], JSON.stringify(tests));
   });
 }
 

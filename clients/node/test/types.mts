@@ -2,7 +2,7 @@
 
 import { test as nodeTest } from "node:test";
 
-import { type Database, PgfreshError, freshDatabase, withFreshDatabase } from "pgfresh";
+import { type Budget, type Database, PgfreshError, type Statements, freshDatabase, withFreshDatabase } from "pgfresh";
 import { freshDatabase as forTest } from "pgfresh/node-test";
 import { test } from "pgfresh/vitest";
 
@@ -13,20 +13,26 @@ await database.reset({ closeSessions: true });
 const count: number = await withFreshDatabase(async ({ url }) => url.length);
 const name: string = await withFreshDatabase({ name: "orders" }, (database) => database.name);
 
+const budget: Budget = { statements: 5, nPlusOne: 0, time: "50ms" };
+const statements: Statements = await database.statements(async () => {});
+const ran: number = statements.count + statements.mostFrequent[0].rows;
+await database.checkBudget();
+// @ts-expect-error: there is no such limit
+await freshDatabase({ budget: { rows: 5 } });
 // @ts-expect-error: there is no such isolation
 await freshDatabase({ isolation: "none" });
 // @ts-expect-error: what a database is called does not change
 database.name = "another";
 
 nodeTest("a test", async (t) => {
-  const { jdbcUrl }: Database = await forTest(t, { template: "shop" });
+  const { jdbcUrl }: Database = await forTest(t, { template: "shop", budget });
 });
 
 test("a test", async ({ freshDatabase, freshUrl }) => {
   await freshDatabase.reset();
   const url: string = freshUrl;
 });
-test.scoped({ freshWish: { template: "shop" } });
+test.scoped({ freshWish: { template: "shop", record: true, budget: { time: 50 } } });
 
 try {
   await database.reset();

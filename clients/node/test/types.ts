@@ -9,6 +9,7 @@ const database = useFreshDatabase({ template: "shop" });
 test("a test", async () => {
   const url: string = database.url;
   await database.reset({ closeSessions: true });
+  const { count } = await database.statements(() => {});
   // @ts-expect-error: it is released for us
   await database.release();
 });

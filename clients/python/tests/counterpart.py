@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_POST = do_DELETE = take
+    do_GET = do_POST = do_DELETE = take
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass

@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) jdbc_url: String,
     pub(crate) socket_url: String,
     pub(crate) template: String,
+    #[serde(default)]
+    pub(crate) recorded: bool,
 }
 
 /// Where requests go, and the secret that they carry.

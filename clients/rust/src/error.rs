@@ -8,7 +8,7 @@ use serde::Deserialize;
 pub struct Error {
     /// The SQLSTATE, if the server said so.
     pub code: Option<String>,
-    /// What went wrong, in one line.
+    /// What went wrong, in one line, unless a budget was exceeded: the statements follow.
     pub message: String,
     /// More of it, in sentences.
     pub detail: Option<String>,

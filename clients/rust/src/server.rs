@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use ureq::http::Method;
 
 use crate::Options;
 use crate::api::{Api, Facts};
 use crate::error::Error;
+use crate::statements::{Limits, Measurement};
 
 /// What pgfresh is asked for.
 const SERVE: &[&str] = &["serve", "--shared", "--json"];
@@ -107,31 +107,57 @@ impl Server {
     }
 
     pub(crate) fn lease(&self, options: &Options) -> Result<Facts, Error> {
-        let Options { template, name, isolation } = options;
-        let wishes = Wishes { template, name, isolation, holder: &self.holder };
+        let Options { template, name, isolation, record, limits } = options;
+        let record = *record || !limits.is_empty();
+        let wishes = Wishes { template, name, isolation, holder: &self.holder, record };
         let facts = self.api.send(Method::POST, "/v1/databases", Some(&wishes))?;
         facts.ok_or_else(|| Error::new("pgfresh answered without a database"))
     }
 
-    pub(crate) fn reset(&self, name: &str, close_sessions: bool) -> Result<(), Error> {
+    /// Resets a database, which ends a test. Returns what to print if that exceeded its budget; pgfresh tells only if a
+    /// test or a limit is given.
+    pub(crate) fn reset(
+        &self,
+        name: &str,
+        close_sessions: bool,
+        test: Option<&str>,
+        limits: &Limits,
+    ) -> Result<Option<String>, Error> {
         let path = format!("{}/reset", path(name));
-        self.api.send::<IgnoredAny>(Method::POST, &path, Some(&Reset { close_sessions })).map(drop)
+        let body = Reset { close_sessions, test: test.map(first), limits };
+        let answer = self.api.send::<Ended>(Method::POST, &path, Some(&body))?;
+        Ok(answer.and_then(|ended| ended.message))
     }
 
-    /// Ends a lease, that of this test, if it has a name. Returns the URL of the database if that was kept.
-    pub(crate) fn release(&self, name: &str, failed: bool, test: &str) -> Result<Option<String>, Error> {
-        #[derive(Deserialize)]
-        struct Kept {
-            url: String,
-        }
-        let test: String = test.chars().take(1000).collect();
-        let failed = failed.then(|| "failed=true".to_owned());
-        let test = (!test.is_empty()).then(|| format!("test={}", encode(&test)));
-        let query: Vec<String> = failed.into_iter().chain(test).collect();
-        let path = if query.is_empty() { path(name) } else { format!("{}?{}", path(name), query.join("&")) };
-        let kept = self.api.send::<Kept>(Method::DELETE, &path, None::<&()>)?;
-        Ok(kept.map(|kept| kept.url))
+    /// What has run in a database since it was leased or reset, and whether that exceeds a budget.
+    pub(crate) fn measure(&self, name: &str, limits: &Limits) -> Result<Measurement, Error> {
+        let path = with_query(format!("{}/statements", path(name)), &limits.query());
+        let measurement = self.api.send(Method::GET, &path, None::<&()>)?;
+        measurement.ok_or_else(|| Error::new("pgfresh answered without the statements"))
     }
+
+    /// Ends a lease, that of this test. Returns the URL of the database if that was kept.
+    pub(crate) fn release(
+        &self,
+        name: &str,
+        failed: bool,
+        test: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let failed = failed.then(|| "failed=true".to_owned());
+        let test = test.map(|test| format!("test={}", encode(&first(test))));
+        let query: Vec<String> = failed.into_iter().chain(test).collect();
+        let ended = self.api.send::<Ended>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
+        Ok(ended.and_then(|ended| ended.url))
+    }
+}
+
+/// The answer when a test is over.
+#[derive(Deserialize)]
+struct Ended {
+    /// Where the database was kept, if it was.
+    url: Option<String>,
+    /// What to print if the test exceeded its budget.
+    message: Option<String>,
 }
 
 /// The body of a request for a database.
@@ -145,13 +171,28 @@ struct Wishes<'a> {
     isolation: &'a Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: &'a Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    record: bool,
 }
 
 /// The body of a request for a reset.
 #[derive(Serialize)]
-struct Reset {
+struct Reset<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     close_sessions: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<String>,
+    #[serde(flatten)]
+    limits: &'a Limits,
+}
+
+/// As much of the name of a test as pgfresh keeps.
+fn first(test: &str) -> String {
+    test.chars().take(1000).collect()
+}
+
+fn with_query(path: String, query: &[String]) -> String {
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
 fn path(name: &str) -> String {

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     fn access() -> Access {
-        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into())
+        Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None)
     }
 
     /// An account that the kernel does not know, so that only the secret counts.

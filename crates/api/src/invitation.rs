@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn an_invitation_is_for_a_minute_and_for_one_server() {
-        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
+        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let url = invite("http://127.0.0.1:5433/", "secret");
         let given = url.strip_prefix("http://127.0.0.1:5433/?invitation=").unwrap();
         assert!(admits(&access, given) && !url.contains("secret"));

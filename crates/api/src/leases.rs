@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use gateway::{ExecutedStatement, KeptDatabase};
+use axum::response::Response;
+use gateway::{Budget, ExecutedStatement, KeptDatabase};
 use lease::{Isolation, LeaseError, LeaseStatus, ServerAction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::blocking::{blocking, release_abandoned};
 use crate::json::Json;
 use crate::problem::Problem;
-use crate::{ApiState, OnFailure, SharedState, path};
+use crate::{ApiState, OnFailure, SharedState, measured, path};
 
 /// Characters of a test's name that are kept.
 const LONGEST_TEST: usize = 1000;
@@ -29,6 +29,9 @@ pub(crate) struct LeaseRequest {
     isolation: Option<String>,
     /// The process whose end is the end of the lease, if it has one: see `GET /v1/hold`.
     holder: Option<String>,
+    /// Whether its statements are recorded, for [`crate::measured`].
+    #[serde(default)]
+    record: bool,
 }
 
 /// A leased database.
@@ -39,6 +42,9 @@ pub(crate) struct Leased {
     jdbc_url: String,
     socket_url: String,
     template: String,
+    /// Whether its statements are recorded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    recorded: bool,
 }
 
 /// A database, and what is known of it; without anything that lets a reader connect.
@@ -64,6 +70,10 @@ pub(crate) struct Reset {
     close_sessions: bool,
     /// The name of the test that is over.
     test: Option<String>,
+    /// What it may have done.
+    statements: Option<u64>,
+    n_plus_one: Option<u64>,
+    time: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +87,7 @@ pub(crate) struct Snapshot {
 /// `POST /v1/databases`
 pub(crate) async fn lease(
     State(api): SharedState,
-    Json(LeaseRequest { template, name, isolation, holder }): Json<LeaseRequest>,
+    Json(LeaseRequest { template, name, isolation, holder, record }): Json<LeaseRequest>,
 ) -> Result<(StatusCode, Json<Leased>), Problem> {
     let isolation = match isolation {
         None => api.leases.default_isolation(),
@@ -92,12 +102,16 @@ pub(crate) async fn lease(
         }
         noted?;
     }
+    if record {
+        api.recorder.record(&name, &api.leases);
+    }
     let access = &api.access;
     let leased = Leased {
         url: access.address_of(&name).url(),
         jdbc_url: access.address_of(&name).jdbc_url(),
-        socket_url: access.socket_address_of(&name, api.leases.directory(&name).as_deref()).url(),
+        socket_url: access.socket_address_of(&name).unwrap_or_else(|| access.address_of(&name)).url(),
         template,
+        recorded: record || api.recorder.records_all(),
         name,
     };
     Ok((StatusCode::CREATED, Json(leased)))
@@ -129,7 +143,7 @@ async fn leased(
 }
 
 /// The lease of that name, if it is one.
-async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
+pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == name))
 }
@@ -138,10 +152,10 @@ async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem
 pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
     let lease = find(&api, &name).await?;
     let recent = api.history.as_ref();
-    let kept = recent.and_then(|recent| recent.kept().into_iter().find(|kept| kept.name == name));
+    let kept = recent.and_then(|recent| recent.kept_as(&name));
     let statements = match (kept, &lease) {
         (Some(kept), _) => Some(kept.statements),
-        (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.age)),
+        (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.since)),
         (None, None) => return Err(LeaseError::NotLeased(name).into()),
     };
     Ok(Json(Look {
@@ -158,28 +172,14 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(other) => {
-            let what = format!("invalid value for \"failed\": \"{other}\"");
-            Err(Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("It is true or false."))
-        }
+        Some(other) => Err(Problem::invalid("failed", other, "It is true or false.")),
     }
 }
 
 /// A test's name as it is shown: its first characters, those escaped that a terminal would not print as they are.
 fn one_line(test: &str) -> String {
-    // Escapes what combines with the character before only at the begin of a text.
-    let is_printed = |sign: char| {
-        matches!(sign, '"' | '\'' | '\\') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
-    };
-    let mut line = String::new();
-    for sign in test.chars().take(LONGEST_TEST) {
-        if is_printed(sign) {
-            line.push(sign);
-        } else {
-            line.extend(sign.escape_debug());
-        }
-    }
-    line
+    let end = test.char_indices().nth(LONGEST_TEST).map_or(test.len(), |(end, _)| end);
+    server::printable(&test[..end])
 }
 
 /// `DELETE /v1/databases/NAME`
@@ -189,45 +189,55 @@ pub(crate) async fn release(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let failed = has_failed(&uri)?;
-    let test = path::query_lossily(&uri, "test").filter(|test| !test.is_empty()).map(Cow::into_owned);
-    api.events.test_ended(&name, test.as_deref().map(one_line).as_deref());
+    let budget = measured::budget_of(&uri)?;
+    let test = path::query_lossily(&uri, "test");
+    let over = measured::beyond(&api, &name, &budget)?;
+    let told = test.is_some() || !budget.is_empty();
+    let test = test.filter(|test| !test.is_empty()).map(Cow::into_owned);
+    let shown = test.as_deref().map(one_line);
+    api.events.test_ended(&name, shown.as_deref());
+    let leased = name.clone();
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
     if failed && api.on_failure != OnFailure::Release && !of_itself {
         api.holders.forget(&name);
-        let age = find(&api, &name).await?.map(|lease| lease.age);
+        let lease = find(&api, &name).await?;
+        let since = lease.as_ref().map(|lease| lease.since);
+        let template = lease.map(|lease| lease.template);
         let recent = api.history.as_ref();
-        let statements = recent.zip(age).map_or_else(Vec::new, |(recent, age)| recent.of(&name, age));
-        let shown = one_line(test.as_deref().unwrap_or(&name));
+        let statements = recent.zip(since).map_or_else(Vec::new, |(recent, since)| recent.of(&name, since));
+        let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
+        api.recorder.ended(&leased, told, false);
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
-            recent.keep(KeptDatabase { name: kept.clone(), test: shown, statements });
+            recent.keep(KeptDatabase { name: kept.clone(), test: shown, template, statements });
         }
-        return Ok(match api.on_failure {
-            OnFailure::KeepAndTell => {
-                Json(json!({ "url": api.access.address_of(&kept).url() })).into_response()
-            }
-            OnFailure::Keep | OnFailure::Release => StatusCode::NO_CONTENT.into_response(),
-        });
+        let url = (api.on_failure == OnFailure::KeepAndTell).then(|| api.access.address_of(&kept).url());
+        return Ok(measured::answer(over, url));
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    api.recorder.ended(&leased, told, false);
+    Ok(measured::answer(over, None))
 }
 
 /// `POST /v1/databases/NAME/reset`
 pub(crate) async fn reset(
     State(api): SharedState,
     Path(name): Path<String>,
-    Json(Reset { close_sessions, test }): Json<Reset>,
-) -> Result<StatusCode, Problem> {
-    api.events.test_ended(&name, test.as_deref().map(one_line).as_deref());
+    Json(Reset { close_sessions, test, statements, n_plus_one, time }): Json<Reset>,
+) -> Result<Response, Problem> {
+    let budget = Budget { statements, n_plus_one, time: measured::time(time.as_deref())? };
+    let over = measured::beyond(&api, &name, &budget)?;
+    let shown = test.as_deref().filter(|test| !test.is_empty()).map(one_line);
+    api.events.test_ended(&name, shown.as_deref());
     let resetting = name.clone();
     blocking(&api.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
     if let Some(recent) = &api.history {
         recent.forget(&name);
     }
-    Ok(StatusCode::NO_CONTENT)
+    api.recorder.ended(&name, test.is_some() || !budget.is_empty(), true);
+    Ok(measured::answer(over, None))
 }
 
 /// `POST /v1/databases/NAME/restart`, `stop` and `crash`

@@ -10,12 +10,14 @@
 //! ```
 
 mod blocking;
+mod compare;
 mod guard;
 mod holders;
 mod integresql;
 mod invitation;
 mod json;
 mod leases;
+mod measured;
 mod metrics;
 mod page;
 mod path;
@@ -31,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::{Extension, Router};
-use gateway::{Access, EventSource, HttpService, StatementHistory, Stream};
+use gateway::{Access, EventSource, HttpService, StatementHistory, StatementRecorder, Stream};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -79,6 +81,8 @@ struct ApiState {
     history: Option<Arc<StatementHistory>>,
     /// Hears of the ends of tests.
     events: EventSource,
+    /// What leases have run.
+    recorder: Arc<StatementRecorder>,
     since: Instant,
 }
 
@@ -94,6 +98,7 @@ impl Api {
         on_failure: OnFailure,
         history: Option<Arc<StatementHistory>>,
         events: EventSource,
+        recorder: Arc<StatementRecorder>,
     ) -> Self {
         let state = ApiState {
             leases,
@@ -103,6 +108,7 @@ impl Api {
             on_failure,
             history,
             events,
+            recorder,
             since: Instant::now(),
         };
         Self { router: routes::guarded(routes::table().with_state(Arc::new(state)), access) }

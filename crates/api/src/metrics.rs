@@ -122,6 +122,8 @@ fn escape(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use lease::{Isolation, LeaseStatus, SharedStateChange};
 
     use super::*;
@@ -133,6 +135,7 @@ mod tests {
             template: template.into(),
             isolation: Isolation::Clone,
             sessions,
+            since: Instant::now(),
             age: Duration::ZERO,
         };
         let status = Status {

@@ -46,7 +46,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_page_is_whole_and_its_policy_strict() {
-        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
+        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let response = render(&access);
         let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
         let cookie = response.headers()[SET_COOKIE].to_str().unwrap().to_owned();

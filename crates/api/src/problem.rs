@@ -37,6 +37,12 @@ impl Problem {
         Self { status, code, message, detail: None, hint: None, header: None }
     }
 
+    /// A parameter has a value that it cannot have.
+    pub(crate) fn invalid(name: &str, value: &str, hint: impl Into<String>) -> Self {
+        let what = format!("invalid value for \"{name}\": \"{value}\"");
+        Self::new(StatusCode::BAD_REQUEST, "22023", what).hint(hint)
+    }
+
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self

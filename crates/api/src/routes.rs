@@ -15,7 +15,8 @@ use lease::ServerAction;
 
 use crate::problem::Problem;
 use crate::{
-    ApiState, LONGEST_BODY, guard, holders, integresql, json, leases, metrics, page, path, render, status,
+    ApiState, LONGEST_BODY, compare, guard, holders, integresql, json, leases, measured, metrics, page, path,
+    render, status,
 };
 
 /// All routes. integresql's are those of its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
@@ -40,6 +41,8 @@ where
         .route("/v1/hold", get(holders::hold))
         .route("/v1/databases", post(leases::lease))
         .route("/v1/databases/{name}", get(leases::look).delete(leases::release))
+        .route("/v1/databases/{name}/statements", get(measured::statements))
+        .route("/v1/databases/{name}/diff", get(compare::diff))
         .route("/v1/databases/{name}/reset", post(leases::reset))
         .route("/v1/databases/{name}/snapshot", post(leases::snapshot))
         .route(
@@ -112,7 +115,7 @@ mod tests {
     /// What a program at the unix socket is answered; `None` if a handler was reached, which is a defect where that is
     /// in a task of its own.
     async fn asked(method: &str, uri: &str) -> Option<Response> {
-        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None, "/run".into());
+        let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let router = guarded(table().with_state(Reached), Arc::new(access)).layer(Extension(None::<Ends>));
         let request = Request::builder().method(method).uri(uri).header("host", "localhost");
         let answer = TowerToHyperService::new(router).call(request.body(Body::empty()).unwrap());
@@ -126,7 +129,7 @@ mod tests {
     }
 
     /// Each path and what is allowed there.
-    const PATHS: [(&str, &str); 19] = [
+    const PATHS: [(&str, &str); 20] = [
         ("/", "GET"),
         ("/metrics", "GET"),
         ("/v1/status", "GET"),
@@ -135,6 +138,7 @@ mod tests {
         ("/v1/databases", "POST"),
         ("/v1/databases/a", "GET, DELETE"),
         ("/v1/databases/%2F%40%3A%3F%23%25%20%C3%A9/reset", "POST"),
+        ("/v1/databases/a/diff", "GET"),
         ("/v1/databases/a/snapshot", "POST"),
         ("/v1/databases/a/restart", "POST"),
         ("/v1/databases/a/stop", "POST"),

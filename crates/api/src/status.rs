@@ -163,6 +163,8 @@ fn event(report: &Report) -> serde_json::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use lease::{Difference, Isolation, LeaseStatus, SharedStateChange};
 
     use super::*;
@@ -174,6 +176,7 @@ mod tests {
             template: "shop".into(),
             isolation: Isolation::Clone,
             sessions: 2,
+            since: Instant::now(),
             age: Duration::from_millis(1500),
         };
         let status = Status {
@@ -188,7 +191,12 @@ mod tests {
             leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()] }],
             errors: vec![("drop a database", 2)],
         };
-        let kept = KeptDatabase { name: "a_failed_1".into(), test: "a::b".into(), statements: Vec::new() };
+        let kept = KeptDatabase {
+            name: "a_failed_1".into(),
+            test: "a::b".into(),
+            template: Some("shop".into()),
+            statements: Vec::new(),
+        };
         let event = event(&Report::new(status, vec![kept], Duration::from_secs(9))).unwrap();
         let expected = concat!(
             r#"data: {"version":""#,

@@ -59,19 +59,19 @@ pub enum BenchError {
     #[error("could not append events")]
     Store(#[source] postgres::Error),
     /// The database that is ours is there already.
-    #[error("database \"{database}\" of MongoDB has collections in it already")]
+    #[error("database \"{database}\" has collections in it already")]
     NotEmpty {
         /// Its name.
         database: &'static str,
     },
-    /// What the driver of `MongoDB` said.
+    /// What the driver of `MongoDB`, or a server that speaks its protocol, said.
     #[cfg(feature = "mongodb")]
     #[error("could not {verb}")]
     Documents {
         /// What was tried.
         verb: &'static str,
-        /// Why it failed.
-        source: Box<mongodb::error::Error>,
+        /// Why it failed, in one line.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A server that was started by hand did not come up.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]

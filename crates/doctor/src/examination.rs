@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Earlier, Finding, Layer, Progress, Report, Sample};
+use report::{Distribution, Earlier, Finding, Layer, Progress, Report, Sample, Unit};
 use server::Guard;
 use storage::{Account, Attempt, Place, PlaceRequest};
 use sys::{Mount, ProcessorWatch, Roots, Sensors, Stack};
@@ -26,6 +26,13 @@ pub(crate) const NEED: u64 = 64 << 20;
 
 /// The share of the time that syncs are measured; the rest is for commits.
 const SYNC_SHARE: f64 = 0.4;
+
+/// Pictures of a page, and what the names of their samples begin with: of what is compared with each other, that by which
+/// PostgreSQL waits for the disk.
+const PICTURES: [(&str, &[&str]); 2] = [
+    ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
+    ("Time of a commit", &["a commit"]),
+];
 
 /// What is to be examined, and how long that may take.
 #[derive(Debug)]
@@ -66,6 +73,24 @@ pub struct Diagnosis {
     pub report: Report,
     /// What was measured of single operations, for programs.
     pub samples: Vec<Sample>,
+}
+
+impl Diagnosis {
+    /// All of it as one page of HTML, with pictures of how long a sync and a commit took.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let mut page = self.report.clone();
+        for (title, names) in PICTURES {
+            let is_of_it = |sample: &&Sample| {
+                sample.unit() == Unit::Seconds && names.iter().any(|name| sample.name().starts_with(name))
+            };
+            let samples: Vec<_> = self.samples.iter().filter(is_of_it).cloned().collect();
+            if !samples.is_empty() {
+                page.add_distribution(Distribution::new(title, samples));
+            }
+        }
+        page.to_html("")
+    }
 }
 
 impl Examination {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pgwire::Verifier;
 use server::Address;
@@ -18,16 +18,33 @@ pub struct Access {
     /// Where others than this machine's could listen in.
     verifier: Option<Verifier>,
     address: SocketAddr,
-    socket: Option<PathBuf>,
-    directory: PathBuf,
+    socket: Option<SocketFile>,
+}
+
+/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that is closed to others. A client that reaches it
+/// needs no password.
+#[derive(Debug, Clone)]
+pub struct SocketFile {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The port in the file's name; it listens on no network.
+    pub port: u16,
+}
+
+impl SocketFile {
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(format!(".s.PGSQL.{}", self.port))
+    }
 }
 
 impl Access {
-    /// `directory` is that of the server's own socket.
+    /// Who knows `secret` may come in at `address`, and who reaches `socket`.
     #[must_use]
-    pub fn new(secret: String, address: SocketAddr, socket: Option<PathBuf>, directory: PathBuf) -> Self {
+    pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
-        Self { secret, digest, verifier: None, address, socket, directory }
+        Self { secret, digest, verifier: None, address, socket }
     }
 
     /// The same for clients who come in on `listen`: beyond loopback they have to prove that they know the secret, and do
@@ -75,23 +92,17 @@ impl Access {
         self.address
     }
 
-    /// The file of the gateway's own unix socket.
-    #[must_use]
-    pub fn socket(&self) -> Option<&Path> {
-        self.socket.as_deref()
-    }
-
     /// Where `database` is, over TCP and through the gateway: it comes to be with the first session.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Where a database is that has been leased already: straight to the server, with nothing in the way. The
-    /// gateway does not see such sessions. `directory` is that of another server's socket than the usual one.
+    /// The same over the gateway's unix socket, if it has one.
     #[must_use]
-    pub fn socket_address_of(&self, database: &str, directory: Option<&Path>) -> Address {
-        Address::at_socket(directory.unwrap_or(&self.directory), database)
+    pub fn socket_address_of(&self, database: &str) -> Option<Address> {
+        let SocketFile { directory, port } = self.socket.as_ref()?;
+        Some(Address::at_socket(directory, *port, database))
     }
 
     /// Where people and programs find the HTTP side; the token is not in it.
@@ -113,7 +124,8 @@ mod tests {
     use super::*;
 
     fn access(secret: &str) -> Access {
-        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), None, "/run/a b".into())
+        let socket = SocketFile { directory: "/run/a b".into(), port: 5433 };
+        Access::new(secret.to_owned(), "127.0.0.1:5433".parse().unwrap(), Some(socket))
     }
 
     #[test]
@@ -133,8 +145,8 @@ mod tests {
     fn every_address_has_what_it_takes() {
         let access = access("se/cret");
         assert_eq!(access.address_of("a b").url(), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
-        let url = access.socket_address_of("ü", None).url();
-        assert_eq!(url, "postgresql:///%C3%BC?host=%2Frun%2Fa%20b&port=5432&user=postgres");
+        let url = access.socket_address_of("ü").unwrap().url();
+        assert_eq!(url, "postgresql:///%C3%BC?host=%2Frun%2Fa%20b&port=5433&user=postgres");
         assert_eq!(access.http_url(), "http://127.0.0.1:5433/");
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +10,17 @@ use lease::Leases;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Access;
+use crate::budget::Budget;
 use crate::connections::ConnectionCount;
 use crate::events::{EventLog, EventSource};
 use crate::history::StatementHistory;
 use crate::http::HttpService;
 use crate::listener::Listener;
 use crate::state::GatewayState;
+use crate::statement_recorder::StatementRecorder;
 use crate::tap::Taps;
 use crate::workers::{self, Threads};
+use crate::{Access, SocketFile};
 
 /// How long sessions may take to hear that it is over.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,14 +31,14 @@ pub struct GatewayOptions {
     /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and there
     /// is no HTTP for others than this machine's.
     pub listen: SocketAddr,
-    /// The file of a unix socket, in a directory closed to others: a client that reaches it needs no password.
-    pub socket: Option<PathBuf>,
+    /// A unix socket to listen on as well.
+    pub socket: Option<SocketFile>,
     /// The password of every user over TCP, and the token of HTTP; see [`Access::random_secret`].
     pub secret: String,
-    /// The directory of the server's own socket, for clients that want nothing in their way.
-    pub directory: PathBuf,
     /// Where the last statements of each lease go, if anywhere.
     pub history: Option<Arc<StatementHistory>>,
+    /// What each test may do.
+    pub budget: Budget,
 }
 
 /// There is no gateway.
@@ -79,6 +80,7 @@ pub struct BoundGateway {
     listeners: Vec<Listener>,
     history: Option<Arc<StatementHistory>>,
     events: EventSource,
+    recorder: Arc<StatementRecorder>,
 }
 
 impl BoundGateway {
@@ -94,13 +96,19 @@ impl BoundGateway {
         self.events.clone()
     }
 
+    /// What each lease has run, where that is recorded.
+    #[must_use]
+    pub fn recorder(&self) -> Arc<StatementRecorder> {
+        Arc::clone(&self.recorder)
+    }
+
     /// Begins to serve `leases`, and HTTP if there is something that serves it.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
-        let Self { access, listeners, history, events } = self;
+        let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
         let workers = Arc::new(workers);
         let connections = ConnectionCount::new();
-        let taps = Arc::new(Taps { events, history });
+        let taps = Arc::new(Taps { events, history, recorder });
         let state = Arc::new(GatewayState {
             http,
             leases,
@@ -137,19 +145,25 @@ impl Gateway {
     /// # Errors
     /// Nothing is left of the attempt.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
-        let GatewayOptions { listen, socket, secret, directory, history } = options;
+        let GatewayOptions { listen, socket, secret, history, budget } = options;
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
         let address = near(tcp.local_addr().map_err(cannot(listen.to_string()))?);
         let mut listeners = vec![Listener::Tcp(tcp)];
-        if let Some(path) = &socket {
-            let unix = UnixListener::bind(path).map_err(cannot(path.display().to_string()))?;
-            listeners.push(Listener::Unix(unix, path.clone()));
+        if let Some(path) = socket.as_ref().map(SocketFile::path) {
+            let unix = UnixListener::bind(&path).map_err(cannot(path.display().to_string()))?;
+            listeners.push(Listener::Unix(unix, path));
         }
-        let access = Access::new(secret, address, socket, directory);
+        let access = Access::new(secret, address, socket);
         let access = access.for_clients_on(listen).map_err(GatewayError::Random)?;
-        Ok(BoundGateway { access: Arc::new(access), listeners, history, events: EventSource::default() })
+        Ok(BoundGateway {
+            access: Arc::new(access),
+            listeners,
+            history,
+            events: EventSource::default(),
+            recorder: Arc::new(StatementRecorder::new(budget)),
+        })
     }
 
     /// Host and port by which programs on this machine reach it.

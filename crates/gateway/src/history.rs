@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,12 +45,15 @@ pub struct KeptDatabase {
     /// The test's name, on one line, or else the name that the database had in the test.
     #[serde(default)]
     pub test: String,
+    /// The template that it is a copy of, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// What the test ran last, the newest last: 20 statements at most.
     pub statements: Vec<ExecutedStatement>,
 }
 
-/// The last statements of one name, the newest last.
-pub(crate) type Ring = Arc<Mutex<VecDeque<ExecutedStatement>>>;
+/// The last statements of one name with the moments when they were passed on, the newest last.
+pub(crate) type Ring = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
 /// The last statements of all leases.
 #[derive(Debug, Default)]
@@ -66,10 +69,10 @@ struct State {
 impl State {
     /// Half of them at once, so that not each new name has to look through all. Those of open sessions stay.
     fn forget_older_half(&mut self) {
-        let last = |ring: &Ring| lock(ring).back().map_or(0.0, |ran| ran.begun);
-        let mut times: Vec<f64> = self.rings.values().map(last).collect();
+        let last = |ring: &Ring| lock(ring).back().map(|(begun, _)| *begun);
+        let mut times: Vec<_> = self.rings.values().map(last).collect();
         let middle = times.len() / 2;
-        let bound = *times.select_nth_unstable_by(middle, f64::total_cmp).1;
+        let bound = *times.select_nth_unstable(middle).1;
         self.rings.retain(|_, ring| Arc::strong_count(ring) > 1 || last(ring) > bound);
     }
 }
@@ -84,19 +87,25 @@ impl StatementHistory {
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
     }
 
-    /// The last statements of the lease `name` that has lasted for `age`, the newest last.
+    /// The last statements of the lease `name` that has lasted since then, the newest last.
     #[must_use]
-    pub fn of(&self, name: &str, age: Duration) -> Vec<ExecutedStatement> {
+    pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
         let state = self.lock();
-        let since = seconds_of(SystemTime::now()) - age.as_secs_f64();
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
         // The name may have had other leases before.
-        lock(ring).iter().filter(|ran| ran.begun >= since).cloned().collect()
+        let statements = lock(ring);
+        statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
     /// Takes note of a database that was kept.
     pub fn keep(&self, kept: KeptDatabase) {
         self.lock().kept.push(kept);
+    }
+
+    /// The kept database that is called so now.
+    #[must_use]
+    pub fn kept_as(&self, name: &str) -> Option<KeptDatabase> {
+        self.lock().kept.iter().find(|kept| kept.name == name).cloned()
     }
 
     /// All databases that were kept.
@@ -117,13 +126,13 @@ impl StatementHistory {
     }
 }
 
-/// Takes note of a statement.
-pub(crate) fn add(ring: &Ring, executed: ExecutedStatement) {
+/// Takes note of a statement that was passed on then.
+pub(crate) fn add(ring: &Ring, begun: Instant, executed: ExecutedStatement) {
     let mut ring = lock(ring);
     if ring.len() == STATEMENTS {
         ring.pop_front();
     }
-    ring.push_back(executed);
+    ring.push_back((begun, executed));
 }
 
 /// Seconds since 1970.
@@ -131,50 +140,53 @@ pub(crate) fn seconds_of(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<ExecutedStatement>> {
+fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<(Instant, ExecutedStatement)>> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn cut(name: &str) -> &str {
+pub(crate) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(NAME)]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn ran(statement: &str, begun: f64) -> ExecutedStatement {
-        ExecutedStatement { statement: statement.into(), begun, seconds: 0.001, error: None }
+    fn run(ring: &Ring, statement: &str, begun: Instant) {
+        let statement = statement.to_owned();
+        add(ring, begun, ExecutedStatement { statement, begun: 0.0, seconds: 0.001, error: None });
     }
 
     #[test]
     fn the_last_statements_of_this_lease_are_known() {
         let history = StatementHistory::default();
-        let now = seconds_of(SystemTime::now());
+        let (before, since) = (Instant::now(), Instant::now() + Duration::from_micros(1));
         let ring = history.ring("orders");
-        add(&ring, ran("of another lease", now - 100.0));
+        run(&ring, "of another lease", before);
         for number in 0..30 {
-            add(&ring, ran(&number.to_string(), now));
+            run(&ring, &number.to_string(), since);
         }
-        let statements = history.of("orders", Duration::from_secs(10));
+        let statements = history.of("orders", since);
         assert_eq!(statements.len(), STATEMENTS);
         assert_eq!((&*statements[0].statement, &*statements[19].statement), ("10", "29"));
         history.forget("orders");
-        add(&ring, ran("of another lease", now - 100.0));
-        assert_eq!(history.of("orders", Duration::from_secs(10)), []);
+        run(&ring, "of another lease", before);
+        assert_eq!(history.of("orders", since), []);
     }
 
     #[test]
     fn those_who_ran_nothing_for_long_are_forgotten() {
         let history = StatementHistory::default();
-        let now = seconds_of(SystemTime::now());
+        let now = Instant::now();
         let open = history.ring("open");
         for number in 0..LEASES {
-            let begun = now + 1e-3 * f64::from(u32::try_from(number).unwrap());
-            add(&history.ring(&number.to_string()), ran("x", begun));
+            let begun = now + Duration::from_millis(number as u64);
+            run(&history.ring(&number.to_string()), "x", begun);
         }
-        add(&open, ran("x", now));
-        let known = |name: &str| history.of(name, Duration::from_secs(10)).len();
+        run(&open, "x", now);
+        let known = |name: &str| history.of(name, now).len();
         assert_eq!([known("0"), known("open"), known("998"), known("999")], [0, 1, 1, 1]);
         assert!(history.lock().rings.len() <= LEASES / 2 + 2);
     }

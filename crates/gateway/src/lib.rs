@@ -12,6 +12,7 @@
 //! ```
 
 mod access;
+mod budget;
 mod cancel;
 mod connections;
 mod events;
@@ -21,22 +22,27 @@ mod handshake;
 mod history;
 mod http;
 mod listener;
+mod record;
 mod refusal;
 mod request;
 mod rollback;
 mod session;
 mod span;
 mod state;
+mod statement_recorder;
 mod stream;
 mod tap;
 #[cfg(test)]
 mod testing;
 mod workers;
 
-pub use access::Access;
+pub use access::{Access, SocketFile};
+pub use budget::{Budget, ExceededLimit};
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
 pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};
 pub use http::HttpService;
+pub use record::{RecordedStatement, RecordedStatements, TestMeasurement};
 pub use span::parse_span;
+pub use statement_recorder::{StatementRecorder, TestOverBudget};
 pub use stream::Stream;

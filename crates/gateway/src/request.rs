@@ -19,6 +19,8 @@ pub(crate) struct SessionSettings {
     pub(crate) linger: Option<Duration>,
     /// Whether the database is reset first, regardless of what earlier sessions did.
     pub(crate) reset: bool,
+    /// Whether the statements of the lease are recorded from this session on.
+    pub(crate) record: bool,
     /// How the lease is isolated, if it is a new one.
     pub(crate) isolation: Option<Isolation>,
 }
@@ -48,7 +50,8 @@ impl SessionSettings {
         match setting {
             b"template" => self.template = Some(value.into_owned()),
             b"linger" => self.linger = Some(span(&value)?),
-            b"reset" => self.reset = truth(&value)?,
+            b"reset" => self.reset = truth("reset", &value)?,
+            b"record" => self.record = truth("record", &value)?,
             b"isolation" => {
                 let isolation = value.parse().map_err(|why: String| {
                     let message = format!("invalid value for parameter \"pgfresh.isolation\": \"{value}\"");
@@ -61,7 +64,7 @@ impl SessionSettings {
                 let refusal =
                     ErrorResponse::fatal("42704", format!("unrecognized configuration parameter \"{name}\""));
                 return Err(refusal.hint(
-                    "There are pgfresh.template, pgfresh.isolation, pgfresh.linger and pgfresh.reset.",
+                    "There are pgfresh.template, pgfresh.isolation, pgfresh.linger, pgfresh.reset and pgfresh.record.",
                 ));
             }
         }
@@ -76,11 +79,14 @@ fn span(text: &str) -> Result<Duration, ErrorResponse> {
     })
 }
 
-fn truth(text: &str) -> Result<bool, ErrorResponse> {
+fn truth(setting: &str, text: &str) -> Result<bool, ErrorResponse> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "on" | "true" | "yes" => Ok(true),
         "0" | "off" | "false" | "no" => Ok(false),
-        _ => Err(ErrorResponse::fatal("22023", "parameter \"pgfresh.reset\" requires a Boolean value")),
+        _ => {
+            let message = format!("parameter \"pgfresh.{setting}\" requires a Boolean value");
+            Err(ErrorResponse::fatal("22023", message))
+        }
     }
 }
 
@@ -111,8 +117,9 @@ mod tests {
         direct.consider(b"pgfresh.linger", b"0").unwrap();
         direct.consider(b"pgfresh.reset", b"ON").unwrap();
         direct.consider(b"pgfresh.isolation", b"rollback").unwrap();
+        direct.consider(b"options", b"-cpgfresh.record=on").unwrap();
         assert_eq!((direct.linger, direct.reset), (Some(Duration::ZERO), true));
-        assert_eq!(direct.isolation, Some(Isolation::Rollback));
+        assert_eq!((direct.isolation, direct.record), (Some(Isolation::Rollback), true));
     }
 
     #[test]
@@ -130,6 +137,7 @@ mod tests {
             "-c pgfresh.linger=s",
             "-c pgfresh.=1",
             "-c pgfresh.reset=x",
+            "-c pgfresh.record=x",
             "-c pgfresh.isolation=none",
         ] {
             assert!(settings(options).is_err(), "{options}");

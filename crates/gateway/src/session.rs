@@ -94,9 +94,7 @@ fn hand_over(
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error),
     };
-    if let Some(history) = state.taps.history.as_ref().filter(|_| settings.reset) {
-        history.forget(&database);
-    }
+    let record = state.taps.record(&database, &settings, &state.leases);
     // Sessions that wait in databases are in the way of a client that drops these by SQL.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
@@ -108,7 +106,7 @@ fn hand_over(
             let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
             let mut words = told(greeting.clone());
             let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
-            let tap = state.taps.tap(&database, key.as_ref(), since).filter(|_| !replication);
+            let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
             let leases = state.leases.clone();
             let vacate = Box::new(move || leases.vacate());
             let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
@@ -122,7 +120,7 @@ fn hand_over(
             let gate = Arc::new(Gate::new());
             let session = RollbackSession::new(transaction, &words);
             let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
-            let tap = state.taps.tap(&database, key.as_ref(), since);
+            let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, closing)

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use lease::Leases;
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
+use crate::request::SessionSettings;
+use crate::statement_recorder::{SharedRecord, StatementRecorder, lock};
 
 /// Those who want to know.
 #[derive(Debug, Default)]
@@ -16,18 +19,40 @@ pub(crate) struct Taps {
     pub(crate) events: EventSource,
     /// There where databases of failed tests are kept.
     pub(crate) history: Option<Arc<StatementHistory>>,
+    pub(crate) recorder: Arc<StatementRecorder>,
 }
 
 impl Taps {
+    /// Where the statements of a new session with `database` are counted, if they are. Where it has had the database reset,
+    /// what ran before is forgotten.
+    pub(crate) fn record(
+        &self,
+        database: &str,
+        settings: &SessionSettings,
+        leases: &Leases,
+    ) -> Option<SharedRecord> {
+        if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
+            history.forget(database);
+        }
+        self.recorder.of_session(database, (settings.record, settings.reset), leases)
+    }
+
     /// A tap for a new session with `database`, whose backend has this key, and for which its client has waited since then; none
     /// if they are not wanted.
-    pub(crate) fn tap(&self, database: &str, key: Option<&CancelKey>, since: Instant) -> Option<Box<Tap>> {
+    /// `record`: where its statements are counted, if they are.
+    pub(crate) fn tap(
+        &self,
+        database: &str,
+        key: Option<&CancelKey>,
+        since: Instant,
+        record: Option<SharedRecord>,
+    ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let events = self.events.log().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
-        (events.is_some() || ring.is_some()).then(|| {
+        (events.is_some() || ring.is_some() || record.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
-            let listeners = Listeners { session, database: database.into(), events, ring };
+            let listeners = Listeners { session, database: database.into(), events, ring, record };
             let now = Instant::now();
             let backend = key.map_or(0, CancelKey::process);
             listeners.enter(
@@ -53,6 +78,7 @@ struct Listeners {
     database: Arc<str>,
     events: Option<EventLog>,
     ring: Option<Ring>,
+    record: Option<SharedRecord>,
 }
 
 impl Tap {
@@ -74,6 +100,7 @@ impl Tap {
         if following.is_lost() {
             *tracker = None;
             listeners.events.iter().for_each(EventLog::lose);
+            listeners.record.iter().for_each(|record| lock(record).lose());
         }
     }
 }
@@ -88,7 +115,11 @@ impl Listeners {
     fn hear(&self, event: StatementEvent, now: Instant) {
         let kind = match event {
             StatementEvent::Requested => SessionEventKind::Requested,
-            StatementEvent::Completed(Completed { statement, begun, ran, values, rows, error, rests }) => {
+            StatementEvent::Completed(done) => {
+                if let Some(record) = &self.record {
+                    lock(record).add(&done, now.saturating_duration_since(done.begun).as_secs_f64());
+                }
+                let Completed { statement, begun, ran, values, rows, error, rests } = done;
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
                     let executed = ExecutedStatement {
@@ -98,7 +129,7 @@ impl Listeners {
                         error: error
                             .map(|StatementError { sqlstate, message }| SqlError { code: sqlstate, message }),
                     };
-                    history::add(ring, executed);
+                    history::add(ring, begun, executed);
                 }
                 SessionEventKind::Completed { statement, runs: u64::from(ran), values, rows, rests }
             }
@@ -115,5 +146,22 @@ impl Listeners {
                 kind,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_followed_only_where_that_is_wanted() {
+        let now = Instant::now();
+        assert!(Taps::default().tap("d", None, now, None).is_none());
+        assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default())).is_some());
+        let history = Some(Arc::default());
+        assert!(Taps { history, ..Taps::default() }.tap("d", None, now, None).is_some());
+        let taps = Taps::default();
+        let _log = taps.events.follow();
+        assert!(taps.tap("d", None, now, None).is_some());
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::stream::{Socket, Stream};
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const HANG: Duration = Duration::from_mins(1);
+const HANG: Duration = Duration::from_mins(1);
 
 /// Runs a test that waits for connections, on one thread.
 pub(crate) fn run(test: impl Future<Output = ()>) {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::Digest;
-use crate::admin::{literal, number, text};
+use crate::admin::{literal, number, text, union};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
@@ -95,7 +95,7 @@ pub(crate) struct Sequence {
 /// oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
     pg_relation_size(c.oid), c.relpersistence = 'u', \
-    EXISTS (SELECT FROM pg_constraint k WHERE k.confrelid = c.oid AND k.conrelid <> c.oid), \
+    c.oid IN (SELECT k.confrelid FROM pg_constraint k WHERE k.conrelid <> k.confrelid), \
     EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('A', 'R')) \
     OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_enabled IN ('A', 'R')) \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -262,7 +262,7 @@ fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, (String, 
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
     let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
-    let rows = session.query(&digests.join(" UNION ALL "))?;
+    let rows = union(session, &digests)?;
     let found = rows.into_iter().filter_map(|row| {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let (name, digest) = (columns.next()?, columns.next()?);
@@ -314,8 +314,7 @@ pub(crate) fn read_sequences(
         format!("SELECT {oid}, {}, last_value, is_called, {unlogged} FROM {name}", literal(name))
     };
     let selects: Vec<_> = sequences.iter().map(select).collect();
-    let rows = if selects.is_empty() { Rows::new() } else { session.query(&selects.join(" UNION ALL "))? };
-    let found = rows.into_iter().map(|row| {
+    let found = union(session, &selects)?.into_iter().map(|row| {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || columns.next().unwrap_or_default();
         let (oid, name) = (number(&next()), next());

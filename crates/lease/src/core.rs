@@ -1,7 +1,6 @@
 //! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,8 @@ const MOST_PARAMS: usize = 4096;
 const WARM_PARAMS: usize = 2;
 /// The most backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
+/// How often the log is read while anything is leased: it is recycled when it is old.
+pub(crate) const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long no backends wait for clients after the server had no room for one that was needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) params: HashMap<ParamsId, StartupParams>,
     /// Those that clients came with last, the latest last.
     pub(crate) recent_params: Vec<StartupParams>,
+    /// Until when each maintenance worker waits that does nothing.
+    pub(crate) idle_workers: Vec<Instant>,
     /// Until when no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
@@ -86,8 +89,6 @@ pub(crate) struct Held {
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
     server: Option<Arc<Mutex<LeasedServer>>>,
-    /// Where the socket of its own server is.
-    pub(crate) directory: Option<PathBuf>,
     /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
     /// Since when it is known what was changed in it.
@@ -117,7 +118,6 @@ impl Held {
             session: None,
             transaction: None,
             server: None,
-            directory: None,
             generation: 0,
             epoch,
             clients: Vec::new(),
@@ -125,9 +125,8 @@ impl Held {
     }
 
     pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {
-        let directory = Some(server.directory.clone());
         let server = Some(Arc::new(Mutex::new(server)));
-        Self { server, directory, ..Self::new(String::new(), None, epoch) }
+        Self { server, ..Self::new(String::new(), None, epoch) }
     }
 
     pub(crate) fn server(&self) -> Option<Arc<Mutex<LeasedServer>>> {
@@ -158,6 +157,7 @@ impl Core {
             databases: HashMap::new(),
             params: HashMap::new(),
             recent_params: Vec::new(),
+            idle_workers: Vec::new(),
             crowded: None,
             serial: 0,
             last_ticket: 0,
@@ -229,6 +229,25 @@ impl Core {
         match self.urgent.pop_front() {
             Some(task) => Ok(task),
             None => self.table.next_task(Instant::now()),
+        }
+    }
+
+    /// Whether a maintenance worker that does nothing has to look at the table now. One that works will do so anyway.
+    pub(crate) fn needs_worker(&mut self) -> bool {
+        let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
+        if !self.urgent.is_empty() {
+            return true;
+        }
+        let now = Instant::now();
+        match self.table.next_task(now) {
+            Ok(task) => {
+                self.urgent.push_back(task);
+                true
+            }
+            Err(soonest) => {
+                let catches_up = self.table.is_used().then(|| now + CATCH_UP);
+                soonest.into_iter().chain(catches_up).any(|time| time < wakes_at)
+            }
         }
     }
 
@@ -321,4 +340,56 @@ impl Slot {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is always consistent: a panic elsewhere does not make it less so.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isolation;
+    use crate::table::{Outcome, Proof, Source, TaskKind, Terms};
+
+    /// A lease with one session, and nothing left to be done.
+    fn leased(linger: Duration) -> (Core, DatabaseId) {
+        let mut core = Core::new(1);
+        core.table.add_source(Source::Template("app".to_owned()), true);
+        let terms =
+            Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
+        let want = Want::Session { params: ParamsId(0), terms, explicit: false, reset: false };
+        core.request("db", want, None);
+        while let Ok(Task { database, kind }) = core.next_task() {
+            let outcome = match kind {
+                TaskKind::Create(_) => Outcome::Fresh(Proof::new()),
+                _ => Outcome::Done,
+            };
+            core.raise_in_background(Event::Finished { database, outcome });
+        }
+        let database = core.table.holder("db").expect("it is leased");
+        (core, database)
+    }
+
+    #[test]
+    fn an_idle_worker_is_woken_for_what_comes_before_it_wakes_by_itself() {
+        let hour = Duration::from_hours(1);
+        for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
+            let (mut core, database) = leased(linger);
+            assert!(!core.needs_worker(), "one that works looks by itself");
+            // The log is read while anything is leased: a worker that waits longer has not heard of the lease.
+            core.idle_workers = vec![Instant::now() + hour];
+            assert!(core.needs_worker());
+            core.idle_workers.push(Instant::now() + CATCH_UP / 2);
+            assert!(!core.needs_worker());
+            core.raise_in_background(Event::Disconnected { database, leaving: false });
+            assert_eq!(core.needs_worker(), needed, "{linger:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_idle_worker_is_woken_for_is_done_by_the_first_that_comes() {
+        let (mut core, database) = leased(Duration::ZERO);
+        core.idle_workers = vec![Instant::now()];
+        core.raise_in_background(Event::Disconnected { database, leaving: false });
+        assert!(core.needs_worker() && core.needs_worker());
+        assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
+        assert!(core.next_task().is_err());
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use server::{AdminConnection, SessionError};
 
-use crate::admin::literal;
+use crate::admin::{literal, union};
 
 /// A recycled database that was not what its template is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Digest {
                 literal(&name)
             ));
         }
-        let rows = session.query(&sql.join(" UNION ALL "))?;
+        let rows = union(session, &sql)?;
         let value = |column: Option<String>| column.unwrap_or_default();
         Ok(Self(rows.into_iter().map(|mut row| (value(row[0].take()), value(row[1].take()))).collect()))
     }

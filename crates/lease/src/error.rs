@@ -39,6 +39,9 @@ pub enum LeaseError {
     /// All that was done to it is in a transaction that is not committed.
     #[error("cannot copy database \"{0}\": it is leased in isolation \"rollback\"")]
     Uncommitted(String),
+    /// The same, for who would read it.
+    #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
+    Hidden(String),
     /// In rollback isolation one session at a time is in a lease.
     #[error("database \"{0}\" has a session already")]
     Busy(String),
@@ -141,6 +144,7 @@ impl LeaseError {
             Self::Leased(_) => "42P04",
             Self::InUse { .. }
             | Self::Uncommitted(_)
+            | Self::Hidden(_)
             | Self::Busy(_)
             | Self::OtherParameters(_)
             | Self::OtherIsolation { .. } => "55006",
@@ -165,6 +169,7 @@ impl LeaseError {
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
             Self::Lost { why, .. } => Some(why.clone()),
+            Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
             Self::Busy(_) => Some(
                 "In rollback isolation all sessions of a lease share one transaction, one after another.".to_owned(),
             ),
@@ -200,9 +205,10 @@ impl LeaseError {
             Self::Server { source, .. } => source.hint(),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
+            Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
             Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
             Self::Full { .. } => Some(
-                "Release databases that are no longer needed, or give more room with --place.".to_owned(),
+                "Release databases that are no longer needed, or give more room with --place or --space.".to_owned(),
             ),
             _ => None,
         }

@@ -40,8 +40,9 @@ pub(crate) struct Inner {
 impl Inner {
     /// Tells the table of an event, and others of what follows. Returns the tasks of the ticket that is `mine`.
     pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
-        let tasks = self.lock().handle(event, mine);
-        self.work.notify_one();
+        let mut core = self.lock();
+        let tasks = core.handle(event, mine);
+        self.wake_worker(core);
         tasks
     }
 
@@ -62,8 +63,9 @@ impl Inner {
         want: Want,
         params: Option<&StartupParams>,
     ) -> Result<Answer, LeaseError> {
-        let (slot, ticket, mut tasks) = self.lock().request(name, want, params);
-        self.work.notify_one();
+        let mut core = self.lock();
+        let (slot, ticket, mut tasks) = core.request(name, want, params);
+        self.wake_worker(core);
         while let Some(task) = tasks.pop() {
             tasks.extend(self.run(task, Some(ticket)));
         }
@@ -147,9 +149,22 @@ impl Inner {
         lock(&self.core)
     }
 
-    /// Waits until there may be work.
-    pub(crate) fn wait<'a>(&'a self, core: MutexGuard<'a, Core>, until: Instant) -> MutexGuard<'a, Core> {
+    /// Has a maintenance worker look at the table, if there is something for it to see.
+    pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
+        let needed = core.needs_worker();
+        drop(core);
+        if needed {
+            self.work.notify_one();
+        }
+    }
+
+    /// A maintenance worker waits until there may be work.
+    pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
+        core.idle_workers.push(until);
         let patience = until.saturating_duration_since(Instant::now());
-        self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0
+        let mut core = self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0;
+        if let Some(at) = core.idle_workers.iter().position(|other| *other == until) {
+            core.idle_workers.swap_remove(at);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use crate::admin::{AdminPool, text};
 use crate::backend::params_id;
@@ -15,9 +15,9 @@ use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
 use crate::shared::{self, SharedWatch};
-use crate::table::{Answer, Closing, Event, Source, Terms, Want};
+use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{PREFIX, Template, drop_database};
-use crate::{Isolation, LeaseError};
+use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server; clones are the same.
 #[derive(Debug, Clone)]
@@ -64,8 +64,7 @@ impl Leases {
             workers: Mutex::default(),
         });
         inner.measure_capacity();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..cores.clamp(2, 4) {
+        for _ in 0..WORKERS {
             let worker = Arc::clone(&inner);
             lock(&inner.workers).push(thread::spawn(move || maintenance::work(&worker)));
         }
@@ -129,6 +128,23 @@ impl Leases {
         Ok(to)
     }
 
+    /// Takes a template into service that an earlier server on the same data had in service.
+    ///
+    /// # Errors
+    /// [`LeaseError::UnknownTemplate`] if it is not there any more.
+    pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
+        let inner = &self.0;
+        if inner.template(Some(whole(name)?)).is_ok() {
+            return Ok(());
+        }
+        let database = format!("{PREFIX}template_{name}");
+        let taken = Template::take(&TemplateDatabase { name: name.to_owned(), database }, &inner.admin)?;
+        lock(&inner.templates).push(taken);
+        inner.measure_capacity();
+        lock(&inner.core).table.add_source(Source::Template(name.to_owned()), false);
+        Ok(())
+    }
+
     /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
     /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
@@ -173,12 +189,11 @@ impl Leases {
         lock(&self.0.core).table.isolation(cut(name))
     }
 
-    /// Where the socket is that leads to a lease with a server of its own.
+    /// Since when that name is leased, and how many sessions it has; `None` if it has no database.
     #[must_use]
-    pub fn directory(&self, name: &str) -> Option<PathBuf> {
-        let core = lock(&self.0.core);
-        let id = core.table.holder(cut(name))?;
-        core.databases.get(&id)?.directory.clone()
+    pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
+        let lease = lock(&self.0.core).table.lease(cut(name))?;
+        Some((lease.since?, lease.sessions))
     }
 
     /// Takes note of a session from which databases are made and dropped by SQL.
@@ -214,6 +229,12 @@ impl Leases {
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()
+    }
+
+    /// The template of leases that name none; a server with data of its own has none.
+    #[must_use]
+    pub fn default_template(&self) -> Option<String> {
+        lock(&self.0.templates).first().map(|template| template.name.clone())
     }
 
     /// How leases are isolated that do not say.

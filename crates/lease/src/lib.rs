@@ -23,6 +23,7 @@ mod execute;
 #[cfg(test)]
 mod fake;
 mod inner;
+mod inspect;
 mod isolation;
 mod leased_server;
 mod leases;
@@ -43,6 +44,7 @@ pub use backend::Backend;
 pub use client::ClientLink;
 pub use digest::{Difference, Digest};
 pub use error::LeaseError;
+pub use inspect::Inspection;
 pub use isolation::Isolation;
 pub use leased_server::ServerAction;
 pub use leases::{Leases, MaintenanceGuard};

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::core::CATCH_UP;
 use crate::inner::Inner;
 use crate::table::Event;
 
-/// How often the log is read while anything is leased: it is recycled when it is old.
-const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long a worker waits where nothing is due.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
 
@@ -42,7 +41,7 @@ pub(crate) fn work(inner: &Arc<Inner>) {
         if core.table.is_used() {
             until = until.min(caught_up + CATCH_UP);
         }
-        drop(inner.wait(core, until));
+        inner.wait(core, until);
     }
 }
 

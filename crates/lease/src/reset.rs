@@ -12,7 +12,7 @@ use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::LeaseError;
-use crate::admin::{AdminPool, literal, text};
+use crate::admin::{AdminPool, literal, text, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
 use crate::evidence::{Evidence, MARK};
@@ -231,7 +231,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name)).collect();
-    let rows = own_session(admin, used)?.query(&sql.join(" UNION ALL "))?;
+    let rows = union(own_session(admin, used)?, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
         let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
         names.iter().any(|(name, digest)| name == column(0) && digest == column(1))

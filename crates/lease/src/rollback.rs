@@ -88,6 +88,13 @@ impl LeaseTransaction {
     }
 }
 
+/// What a client leaves in the session of its lease: settings, temporary tables and so on.
+#[derive(Debug)]
+struct Leftovers {
+    /// Whether a transaction of its own is among them.
+    saved: bool,
+}
+
 /// Between two leases it is as a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
@@ -99,6 +106,8 @@ pub(crate) struct TransactionSession {
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
     pub(crate) transaction: LeaseTransaction,
+    /// What the last client has left in the session and is not undone yet.
+    leftovers: Option<Leftovers>,
     /// Switches off what would end an idle transaction; empty if nothing would.
     timeouts_sql: String,
     is_superuser: bool,
@@ -117,7 +126,18 @@ impl TransactionSession {
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeouts_sql = timeouts_sql(&mut session)?;
         let (stream, transaction) = (Some(session.release()?), LeaseTransaction::default());
-        Ok(Self { params, greeting, stamp, since, stream, transaction, timeouts_sql, is_superuser })
+        let leftovers = None;
+        Ok(Self {
+            params,
+            greeting,
+            stamp,
+            since,
+            stream,
+            transaction,
+            leftovers,
+            timeouts_sql,
+            is_superuser,
+        })
     }
 
     /// Whether its session still is, with nothing to say: no test has ended it.
@@ -127,6 +147,7 @@ impl TransactionSession {
 
     /// The session, for a client; the transaction is begun if the next statement should not have to.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
+        self.discard()?;
         if !self.transaction.begun && !self.timeouts_sql.is_empty() {
             let begin = format!("{}; {}; {}", BEGIN_LEASE[0], self.timeouts_sql, BEGIN_LEASE[1]);
             self.query(&begin)?;
@@ -135,20 +156,19 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes the session back, which is idle, and its transaction. Only the data live on.
+    /// Takes the session back, which is idle, and its transaction. `saved`: one of the client's is still open in it.
+    pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
+        // Where it has not begun, the client has asked for nothing.
+        self.leftovers = transaction.begun.then_some(Leftovers { saved });
+        (self.stream, self.transaction) = (Some(stream), transaction);
+    }
+
+    /// Undoes what the last client has left in the session. Only the data live on.
     ///
     /// # Errors
     /// The session is not to be used any more.
-    pub(crate) fn take_back(
-        &mut self,
-        stream: UnixStream,
-        transaction: LeaseTransaction,
-        saved: bool,
-    ) -> Result<(), SessionError> {
-        (self.stream, self.transaction) = (Some(stream), transaction);
-        if !self.transaction.begun {
-            return Ok(());
-        }
+    pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
+        let Some(Leftovers { saved }) = self.leftovers.take() else { return Ok(()) };
         let undo = if saved { format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; ") } else { String::new() };
         let again =
             if self.timeouts_sql.is_empty() { String::new() } else { format!("; {}", self.timeouts_sql) };
@@ -175,6 +195,7 @@ impl TransactionSession {
             "{undo}{discard}; BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
         );
         let rows = self.query(&sql)?;
+        self.leftovers = None;
         self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
         let restored: BTreeSet<u32> = rows.iter().filter_map(|row| restored(row)).collect();
         let changes = evidence.changes_up_to(Evidence::mark(&rows), oid);

@@ -284,9 +284,8 @@ impl LeasedSession {
 
     fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        drop(core);
         // A maintenance worker ends the lease when its deadline comes.
-        self.inner.work.notify_one();
+        self.inner.wake_worker(core);
     }
 
     /// The same, and makes the database ready for the next lease if this one has ended: the next client of the same name
@@ -294,8 +293,7 @@ impl LeasedSession {
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let mut tasks: Vec<_> = core.table.take_due(self.id).into_iter().collect();
-        drop(core);
-        self.inner.work.notify_one();
+        self.inner.wake_worker(core);
         while let Some(task) = tasks.pop() {
             tasks.extend(self.inner.run(task, None));
         }
@@ -307,6 +305,11 @@ impl LeasedSession {
         let event =
             if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };
         core.raise_in_background(event);
+    }
+
+    /// Whether the lease ends with this session.
+    fn ends_lease(&self) -> bool {
+        self.inner.lock().table.ends_with_its_session(self.id)
     }
 
     fn lost(self, name: &str) -> LeaseError {
@@ -382,7 +385,9 @@ impl TransactionGuard {
     /// Takes the session back. `saved`: a transaction of the client's is still open in it.
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
-        let kept = session.take_back(stream, transaction, saved).is_ok();
+        session.take_back(stream, transaction, saved);
+        // The end of a lease undoes more than what its last client has left.
+        let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         if kept && let Some(held) = core.databases.get_mut(&stay.id) {
             held.transaction = Some(session);

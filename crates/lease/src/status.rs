@@ -43,7 +43,9 @@ pub struct LeaseStatus {
     pub isolation: Isolation,
     /// Open sessions.
     pub sessions: usize,
-    /// Since it was handed out.
+    /// When it was handed out.
+    pub since: Instant,
+    /// How long ago that was when this was looked at.
     pub age: Duration,
 }
 
@@ -58,6 +60,7 @@ impl Leases {
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
         let now = Instant::now();
         let leases = core.table.leases().into_iter().map(|lease| LeaseStatus {
+            since: lease.since.unwrap_or(now),
             database: lease.name,
             isolation: lease.terms.isolation,
             template: match lease.terms.isolation {

@@ -2,7 +2,7 @@
 //! has been idle for a while.
 //!
 //! The key of its directory stands for all that shapes it: project, template, options and this binary. A process that starts one
-//! takes `about` away from the others of the project: they are not joined any more, and end as soon as they have no client.
+//! retires the others of the project: they end as soon as they have no client, unless they are asked for again before.
 
 mod slot;
 
@@ -20,7 +20,7 @@ use storage::{Attempt, Cache};
 use sys::Lock;
 use template::Provisioner;
 
-use self::slot::{BackgroundSlot, STOP_TIMEOUT, note};
+use self::slot::{BackgroundSlot, note};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
@@ -38,6 +38,10 @@ const TICK: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_hours(24);
 /// For those who have read `about` and are on their way.
 const LAST_CALL: Duration = Duration::from_millis(100);
+/// How long a server that is to stop may take.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the server before may take to end.
+const FORMER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn folder(cache: &Cache) -> Result<PathBuf, Failure> {
     Ok(cache.state()?.join("servers"))
@@ -71,8 +75,18 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    let found = slot.start(None, &starting)?;
-    tracing::debug!(pid = found.about.pid, "has started a background server");
+    // A retired server cannot end while this process holds the lock on starting, so it is joined instead of replaced.
+    let found = if let Some(found) = slot.reinstate(&starting)? {
+        tracing::debug!(
+            pid = found.about.pid,
+            "joins the background server that another template had retired"
+        );
+        found
+    } else {
+        let found = slot.start(None, &starting)?;
+        tracing::debug!(pid = found.about.pid, "has started a background server");
+        found
+    };
     drop(starting);
     for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0) {
         let theirs = other.look()?.map(|found| found.about);
@@ -81,6 +95,12 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         }
     }
     Ok(found)
+}
+
+/// That there is no server to be asked.
+pub(crate) fn none_runs() -> Failure {
+    Failure::new("no server of this project runs")
+        .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
 /// Goes on in the background with what another server left in the run directory `kept`.
@@ -103,7 +123,7 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
     let control = go_on(settings, &kept)?.control;
     evidence::tell(&failed, |name| control.address(name).url());
     let them = if failed.len() == 1 { "it" } else { "them" };
-    eprintln!("HINT:  \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
+    eprintln!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
 }
 
@@ -113,7 +133,7 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
     let mut hasher = DefaultHasher::new();
     settings.folder.hash(&mut hasher);
     provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}{:?}", provisioner.server_options(), (settings.isolation, settings.linger))
+    format!("{:?}{:?}", provisioner.server_options(), (settings.isolation, settings.linger, settings.budget))
         .hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
@@ -156,7 +176,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
         ending.push((slot, alone, about));
     }
     for (slot, _alone, about) in ending {
-        if !slot.wait_for_end() {
+        if slot.after_server(STOP_TIMEOUT).is_none() {
             let process = about.map_or_else(String::new, |about| format!(" {}", about.pid));
             let failure = Failure::new(format!("the background server{process} does not stop"));
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
@@ -189,8 +209,7 @@ pub(crate) fn serve(
 ) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
-    // The server before is about to end, or would have been joined.
-    let _owner = Lock::take(&slot.owner()).attempt("lock", &slot.owner())?;
+    let _owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
     let served = serve_at(&slot, settings, kept, starting);
     if let Err(failure) = &served {
@@ -199,7 +218,19 @@ pub(crate) fn serve(
     served
 }
 
-/// The same, for who holds the owner's lock; `starting` is given up once the server may be joined.
+/// The owner's lock. The server before is about to end, or would have been joined.
+fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
+    let Some(owner) = slot.after_server(FORMER_TIMEOUT) else {
+        let process = slot.describe().map_or_else(String::new, |about| format!(" (process {})", about.pid));
+        let waited = FORMER_TIMEOUT.as_secs();
+        let failure =
+            Failure::new(format!("the background server before{process} has not ended in {waited} s"));
+        return Err(failure.hint("\"pgfresh stop --all\" ends it.".to_owned()));
+    };
+    Ok(owner.attempt("lock", &slot.owner())?)
+}
+
+/// The same as [`serve`], for who holds the owner's lock; `starting` is given up once the server may be joined.
 fn serve_at(
     slot: &BackgroundSlot,
     settings: &ResolvedSettings,
@@ -341,13 +372,15 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
 /// If there was no client for long enough: the right to go, while no process starts another. Those who come at the last
 /// moment are waited for.
 fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
-    let retired = !slot.about().exists();
-    let bound = if retired { Duration::ZERO } else { idle };
-    let unused = || service.idle().is_some_and(|since| since >= bound);
-    if !unused() {
+    let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
+    let is_unused = |bound| service.idle().is_some_and(|since| since >= bound);
+    if !is_unused(bound()) {
         return None;
     }
     let alone = slot.try_begin()?;
+    // The server may have been reinstated until now; while we hold this lock it cannot be.
+    let bound = bound();
+    let unused = || is_unused(bound);
     let away = slot.0.join("about.away");
     let hidden = fs::rename(slot.about(), &away).is_ok();
     let until = Instant::now() + LAST_CALL;

@@ -82,6 +82,9 @@ pub(crate) struct Options {
     /// Where the data directory lives: auto, ram, disk or a path [default: auto, in RAM when there is enough free memory]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| PlaceRequest::from_os(&text)), long, global = true, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env_values = true)]
     pub(crate) place: Option<PlaceRequest>,
+    /// How much the data may take there: it bounds how many databases there are at once [default: what is free]
+    #[arg(long, global = true, value_name = "SIZE", env = "PGFRESH_SPACE", hide_env_values = true, value_parser = size)]
+    pub(crate) space: Option<u64>,
     /// Whether to download a missing PostgreSQL: auto or never [default: auto]
     #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]
     #[arg(hide_possible_values = true)]
@@ -127,6 +130,10 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "SIZE", env = "PGFRESH_CACHE_SIZE", hide_env_values = true)]
     #[arg(value_parser = size, help_heading = "Template")]
     pub(crate) cache_size: Option<u64>,
+    /// A public key whose signature makes a template of "template pull" trusted; repeatable (in PGFRESH_CACHE_KEYS: separated by ";")
+    #[arg(long, global = true, value_name = "KEY", env = "PGFRESH_CACHE_KEYS", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Template")]
+    pub(crate) cache_key: Vec<String>,
     /// The directory of the cache [default: the user's cache directory]
     #[arg(long, global = true, value_name = "PATH", env = "PGFRESH_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
@@ -240,6 +247,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         save: Option<PathBuf>,
     },
+    /// Show what a leased or kept database has that its template has not
+    Diff(Diff),
     /// Show the templates, leases and connections of the running server
     #[command(after_help = "Example: pgfresh status --json")]
     Status {
@@ -342,8 +351,8 @@ pub(crate) struct Run {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, requires = "compare")]
     #[arg(value_parser = number(1..=1000))]
     pub(crate) rounds: u32,
-    /// Write the profile or comparison to a .html, .json, .md, .csv or .txt file; repeatable
-    #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::named)]
+    /// Write the profile or comparison to a .html, .json, .md, .csv or .txt file, or the profile's tests to .xml (JUnit); repeatable
+    #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::of_tests)]
     pub(crate) report: Vec<ReportFile>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -401,6 +410,28 @@ pub(crate) struct Psql {
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh diff tests_test_orders_py_test_total_failed_7\n  \
+    pgfresh diff scratch --table orders --rows 100\n\n\
+    It reads the database beside a fresh copy of the template, changes nothing, and does not see what a transaction has \
+    not committed. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, with differences or without.")]
+pub(crate) struct Diff {
+    /// The database: a lease, or one that was kept of a failed test; also the name of that test
+    pub(crate) name: String,
+    /// Compare this table only, with or without its schema
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<String>,
+    /// The most rows to show of each table
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(0..=1000))]
+    pub(crate) rows: u32,
+    /// The template to compare with [default: the one that it is a copy of]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) of: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -462,6 +493,9 @@ pub(crate) struct Doctor {
     /// Take 3 s instead of 10
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Write the diagnosis to a .html, .json, .md, .csv or .txt file; repeatable
+    #[arg(long, value_name = "FILE", value_parser = ReportFile::named)]
+    pub(crate) report: Vec<ReportFile>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
+use gateway::Budget;
 use report::{
     Cell, Column, Contender, Factor, PhaseTimes, Progress, Quantity, Report, Rounds, Sample, Table, Timed,
     Unit, Warning,
@@ -19,7 +20,7 @@ use template::{Provisioner, ServerOptions};
 use crate::cli::{LeaseArguments, Run, Suite};
 use crate::failure::Failure;
 use crate::foreground;
-use crate::report_file;
+use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -59,6 +60,11 @@ struct Job<'a> {
 }
 
 pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
+    if let Some(file) = arguments.report.iter().find(|file| file.format == Format::Junit) {
+        let failure =
+            Failure::new(format!("cannot write \"{}\": a comparison knows no tests", file.path.display()));
+        return Err(failure.hint("Use --profile for JUnit XML.".to_owned()));
+    }
     let server_options = settings.with_template()?;
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
@@ -151,7 +157,8 @@ impl Side {
     /// Runs the command once on a new server.
     fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let serve_options = ServeOptions::new(settings)?.with(job.lease);
+        let options = ServeOptions::new(settings)?.with(job.lease);
+        let serve_options = ServeOptions { budget: Budget::default(), ..options };
         let service = startup::serve(settings, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));

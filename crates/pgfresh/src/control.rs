@@ -16,6 +16,8 @@ use crate::failure::Failure;
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
 /// How long an answer may take: a copy of a large template is the longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
+/// Bytes of an answer: the rows of a comparison are the longest.
+const LONGEST_ANSWER: u64 = 64 << 20;
 
 /// A pgfresh that runs.
 #[derive(Debug)]
@@ -89,7 +91,12 @@ impl Control {
             .body(if body.is_null() { String::new() } else { body.to_string() })
             .map_err(|error| failed(error.to_string()))?;
         let mut response = self.agent.run(request).map_err(|error| failed(error.to_string()))?;
-        let text = response.body_mut().read_to_string().map_err(|error| failed(error.to_string()))?;
+        let text = response
+            .body_mut()
+            .with_config()
+            .limit(LONGEST_ANSWER)
+            .read_to_string()
+            .map_err(|error| failed(error.to_string()))?;
         let value: Value = if text.is_empty() {
             Value::Null
         } else {

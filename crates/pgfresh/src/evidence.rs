@@ -32,15 +32,19 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Says where the databases of failed tests are, each with its test and what that ran last.
+/// Says where the databases of failed tests are, each with its test and what that ran last, and how to see what that changed.
 pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => eprintln!("pgfresh: kept the database of a failed test"),
         count => eprintln!("pgfresh: kept the databases of {count} failed tests"),
     }
-    for KeptDatabase { name, test, statements } in kept {
+    for KeptDatabase { name, test, statements, .. } in kept {
         eprintln!("{test}  {}", url(name));
         tell_statements(statements);
+    }
+    match kept {
+        [one] => eprintln!("HINT:  \"pgfresh diff {}\" shows what its test changed.", one.name),
+        _ => eprintln!("HINT:  \"pgfresh diff NAME\" shows what a test changed."),
     }
 }
 

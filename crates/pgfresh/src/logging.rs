@@ -18,8 +18,8 @@ use crate::output::Verbosity;
 /// Which records are kept: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// What writes records.
-const TARGETS: [&str; 13] = [
-    "api", "bench", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "report", "server",
+const TARGETS: [&str; 14] = [
+    "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "report", "server",
     "storage", "sys", "template",
 ];
 /// What the background server keeps by default.

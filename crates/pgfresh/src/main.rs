@@ -17,6 +17,7 @@ mod log_file;
 mod logging;
 mod named;
 mod output;
+mod over_budget;
 mod profiling;
 mod progress;
 mod report_file;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     // Before anything is made, opened or started.
     sys::make_private();
     sys::raise_files();
+    settings::take_signing_key();
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(failure) => return failure.report(1),

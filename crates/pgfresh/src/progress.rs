@@ -70,7 +70,7 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
 impl StatusLine {
     /// Shows as much of `line` as fits.
     pub(crate) fn show(&self, line: &str) {
-        let width = sys::terminal_width().filter(|width| *width > 0).unwrap_or(80);
+        let width = sys::terminal_width().unwrap_or(80);
         let plain = line.chars().filter(|letter| !letter.is_control());
         let fitting: String = plain.take(width.saturating_sub(1)).collect();
         to_terminal(&format!("\r{fitting}\x1b[K"));

@@ -28,6 +28,7 @@ pub(crate) enum Format {
     Markdown,
     Csv,
     Text,
+    Junit,
 }
 
 impl Format {
@@ -39,6 +40,7 @@ impl Format {
             Self::Markdown => report.to_markdown(),
             Self::Csv => report.to_csv(),
             Self::Text => report.to_string(),
+            Self::Junit => report.to_junit(),
         }
     }
 }
@@ -56,6 +58,15 @@ impl ReportFile {
             _ => return Err("its name must end with .html, .json, .md, .csv or .txt".to_owned()),
         };
         Ok(Self { path, format })
+    }
+
+    /// The same, of what knows tests: JUnit XML lists them.
+    pub(crate) fn of_tests(text: &str) -> Result<Self, String> {
+        let path = PathBuf::from(text);
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("xml") => Ok(Self { path, format: Format::Junit }),
+            _ => Self::named(text).map_err(|why| why.replace(".csv or .txt", ".csv, .txt or .xml")),
+        }
     }
 
     /// Writes the report. A program that reads the file meanwhile sees the one before or this one, never half of it.

@@ -1,12 +1,16 @@
 //! A server with its databases and its front door: what commands hand out.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, OnFailure};
-use gateway::{Access, EventLog, Gateway, GatewayOptions, KeptDatabase, StatementHistory};
+use gateway::{
+    Access, Budget, EventLog, Gateway, GatewayOptions, KeptDatabase, SocketFile, StatementHistory,
+    StatementRecorder, TestOverBudget,
+};
 use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
@@ -34,6 +38,8 @@ pub(crate) struct ServeOptions {
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
     pub(crate) linger: Duration,
+    /// What each test may do in its database.
+    pub(crate) budget: Budget,
 }
 
 impl ServeOptions {
@@ -47,6 +53,7 @@ impl ServeOptions {
             on_failure: OnFailure::Release,
             isolation: settings.isolation,
             linger: settings.linger,
+            budget: settings.budget,
         })
     }
 
@@ -72,6 +79,8 @@ pub(crate) struct Service {
     gateway: Gateway,
     /// Where databases of failed tests are kept.
     history: Option<Arc<StatementHistory>>,
+    /// What each test has run, where that is wanted.
+    recorder: Arc<StatementRecorder>,
     leases: Leases,
     /// Behind it.
     pub(crate) server: Server,
@@ -97,6 +106,15 @@ fn templates(database: &str) -> Vec<TemplateDatabase> {
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
+/// The password that the user has chosen, or else a random one.
+fn secret(password: Option<Password>) -> Result<String, Failure> {
+    match password {
+        Some(Password(password)) => Ok(password),
+        None => Access::random_secret()
+            .map_err(|error| Failure::new(format!("could not read random numbers: {error}"))),
+    }
+}
+
 impl Service {
     /// Takes the server's template into service and opens the gateway.
     pub(crate) fn open(
@@ -104,18 +122,14 @@ impl Service {
         started: Started,
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let secret = match serve_options.password {
-            Some(Password(password)) => password,
-            None => Access::random_secret()
-                .map_err(|error| Failure::new(format!("could not read random numbers: {error}")))?,
-        };
+        let secret = secret(serve_options.password)?;
         let Started { server, place, database, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
         let times = Times { template: look_up, boot };
         let directory = server.run().socket_directory();
         // Not beside the server's own, where its account could put another in its place.
-        let socket = server.run().address().join(format!(".s.PGSQL.{SOCKET_PORT}"));
+        let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
         // Persistent databases are the user's own: none is leased.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&database) };
@@ -144,18 +158,20 @@ impl Service {
             listen: SocketAddr::new(serve_options.listen, serve_options.port),
             socket: Some(socket),
             secret,
-            directory,
             history: history.clone(),
+            budget: serve_options.budget,
         })?;
+        let recorder = bound.recorder();
         let api = Api::new(
             leases.clone(),
             bound.access(),
             serve_options.on_failure,
             history.clone(),
             bound.events(),
+            Arc::clone(&recorder),
         );
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
-        Ok(Self { gateway, history, leases, server, database, times })
+        Ok(Self { gateway, history, recorder, leases, server, database, times })
     }
 
     /// Whether databases are reset, or else copied anew.
@@ -198,8 +214,21 @@ impl Service {
         self.history.as_ref().map_or_else(Vec::new, |history| history.kept())
     }
 
+    /// The tests that went beyond their budget, of which no client was told, and how many more there were.
+    pub(crate) fn over_budget(&self) -> (Vec<TestOverBudget>, usize) {
+        self.recorder.finish()
+    }
+
     /// Takes note of databases that another service has kept.
     pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
+        let templates: BTreeSet<_> =
+            kept.iter().filter_map(|database| database.template.as_deref()).collect();
+        for template in templates {
+            // The databases can be read without it, and compared with another one.
+            if let Err(error) = self.leases.take_again(template) {
+                tracing::warn!(%error, template, "could not take a template into service again");
+            }
+        }
         for database in kept {
             self.history.iter().for_each(|history| history.keep(database.clone()));
         }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! [`FrameDecoder`] cuts a stream into frames without keeping them; [`Frame::first`] reads whole frames from a buffer.
-//! [`StatementTracker`] tells from the frames of a session which statement ran when; [`SqlLexer`] cuts SQL into tokens.
+//! [`StatementTracker`] tells from the frames of a session which statement ran when; [`SqlLexer`] cuts SQL into tokens,
+//! [`NormalizedStatement`] is a statement without its values, and [`QueryRuns`] tells whether one is run over and over.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 
@@ -15,6 +16,8 @@ mod error;
 mod frame;
 mod message;
 mod negotiation;
+mod normalized;
+mod query_runs;
 mod scram;
 mod sql;
 mod startup;
@@ -29,6 +32,8 @@ pub use message::{
     is_frontend_tag, password, query,
 };
 pub use negotiation::{negotiation, unsupported_protocol, without_negotiation};
+pub use normalized::{NormalizedStatement, StatementKind};
+pub use query_runs::{QueryRuns, RepeatedPart};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams, split_options};

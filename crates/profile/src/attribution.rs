@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
-use crate::statement::StatementKind;
 use crate::time::Time;
 use crate::wait::Cause;
+use pgwire::StatementKind;
 
 /// Sessions that are at work at once for less than this share of the time in the database are not called usual.
 const RARE: f64 = 0.05;
@@ -263,7 +263,7 @@ impl Run {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::statement::Statement;
+    use pgwire::NormalizedStatement;
 
     /// A recording out of looks of 10 ms, each given by `SESSION:SQL:WAIT` for those that are not idle; WAIT is `cpu`,
     /// `sync`, `lock` or `open` (idle in a transaction). A statement lasts while it is seen without a gap.
@@ -282,7 +282,7 @@ pub(crate) mod tests {
                     database: format!("of_{name}"),
                     application: String::new(),
                 });
-                let statement = recording.statements.put(Statement::read(sql));
+                let statement = recording.statements.put(NormalizedStatement::read(sql));
                 let since = match running.get(&session) {
                     Some((same, since)) if *same == statement => *since,
                     _ => at,

@@ -4,17 +4,12 @@
 //! then the database's name stands for the test's.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::completed::CompletedStatement;
-use crate::statement::StatementKind;
 use crate::time::Time;
+use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 
-/// Runs of one statement in one test from which on they are told of.
-const MANY: u64 = 5;
-/// Different values of one statement in one test that are told apart.
-const VALUES: usize = 1000;
 /// Repetitions that are kept of a test.
 const KEPT: usize = 5;
 
@@ -84,10 +79,8 @@ struct Ongoing {
 /// The runs of one query.
 #[derive(Debug, Clone, Default)]
 struct Runs {
-    count: u64,
+    counted: QueryRuns,
     seconds: f64,
-    /// How many times each value was met.
-    values: HashMap<u64, u64>,
     /// The query before the first run, if that returned several rows.
     after: Option<u32>,
 }
@@ -120,13 +113,8 @@ impl ByTest {
         if kind == StatementKind::Select && done.runs == 1 {
             let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
             let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
-            runs.count += 1;
+            runs.counted.add(done.values, done.statement);
             runs.seconds += time.sessions;
-            // In a simple query they are part of its text.
-            let values = done.values.unwrap_or_else(|| digest(done.statement));
-            if runs.values.len() < VALUES || runs.values.contains_key(&values) {
-                *runs.values.entry(values).or_default() += 1;
-            }
         }
     }
 
@@ -163,43 +151,40 @@ impl Ongoing {
 impl Runs {
     /// What was repeated, if that was often enough.
     fn repetition(self, statement: u32) -> Option<Repetition> {
-        let Self { count, seconds, values, after } = self;
-        let different = values.len() as u64;
-        let most = values.into_values().max().unwrap_or(0);
-        let kind = if different >= MANY {
-            RepetitionKind::NPlusOne { after }
-        } else if most >= MANY {
-            RepetitionKind::Identical
-        } else {
-            return None;
+        let Self { counted, seconds, after } = self;
+        let kind = match counted.repeated()? {
+            RepeatedPart::Query => RepetitionKind::NPlusOne { after },
+            RepeatedPart::Values => RepetitionKind::Identical,
         };
+        let count = counted.count();
         Some(Repetition { statement, count, seconds, kind })
     }
 }
 
-fn digest(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::hash::{DefaultHasher, Hash, Hasher};
     use std::time::Instant;
 
     use proptest::prelude::*;
 
     use super::*;
     use crate::interner::Interner;
-    use crate::statement::Statement;
+    use pgwire::NormalizedStatement;
+
+    fn digest(text: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        hasher.finish()
+    }
 
     /// Plays a statement, `DATABASE:SQL` or with bound values `DATABASE:SQL|VALUES`, which returns so many rows, and takes a
     /// millisecond.
-    fn play(tests: &mut ByTest, statements: &mut Interner<Statement>, line: &str, rows: u64) {
+    fn play(tests: &mut ByTest, statements: &mut Interner<NormalizedStatement>, line: &str, rows: u64) {
         let (database, sql) = line.split_once(':').unwrap();
         let (sql, values) =
             sql.split_once('|').map_or((sql, None), |(sql, values)| (sql, Some(digest(values))));
-        let read = Statement::read(sql);
+        let read = NormalizedStatement::read(sql);
         let (kind, place) = (read.kind, statements.put(read));
         let (database, statement, at) = (&database.into(), &sql.into(), Instant::now());
         let done =
@@ -207,7 +192,7 @@ mod tests {
         tests.done(&done, place, kind, Time { wall: 1e-3, sessions: 1e-3, saved: 0.0 });
     }
 
-    fn played(script: &[(&str, u64)]) -> (ByTest, Interner<Statement>) {
+    fn played(script: &[(&str, u64)]) -> (ByTest, Interner<NormalizedStatement>) {
         let (mut tests, mut statements) = (ByTest::default(), Interner::default());
         for (line, rows) in script {
             play(&mut tests, &mut statements, line, *rows);

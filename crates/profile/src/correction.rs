@@ -6,8 +6,8 @@ use crate::attribution::{Attribution, Spent};
 use crate::exact::Exact;
 use crate::machine::as_f64;
 use crate::recording::Recording;
-use crate::statement::StatementKind;
 use crate::time::Time;
+use pgwire::StatementKind;
 
 /// A share of the time that is too small to matter.
 const SLIGHT: f64 = 0.1;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use postgres::{Client, Error, Row};
 
 use crate::error::explain;
-use crate::statement::Statement;
+use pgwire::NormalizedStatement;
 
 /// The version of the extension that has times of execution by this name; it comes with PostgreSQL 13.
 const OLDEST: (u32, u32) = (1, 8);
@@ -18,7 +18,7 @@ const TELLS_LEVELS: (u32, u32) = (1, 9);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// Without its values.
-    pub statement: Statement,
+    pub statement: NormalizedStatement,
     /// Where it was run.
     pub database: String,
     /// How many times.
@@ -77,14 +77,14 @@ impl Counts {
             Ok(rows) => rows,
             Err(error) => return Counted::Nothing(explain(&error)),
         };
-        let mut sums: HashMap<(Statement, String), [f64; 3]> = HashMap::new();
+        let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
             // It was forgotten or reset meanwhile, and began again, if it has less.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {
-                let sum = sums.entry((Statement::read(text), row.get(7))).or_default();
+                let sum = sums.entry((NormalizedStatement::read(text), row.get(7))).or_default();
                 *sum = [0, 1, 2].map(|at| sum[at] + added[at]);
             }
         }

@@ -12,8 +12,8 @@ use crate::by_test::ByTest;
 use crate::completed::CompletedStatement;
 use crate::interner::Interner;
 use crate::machine::as_f64;
-use crate::statement::{Statement, StatementKind};
 use crate::time::Time;
+use pgwire::{NormalizedStatement, StatementKind};
 
 /// Statements as they were sent of which it is remembered which one they are.
 const KNOWN: usize = 4096;
@@ -117,14 +117,18 @@ impl Exact {
     }
 
     /// A session has ended.
-    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<Statement>) {
+    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<NormalizedStatement>) {
         self.advance(at);
         let Some(left) = self.sessions.remove(&session) else { return };
         self.open -= usize::from(left.open);
         if let Some((since, shared)) = left.working {
             self.at_work -= 1;
             let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
-            self.statements.entry(statements.put(Statement::interrupted())).or_default().0.join(spent);
+            self.statements
+                .entry(statements.put(NormalizedStatement::interrupted()))
+                .or_default()
+                .0
+                .join(spent);
         }
     }
 
@@ -147,7 +151,7 @@ impl Exact {
 
 impl Exact {
     /// A session has done something.
-    pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<Statement>) {
+    pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<NormalizedStatement>) {
         self.advance(done.at);
         let place = self.place(done.statement, statements);
         let (now, runs) = ((self.now, self.shared), done.runs);
@@ -178,11 +182,11 @@ impl Exact {
     }
 
     /// Which statement that is.
-    fn place(&mut self, text: &Arc<str>, statements: &mut Interner<Statement>) -> u32 {
+    fn place(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
         if let Some(place) = self.known.get(text) {
             return *place;
         }
-        let mut statement = Statement::read(text);
+        let mut statement = NormalizedStatement::read(text);
         if statements.iter().count() > TOLD_APART {
             statement.text = format!("(others: {})", statement.kind);
         }

@@ -11,9 +11,9 @@ use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::machine::as_f64;
 use crate::recording::Recording;
-use crate::statement::StatementKind;
 use crate::time::Time;
 use crate::wait::Cause;
+use pgwire::StatementKind;
 
 /// A share of the whole time that is worth a finding.
 const WORTH: f64 = 0.1;

@@ -56,6 +56,8 @@ impl Profile {
         report.add_environment("PostgreSQL", &self.recording.version);
         self.layers().into_iter().for_each(|layer| report.add_layer(layer));
         report.add_findings(self.findings.iter().cloned());
+        let what = title.map_or("pgfresh run --profile", String::as_str);
+        report.set_tests(self.tests().measured(what, self.attribution.wall));
         if !self.records.is_empty() {
             report.add_table(self.tests().table(self.attribution.wall));
             report.add_data("tests", self.tests().to_json());

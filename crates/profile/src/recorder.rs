@@ -19,9 +19,9 @@ use crate::exact::Exact;
 use crate::interner::Interner;
 use crate::machine::ProcfsSampler;
 use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
-use crate::statement::Statement;
 use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
+use pgwire::NormalizedStatement;
 
 /// Between two looks, on average.
 const PERIOD: Duration = Duration::from_millis(15);
@@ -42,7 +42,7 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
 /// Tells of what sessions have done since the last time; see [`Exact`]. It is asked after each look.
-pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<Statement>) + Send>;
+pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<NormalizedStatement>) + Send>;
 
 /// Something that looks.
 #[derive(Debug)]
@@ -185,7 +185,11 @@ impl Sampler {
                 cause = if self.flushes { Cause::FileSystem } else { Cause::DataIo };
             }
         }
-        let statement = if starting { Statement::connecting() } else { Statement::read(row.try_get(6)?) };
+        let statement = if starting {
+            NormalizedStatement::connecting()
+        } else {
+            NormalizedStatement::read(row.try_get(6)?)
+        };
         let event = kind.map(|kind| format!("{kind} {}", event.unwrap_or_default()));
         let Recording { sessions, statements, events, .. } = &mut self.recording;
         Ok(Observation {

@@ -5,8 +5,8 @@ use crate::counters::Counters;
 use crate::exact::Exact;
 use crate::interner::Interner;
 use crate::machine::MachineUsage;
-use crate::statement::Statement;
 use crate::wait::Cause;
+use pgwire::NormalizedStatement;
 
 /// What a session does at the moment of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Recording {
     /// Backends that were seen.
     pub sessions: Interner<SessionName>,
     /// Statements that were seen, without their values.
-    pub statements: Interner<Statement>,
+    pub statements: Interner<NormalizedStatement>,
     /// Wait events that were seen, as `TYPE EVENT`.
     pub events: Interner<String>,
     /// What the server counted meanwhile.

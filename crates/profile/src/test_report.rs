@@ -1,13 +1,13 @@
 //! The tests of a profile, for people and for programs.
 
-use report::{Cell, Column, Finding, Quantity, Table, Unit};
+use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit};
 use serde_json::{Value, json};
 
 use crate::by_test::{Repetition, RepetitionKind, TestRecord};
 use crate::circumstances::{percent, seconds};
 use crate::interner::Interner;
 use crate::machine::as_f64;
-use crate::statement::Statement;
+use pgwire::NormalizedStatement;
 
 /// Lines of the table.
 const LINES: usize = 20;
@@ -20,7 +20,7 @@ const NAMED: usize = 3;
 #[derive(Clone, Copy)]
 pub(crate) struct Tests<'a> {
     pub(crate) records: &'a [TestRecord],
-    pub(crate) statements: &'a Interner<Statement>,
+    pub(crate) statements: &'a Interner<NormalizedStatement>,
 }
 
 impl Tests<'_> {
@@ -55,6 +55,30 @@ impl Tests<'_> {
 
     fn text(&self, statement: u32) -> &str {
         &self.statements.get(statement).text
+    }
+
+    /// Each test with what CI systems show of it; the `suite` is what was run.
+    pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
+        let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
+        let tests = self.records.iter().map(|record| {
+            let most = record.repetitions.iter().filter(is_n_plus_one).map(|one| one.count).max();
+            let counts = [
+                ("statements", record.statements),
+                ("rows", record.rows),
+                ("sessions", record.sessions),
+                ("commits", record.commits),
+                ("n_plus_one", most.unwrap_or(0)),
+            ];
+            let seconds = ("seconds", format!("{:.6}", record.time.sessions));
+            let counts = counts.map(|(name, count)| (name, count.to_string()));
+            MeasuredTest {
+                name: record.name.clone(),
+                seconds: record.time.wall,
+                properties: std::iter::once(seconds).chain(counts).collect(),
+                notes: record.repetitions.iter().map(|one| self.sum_up(one)).collect(),
+            }
+        });
+        MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }
     }
 
     /// What programs get of every test.
@@ -149,7 +173,7 @@ mod tests {
     fn tests_are_listed_and_a_query_for_each_row_is_found() {
         let mut statements = Interner::default();
         let [all, each] = ["SELECT * FROM authors", "SELECT * FROM books WHERE author = 1"]
-            .map(|sql| statements.put(Statement::read(sql)));
+            .map(|sql| statements.put(NormalizedStatement::read(sql)));
         let repetition = |kind| Repetition { statement: each, count: 50, seconds: 0.5, kind };
         let record = |name: &str, kinds: &[RepetitionKind]| TestRecord {
             name: name.to_owned(),
@@ -174,6 +198,17 @@ mod tests {
             finding.evidence,
             "test_slow runs SELECT * FROM books WHERE author = ? 50 times with other values (500 ms, after SELECT * FROM authors)."
         );
+        let measured = tests.measured("pytest", 10.0);
+        let slow = &measured.tests[0];
+        assert_eq!((slow.name.as_str(), slow.seconds), ("test_slow", 0.5));
+        let property = |test: usize, name: &str| {
+            let found = measured.tests[test].properties.iter().find(|(property, _)| *property == name);
+            found.map(|(_, value)| value.clone())
+        };
+        assert_eq!(property(0, "seconds").as_deref(), Some("1.000000"));
+        assert_eq!([0, 1, 2].map(|test| property(test, "n_plus_one").unwrap()), ["50", "0", "0"]);
+        assert_eq!(property(0, "statements").as_deref(), Some("51"));
+        assert!(slow.notes[0].starts_with("50 × SELECT * FROM books WHERE author = ? (N+1, "), "{slow:?}");
         let table = tests.table(10.0).to_json();
         assert_eq!(
             (&table["rows"][0]["test"], &table["rows"][0]["share"]),

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Distribution, Finding, Layer, Plot, Sample, Table, text};
+use crate::junit;
+use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
 
 /// Columns of sentences on a terminal. Tables are as wide as they need.
 const WIDTH: usize = 100;
@@ -25,6 +26,7 @@ pub struct Report {
     notes: Vec<String>,
     samples: Vec<(String, Vec<Sample>)>,
     data: Vec<(&'static str, Value)>,
+    tests: Option<MeasuredTests>,
 }
 
 impl Report {
@@ -42,6 +44,7 @@ impl Report {
             notes: Vec::new(),
             samples: Vec::new(),
             data: Vec::new(),
+            tests: None,
         }
     }
 
@@ -79,6 +82,17 @@ impl Report {
     /// Adds what only programs read, under a key of its own in JSON.
     pub fn add_data(&mut self, key: &'static str, value: Value) {
         self.data.push((key, value));
+    }
+
+    /// Says which tests were measured; only [`Self::to_junit`] tells of them.
+    pub fn set_tests(&mut self, tests: MeasuredTests) {
+        self.tests = Some(tests);
+    }
+
+    /// JUnit XML with a testcase for each test of [`Self::set_tests`], without results.
+    #[must_use]
+    pub fn to_junit(&self) -> String {
+        junit::render(self.tests.as_ref())
     }
 
     /// Adds a table below the others.

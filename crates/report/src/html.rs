@@ -13,7 +13,7 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}\
 th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
 th{border-bottom:1px solid;font-weight:600}.right{text-align:right;white-space:nowrap}\
 td:last-child:not(.right){min-width:12rem}\
-dt{font-weight:600}dd{margin:0 0 .6rem}.facts,.remedy{opacity:.75}\
+dt{font-weight:600}dd{margin:0 0 .6rem}dd,li{overflow-wrap:anywhere}.facts,.remedy{opacity:.75}\
 svg{display:block;width:100%;min-width:44rem;height:auto}figure{margin:0;max-width:60rem;break-inside:avoid}\
 tr,li{break-inside:avoid}h2{break-after:avoid}\
 @media print{:root{color-scheme:light}body{margin:0;max-width:none;font-size:10pt}.scroll{overflow-x:visible}\

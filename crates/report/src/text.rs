@@ -44,7 +44,8 @@ const DOUBLE_WIDTH: [(char, char); 12] = [
 /// Good for words and names in any script; sequences of emoji joined into one come out too wide.
 ///
 /// Source: Unicode Standard Annex 11, as Markus Kuhn's wcwidth.c (2007) has it, and the blocks of emoji.
-pub(crate) fn width(text: &str) -> usize {
+#[must_use]
+pub fn width(text: &str) -> usize {
     let within = |table: &[(char, char)], c| table.iter().any(|(first, last)| (*first..=*last).contains(&c));
     text.chars()
         .map(|c| match c {

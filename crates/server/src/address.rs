@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
 /// The port in the name of the server's own socket; it listens on no network.
-const PORT: u16 = 5432;
+pub(crate) const PORT: u16 = 5432;
 /// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
 pub const SOCKET: &str = ".s.PGSQL.5432";
 /// What would lead a driver elsewhere than to our server.
@@ -32,11 +32,11 @@ pub struct Address {
 }
 
 impl Address {
-    /// `database` of a server on the unix socket in `directory`, as the superuser.
+    /// `database` behind the unix socket `.s.PGSQL.PORT` in `directory`, as the superuser.
     #[must_use]
-    pub fn at_socket(directory: &Path, database: &str) -> Self {
+    pub fn at_socket(directory: &Path, port: u16, database: &str) -> Self {
         let host = directory.display().to_string();
-        Self { host, port: PORT, user: SUPERUSER, password: None, database: database.to_owned() }
+        Self { host, port, user: SUPERUSER, password: None, database: database.to_owned() }
     }
 
     /// `database` behind `socket`, as the superuser.

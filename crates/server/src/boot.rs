@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
-use crate::address::{Address, SUPERUSER};
+use crate::address::{Address, PORT, SUPERUSER};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
@@ -200,7 +200,7 @@ impl Server {
     /// How to reach `database`, as the superuser, with nothing in the way.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
-        Address::at_socket(&self.run().socket_directory(), database)
+        Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
     /// A session as the superuser.

@@ -29,6 +29,8 @@ pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 /// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
+/// The same where nothing of it may be left, as in a folder that other programs walk through.
+const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A run directory that is cleared away when this is dropped, or when our process ends by any signal.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ struct Process {
     child: Child,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
+    /// How long its owner waits for it at the end.
+    patience: Duration,
 }
 
 impl Guard {
@@ -68,6 +72,11 @@ impl Guard {
     /// The right to run programs that are ended with what it guards.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
+    }
+
+    /// Clears the run directory away, and waits until nothing of it is left.
+    pub fn remove(mut self) {
+        self.process.patience = COMPLETE_REMOVAL_TIMEOUT;
     }
 
     /// Leaves the run directory where people can look at it; see [`RunDirectory::keep`].
@@ -101,13 +110,13 @@ impl Process {
         let (lifeline, done) =
             (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
         let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", path)?;
-        Ok(Self { child, lifeline, done })
+        Ok(Self { child, lifeline, done, patience: REMOVAL_TIMEOUT })
     }
 
-    /// Lets it do its work; false if it is still at it after [`REMOVAL_TIMEOUT`].
+    /// Lets it do its work; false if it is still at it when our patience ends.
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
-        let ended = sys::wait_readable(self.done.as_fd(), REMOVAL_TIMEOUT).unwrap_or(true);
+        let ended = sys::wait_readable(self.done.as_fd(), self.patience).unwrap_or(true);
         if ended && let Err(error) = self.child.wait() {
             tracing::warn!(%error, "could not wait for the guard");
         }

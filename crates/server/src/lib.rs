@@ -19,6 +19,7 @@ mod loopback;
 mod orphans;
 mod package;
 mod preset;
+mod printable;
 mod settings;
 mod stop;
 #[cfg(test)]
@@ -39,5 +40,6 @@ pub use locate::{Found, find, list};
 pub use loopback::LoopbackListener;
 pub use package::{Client, Package};
 pub use preset::Preset;
+pub use printable::printable;
 pub use settings::Settings;
 pub use version::{MAJORS, Version, VersionRequest};

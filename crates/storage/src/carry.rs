@@ -1,20 +1,23 @@
 //! Carrying entries from one cache to another, through a directory that anything may have transported.
 //!
 //! What comes in is read whole and compared with its manifest before it becomes an entry. That says that it arrived as it
-//! was sent, not who sent it.
+//! was sent; who sent it, a signature says, which is demanded where keys are trusted.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, HEAD, SIGNATURE, Signed, is_fingerprint};
 use crate::attempt::{Attempt, FileError};
 use crate::cache::Cache;
 use crate::cancel::go_on;
 use crate::copy::Copying;
 use crate::entry::Entry;
 use crate::error::{CacheError, CopyError};
+use crate::head::Head;
 use crate::removal::remove_tree;
+use crate::signing::{SigningKey, TrustedKey};
 use crate::{Account, private};
 
 /// What the extension of the name of an incomplete export begins with; the rest is the number of its process.
@@ -24,8 +27,13 @@ const LOCK: &str = "lock";
 
 impl Entry {
     /// Puts a copy of this entry into `folder`, which is made if need be, under its fingerprint. Once `cancelled` is set, it
-    /// fails instead; on any error nothing of the copy is left.
-    pub fn export(&self, folder: &Path, cancelled: &AtomicBool) -> Result<(), CopyError> {
+    /// fails instead; on any error nothing of the copy is left. With a `key` the copy is signed.
+    pub fn export(
+        &self,
+        folder: &Path,
+        key: Option<&SigningKey>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), CopyError> {
         fs::create_dir_all(folder).attempt("create", folder)?;
         let target = folder.join(self.fingerprint());
         remove_unfinished(folder, &format!("{}.{STAGING}", self.fingerprint()))?;
@@ -33,7 +41,7 @@ impl Entry {
         private::ensure(&staging, 0o700)?;
         let lock = staging.join(LOCK);
         let _at_work = sys::Lock::take(&lock).attempt("lock", &lock)?;
-        let result = self.export_to(&staging).and_then(|()| {
+        let result = self.export_to(&staging, key).and_then(|()| {
             go_on(cancelled).attempt("write", &target)?;
             fs::remove_file(&lock).attempt("remove", &lock)?;
             remove_tree(&target)?;
@@ -47,14 +55,60 @@ impl Entry {
         result
     }
 
-    fn export_to(&self, staging: &Path) -> Result<(), CopyError> {
+    fn export_to(&self, staging: &Path, key: Option<&SigningKey>) -> Result<(), CopyError> {
         Copying::begin(self, &staging.join("data"), &Account::ours(), "base/")?.finish(&|_, _| ())?;
-        for name in ["about", "manifest"] {
-            let (from, to) = (self.directory().join(name), staging.join(name));
-            fs::copy(&from, &to).attempt("write", &to)?;
+        let read = |name| {
+            let path = self.directory().join(name);
+            fs::read_to_string(&path).attempt("read", &path)
+        };
+        let (about, manifest) = (read("about")?, read("manifest")?);
+        let head = key.map(|_| Head::new(&self.fingerprint(), &manifest, &about));
+        for (name, text) in [("about", about), ("manifest", manifest)] {
+            let to = staging.join(name);
+            fs::write(&to, text).attempt("write", &to)?;
+        }
+        if let (Some(head), Some(key)) = (head, key) {
+            write_signed(&head, key, staging)?;
         }
         Ok(())
     }
+}
+
+/// Puts what is signed and its signature into `folder`.
+fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), FileError> {
+    let text = head.to_text();
+    let signature = key.sign(text.as_bytes(), &format!("template {}", head.fingerprint));
+    for (name, text) in [(HEAD, text), (SIGNATURE, signature)] {
+        let path = folder.join(name);
+        // Whatever is there, a link among others, is replaced and not followed.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other.attempt("remove", &path)?,
+        }
+        let mut file = fs::File::create_new(&path).attempt("create", &path)?;
+        file.write_all(text.as_bytes()).attempt("write", &path)?;
+    }
+    Ok(())
+}
+
+/// Signs the entry at `folder`, as [`Entry::export`] put it there, whose files are compared with its manifest before.
+pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
+    let head = Arrival::open(folder)?.new_head(cancelled)?;
+    Ok(write_signed(&head, key, folder)?)
+}
+
+/// Compares the entry at `folder` with what one of the keys has signed.
+///
+/// # Errors
+/// It is unsigned, or none of the keys has signed it, or it is not what was signed.
+pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> Result<Signed, CacheError> {
+    let arrival = Arrival::open(folder)?;
+    let statement = arrival.statement(trusted)?;
+    let not_signed =
+        || CacheError::Untrusted { path: folder.to_owned(), what: "no key is trusted".to_owned() };
+    let signed = statement.signed.ok_or_else(not_signed)?;
+    arrival.check(&statement.said, cancelled)?;
+    Ok(signed)
 }
 
 /// Removes what exports to `folder` left there that have ended half-way; their names start with `prefix`.
@@ -70,31 +124,27 @@ fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
 }
 
 impl Cache {
-    /// Takes the entry at `folder` over, whose name is its fingerprint; false if it is here already. Once `cancelled` is set,
-    /// it soon fails; on any error nothing of the entry is left here.
+    /// Takes the entry at `folder` over, whose name is its fingerprint; false if it is here already. If keys are `trusted`, one of
+    /// them must have signed it. Once `cancelled` is set, it soon fails; on any error nothing of the entry is left here.
     ///
     /// # Errors
-    /// It is not what its manifest says: [`CacheError::Unfit`].
-    pub fn import(&self, folder: &Path, cancelled: &AtomicBool) -> Result<bool, CacheError> {
-        let unfit = |what| CacheError::Unfit { path: folder.to_owned(), what };
-        let fingerprint = folder.file_name().and_then(|name| name.to_str());
-        let fingerprint = fingerprint.filter(|name| is_fingerprint(name));
-        let fingerprint = fingerprint.ok_or_else(|| unfit("its name is no fingerprint"))?;
+    /// It is not what its manifest says: [`CacheError::Unfit`]. It is not what a trusted key has signed:
+    /// [`CacheError::Untrusted`].
+    pub fn import(
+        &self,
+        folder: &Path,
+        trusted: &[TrustedKey],
+        cancelled: &AtomicBool,
+    ) -> Result<bool, CacheError> {
         let arrival = Arrival::open(folder)?;
-        let said = arrival.manifest()?;
-        let about = arrival.text("about")?;
-        let building = self.building(fingerprint, || ())?;
-        if self.examine(fingerprint)?.is_some() {
+        let statement = arrival.statement(trusted)?;
+        let building = self.building(arrival.fingerprint(), || ())?;
+        if self.examine(arrival.fingerprint())?.is_some() {
             return Ok(false);
         }
-        building.publish_staged(&about, |staging| arrival.stage(&said, staging, cancelled))?;
+        building.publish_staged(&statement.about, |staging| arrival.stage(&statement, staging, cancelled))?;
         Ok(true)
     }
-}
-
-/// Whether `name` can be that of an entry: hex digits only.
-pub(crate) fn is_fingerprint(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The entries that lie in `folder`, as [`Entry::export`] put them there.
@@ -104,7 +154,7 @@ pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
             // One of them is enough: what misses another is damaged, and not to be passed over in silence.
-            && ["manifest", "about", "data"].iter().any(|name| path.join(name).symlink_metadata().is_ok())
+            && ["manifest", "about", "data", HEAD, SIGNATURE].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
     Ok(found)
@@ -112,6 +162,8 @@ pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
 
 #[cfg(test)]
 mod tests {
+    mod signed;
+
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
@@ -302,7 +354,7 @@ mod tests {
         }
         let here = Cache::locate(Some(&root.join("here"))).unwrap();
         let entry = here.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
-        entry.export(&root.join("carrier"), &AtomicBool::new(false)).unwrap();
+        entry.export(&root.join("carrier"), None, &AtomicBool::new(false)).unwrap();
         (tree, root.join("carrier/abc"))
     }
 
@@ -316,7 +368,7 @@ mod tests {
                 happen(mishap, &folder);
             }
             let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
-            match there.import(&folder, &AtomicBool::new(false)) {
+            match there.import(&folder, &[], &AtomicBool::new(false)) {
                 Ok(new) => {
                     prop_assert!(new);
                     let entry = there.look_up("abc").unwrap().unwrap();
@@ -344,7 +396,7 @@ mod tests {
         fs::write(dead.join("lock"), "").unwrap();
         let _at_work = sys::Lock::take(&alive.join("lock")).unwrap();
         let here = Cache::locate(Some(&directory.path().join("here"))).unwrap();
-        here.look_up("abc").unwrap().unwrap().export(carrier, &AtomicBool::new(false)).unwrap();
+        here.look_up("abc").unwrap().unwrap().export(carrier, None, &AtomicBool::new(false)).unwrap();
         assert!(!dead.exists() && alive.exists());
         assert_eq!(all(&folder).iter().filter(|(path, _)| path.ends_with("lock")).count(), 0);
     }
@@ -360,18 +412,18 @@ mod tests {
         let (here, there) = (cache("here"), cache("there"));
         let entry = here.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
         let carrier = directory.path().join("a/carrier");
-        entry.export(&carrier, &AtomicBool::new(false)).unwrap();
-        entry.export(&carrier, &AtomicBool::new(false)).unwrap();
+        entry.export(&carrier, None, &AtomicBool::new(false)).unwrap();
+        entry.export(&carrier, None, &AtomicBool::new(false)).unwrap();
         let found = carried(&carrier).unwrap();
         assert_eq!(found, [carrier.join("abc")]);
-        assert!(there.import(&found[0], &AtomicBool::new(false)).unwrap());
-        assert!(!there.import(&found[0], &AtomicBool::new(false)).unwrap());
+        assert!(there.import(&found[0], &[], &AtomicBool::new(false)).unwrap());
+        assert!(!there.import(&found[0], &[], &AtomicBool::new(false)).unwrap());
         let arrived = there.look_up("abc").unwrap().unwrap();
         assert_eq!((arrived.about().as_str(), arrived.bytes()), ("about", 12));
 
         fs::write(carrier.join("abc/data/top"), "TOP").unwrap();
         assert!(matches!(
-            cache("third").import(&found[0], &AtomicBool::new(false)),
+            cache("third").import(&found[0], &[], &AtomicBool::new(false)),
             Err(CacheError::Unfit { .. })
         ));
         assert!(cache("third").look_up("abc").unwrap().is_none());
@@ -384,10 +436,10 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         let there = Cache::locate(Some(&at("there"))).unwrap();
         let cancelled = AtomicBool::new(true);
-        assert!(matches!(there.import(&folder, &cancelled), Err(CacheError::File(_))));
+        assert!(matches!(there.import(&folder, &[], &cancelled), Err(CacheError::File(_))));
         assert_eq!(fs::read_dir(at("there/images")).unwrap().count(), 0);
         let entry = Cache::locate(Some(&at("here"))).unwrap().look_up("abc").unwrap().unwrap();
-        assert!(matches!(entry.export(&at("second"), &cancelled), Err(CopyError::File(_))));
+        assert!(matches!(entry.export(&at("second"), None, &cancelled), Err(CopyError::File(_))));
         assert_eq!(fs::read_dir(at("second")).unwrap().count(), 0);
     }
 }

@@ -18,6 +18,14 @@ pub enum CacheError {
         /// What it is.
         what: &'static str,
     },
+    /// What was carried here is not what a trusted key has signed.
+    #[error("cannot trust \"{}\": {what}", path.display())]
+    Untrusted {
+        /// The entry, or the file of it in question.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
 }
 
 /// Why a copy ended half-way. What it has made so far stays until its run directory is removed.

@@ -27,6 +27,7 @@ mod carry;
 mod copy;
 mod entry;
 mod error;
+mod head;
 mod manifest;
 mod persistent;
 mod place;
@@ -34,13 +35,15 @@ mod private;
 mod publish;
 mod removal;
 mod run;
+mod signing;
 mod tree;
 mod verified;
 
 pub use account::{Account, AccountError};
+pub use arrival::Signed;
 pub use attempt::{Attempt, FileError};
 pub use cache::Cache;
-pub use carry::carried;
+pub use carry::{carried, sign, verify};
 pub use copy::{Copied, Copying, Method};
 pub use entry::Entry;
 pub use error::{CacheError, CopyError};
@@ -49,6 +52,7 @@ pub use place::{Place, PlaceError, PlaceRequest};
 pub use publish::Building;
 pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
+pub use signing::{KeyError, SigningKey, TrustedKey};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
 #[must_use]

@@ -151,6 +151,13 @@ impl Place {
         self.kind
     }
 
+    /// The same with no more than `most` bytes of it, if that is said.
+    #[must_use]
+    pub fn with_at_most(mut self, most: Option<u64>) -> Self {
+        self.budget = most.map_or(self.budget, |most| most.min(self.budget));
+        self
+    }
+
     /// Bytes that may be written there.
     #[must_use]
     pub fn budget(&self) -> u64 {

@@ -22,6 +22,7 @@ pub use linux::{
     boot::boot_id,
     directory::{Directory, FileKind, is_absent},
     disk::{Bottom, Disk, Stack},
+    environment::take_variable,
     filesystem::{Filesystem, FilesystemKind},
     handle::{ProcessHandle, signal},
     holes::{next_data, next_hole},

@@ -80,6 +80,10 @@ impl ProvisionError {
                 "A template holds regular files only; make tablespaces in the tests that need them."
                     .to_owned(),
             ),
+            Self::Cache(CacheError::Untrusted { .. }) => Some(
+                "pgfresh takes only templates that a key of [cache] keys has signed: push again, or see \"pgfresh template sign\"."
+                    .to_owned(),
+            ),
             Self::Stop(_) | Self::Setting(_) => None,
         }
     }

@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub installation: VersionRequest,
     /// Where the data live.
     pub place: PlaceRequest,
+    /// What they may take there at most, in bytes; without a word, what is free.
+    pub space: Option<u64>,
     /// The preset of settings.
     pub preset: Preset,
     /// Settings over the preset: names and values, the last word wins.
@@ -168,7 +170,8 @@ impl Provisioner {
     }
 
     pub(crate) fn choose_place(&self, request: &PlaceRequest, bytes: u64) -> Result<Place, ProvisionError> {
-        Ok(Place::choose(request, bytes, self.cache.root(), &self.account)?)
+        let place = Place::choose(request, bytes, self.cache.root(), &self.account)?;
+        Ok(place.with_at_most(self.server_options.space))
     }
 
     /// What a server that may write `budget` bytes would be told.

@@ -10,9 +10,15 @@ import (
 )
 
 // Open returns connections to a fresh database with the tables of the library, until the test ends.
-func Open(tb testing.TB) *pgxpool.Pool {
+func Open(tb testing.TB, options ...pgfreshtest.Option) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := pgxpool.New(tb.Context(), pgfreshtest.New(tb).URL)
+	return Connect(tb, pgfreshtest.New(tb, options...))
+}
+
+// Connect returns connections to the database of a test, until that ends.
+func Connect(tb testing.TB, db *pgfreshtest.Database) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), db.URL)
 	if err != nil {
 		tb.Fatal(err)
 	}

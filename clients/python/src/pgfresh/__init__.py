@@ -9,5 +9,6 @@ No driver is needed or preferred: a database is a name and URLs. The fixtures fo
 
 from ._database import Database, fresh_database
 from ._server import Error
+from ._statements import Statement, Statements
 
-__all__ = ["Database", "Error", "fresh_database"]
+__all__ = ["Database", "Error", "Statement", "Statements", "fresh_database"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from types import TracebackType
+from typing import Any
 from urllib.parse import quote
 
 from ._server import server
+from ._statements import Statements
 
 
 class Database:
@@ -22,9 +25,12 @@ class Database:
     jdbc_url: str
     """The same for JDBC."""
     socket_url: str
-    """`postgresql://…` straight to the server's unix socket, past the gateway."""
+    """`postgresql://…` over a unix socket, without a password."""
     template: str
     """What it is a copy of."""
+    recorded: bool
+    """Whether its statements are recorded: because `record` asks for it, or because `pgfresh.toml`
+    has a `[budget]`."""
 
     def __init__(
         self,
@@ -32,12 +38,14 @@ class Database:
         template: str | None = None,
         name: str | None = None,
         isolation: str | None = None,
+        record: bool = False,
     ) -> None:
-        wish = {
+        wish: dict[str, Any] = {
             "template": template,
             "name": name,
             "isolation": isolation,
             "holder": server().holder,
+            "record": record or None,
         }
         told = server().ask(
             "POST",
@@ -49,6 +57,11 @@ class Database:
         self.jdbc_url = told["jdbc_url"]
         self.socket_url = told["socket_url"]
         self.template = told["template"]
+        self.recorded = told.get("recorded", False)
+        self._test: str | None = None
+        self._limits: dict[str, Any] = {}
+        self._exceeded: list[str] = []
+        self._resets = 0
 
     def url_for(self, driver: str) -> str:
         """The URL as SQLAlchemy wants it: `url_for("psycopg")` is `postgresql+psycopg://…`."""
@@ -56,9 +69,26 @@ class Database:
 
     def reset(self, *, close_sessions: bool = False) -> None:
         """Makes it equal to its template again. Open sessions are an error, or are closed."""
-        reset(self.name, close_sessions=close_sessions)
+        # A name need not be text that UTF-8 can say.
+        test = self._test and self._test[:1000].encode(errors="replace").decode()
+        ended = {} if test is None else {"test": test}
+        told = reset(self.name, close_sessions=close_sessions, **ended, **self._limits)
+        self._resets += 1
+        if "message" in told:
+            self._exceeded.append(told["message"])
 
-    def release(self, *, failed: bool = False, test: str = "") -> str | None:
+    def statements(self) -> Statements:
+        """The statements that its clients run within a block. It must be recorded: lease it with
+        `record=True`, or mark the test with `@pytest.mark.pgfresh(record=True)`.
+        """
+        return Statements(lambda: {**self._measure({}), "resets": self._resets})
+
+    def _measure(self, limits: dict[str, Any]) -> dict[str, Any]:
+        """What its clients have run since it was leased or reset, and which limits that exceeds."""
+        query = "&".join(f"{name}={quote(str(value))}" for name, value in limits.items())
+        return server().ask("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
+
+    def release(self, *, failed: bool = False, test: str | None = None) -> str | None:
         """Gives it back: its sessions are closed, it is no more. With `failed`, for the database of
         a failed test, the URL under which it was kept, if it was. `test` is the test's name, under
         which profiles list it.
@@ -88,31 +118,40 @@ def fresh_database(
     template: str | None = None,
     name: str | None = None,
     isolation: str | None = None,
+    record: bool = False,
 ) -> Database:
     """Leases a database: a fresh copy of `template`, or of the default one of pgfresh.toml.
 
     The first call of a process starts pgfresh, unless `pgfresh run` has done so. `name` is made up
-    if there is none. `isolation` is as in pgfresh's documentation of its HTTP API.
+    if there is none. `isolation` is as in pgfresh's documentation of its HTTP API. With `record`
+    its statements are recorded, for `Database.statements`.
 
     Raises `Error` if it is refused.
     """
-    return Database(template=template, name=name, isolation=isolation)
+    return Database(template=template, name=name, isolation=isolation, record=record)
 
 
-def reset(name: str, *, close_sessions: bool) -> None:
-    """Makes the leased database of that name equal to its template again."""
-    wish = {"close_sessions": True} if close_sessions else {}
-    server().ask("POST", f"{_path(name)}/reset", wish)
+def reset(name: str, *, close_sessions: bool, **test: Any) -> dict[str, Any]:
+    """Makes the leased database of that name equal to its template again. `test` is what is said of
+    the test that is over: its name as `test`, and limits.
+    """
+    wish = ({"close_sessions": True} if close_sessions else {}) | test
+    return server().ask("POST", f"{_path(name)}/reset", wish)
 
 
 def _path(name: str) -> str:
     return f"/v1/databases/{quote(name, safe='')}"
 
 
-def _query(failed: bool, test: str) -> str:
-    name = quote(test[:1000], safe="", errors="replace")
-    parts = ["failed=true"] * failed + [f"test={name}"] * bool(name)
+def _query(failed: bool, test: str | None) -> str:
+    named = [] if test is None else [f"test={quote(test[:1000], safe='', errors='replace')}"]
+    parts = ["failed=true"] * failed + named
     return "?" + "&".join(parts) if parts else ""
+
+
+def span(time: str | float) -> str:
+    """A time as pgfresh reads it; a number is one of seconds."""
+    return time if isinstance(time, str) else f"{math.ceil(time * 1000)}ms"
 
 
 def kept_line(url: str) -> str:

@@ -84,15 +84,18 @@ impl Stage {
                 let server = self.server()?;
                 let word = |name: &str| with[name].as_str().map(str::to_owned);
                 let (template, name, isolation) = (word("template"), word("name"), word("isolation"));
-                let leased = Options { template, name, isolation }.lease_from(&server)?;
+                let leased =
+                    Options { template, name, isolation, ..Options::default() }.lease_from(&server)?;
                 assert_eq!(said_of(&leased), step["answer"]["body"]);
                 *database = Some(ManuallyDrop::new(leased));
                 Ok(None)
             }
-            "reset" if with["close_sessions"] == true => {
-                database.as_ref().unwrap().reset_closing_sessions().map(|()| None)
+            "reset" => {
+                let database = database.as_mut().unwrap();
+                // In the transcripts no test has a name.
+                database.test.get_mut().unwrap().clear();
+                database.end_test(with["close_sessions"] == true).map(|()| None)
             }
-            "reset" => database.as_ref().unwrap().reset().map(|()| None),
             "release" => {
                 let test = with["test"].as_str().unwrap_or_default();
                 Ok(database.as_ref().unwrap().release(with["failed"] == true, test))

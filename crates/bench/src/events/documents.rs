@@ -1,23 +1,81 @@
-//! An event store in `MongoDB`, by its own driver.
+//! An event store in `MongoDB`, or in what speaks its protocol, by its own driver.
+
+use std::time::Duration;
 
 use mongodb::IndexModel;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
-use mongodb::error::Error;
-use mongodb::options::IndexOptions;
+use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::options::{ClientOptions, IndexOptions};
 use mongodb::sync::{Client, Collection};
 
 use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// Of our own, so that nothing that is there is touched.
-pub(crate) const DATABASE: &str = "pgfresh_bench";
+/// Of our own, so that nothing that is there is touched. `FerretDB` keeps a database in a schema of that name, so it is not that
+/// of [`super::sql`]: both can be targets in one `PostgreSQL`.
+pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
 /// As Axon Framework's extension for `MongoDB` calls it. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
+/// For the report.
+pub(crate) const EVENT: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
+    indexes, in one insert command over one connection.";
+/// How long the driver looks for a server, unless the URL says it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn could_not(verb: &'static str) -> impl Fn(Error) -> BenchError {
-    move |source| BenchError::Documents { verb, source: Box::new(source) }
+    move |source| BenchError::Documents { verb, source: reason(&source).into() }
+}
+
+/// What the server or the driver said, in one line. The driver's own text has the bytes of the server's answer in it.
+fn reason(error: &Error) -> String {
+    let text = match &*error.kind {
+        ErrorKind::Command(failure) => failure.message.clone(),
+        ErrorKind::Write(WriteFailure::WriteError(failure)) => failure.message.clone(),
+        ErrorKind::Write(WriteFailure::WriteConcernError(failure)) => failure.message.clone(),
+        // The driver's message has the state of each server, and somewhere in it the error of the last attempt.
+        ErrorKind::ServerSelection { message, .. } => {
+            let last =
+                message.split_once("Error: Kind: ").and_then(|(_, last)| last.split_once(", labels: "));
+            last.map_or(message.clone(), |(last, _)| format!("no server answered: {last}"))
+        }
+        other => other.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Where the server is, and as whom.
+///
+/// # Errors
+/// The driver cannot read the URL.
+pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
+    let mut options = ClientOptions::parse(url).run().map_err(could_not("read the URL"))?;
+    options.server_selection_timeout.get_or_insert(CONNECT_TIMEOUT);
+    Ok(options)
+}
+
+/// Host and port.
+pub(crate) fn place(options: &ClientOptions) -> String {
+    options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
+}
+
+fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
+    Client::with_options(options.clone()).map_err(could_not("connect to the server"))
+}
+
+/// Which server it is. `FerretDB` says the version of `MongoDB` that it resembles, and its own beside it.
+fn version(about: &Document) -> String {
+    let mongodb = format!("MongoDB {}", about.get_str("version").unwrap_or("of unknown version"));
+    match about.get_str("ferretdbVersion") {
+        Ok(version) => {
+            format!(
+                "FerretDB {} over PostgreSQL, which answers as {mongodb}",
+                version.trim_start_matches('v')
+            )
+        }
+        Err(_) => mongodb,
+    }
 }
 
 /// A client that appends.
@@ -31,20 +89,23 @@ impl Events {
     ///
     /// # Errors
     /// The database has something in it: another bench is running, or was killed.
-    pub(crate) fn create(url: &str) -> Result<Self, BenchError> {
-        let connect = could_not("connect to MongoDB");
-        let database = Client::with_uri_str(url).map_err(&connect)?.database(DATABASE);
-        let about = database.run_command(doc! { "buildInfo": 1 }).run().map_err(&connect)?;
-        let version = format!("MongoDB {}", about.get_str("version").unwrap_or("of unknown version"));
-        if !database.list_collection_names().run().map_err(&connect)?.is_empty() {
+    pub(crate) fn create(options: &ClientOptions) -> Result<Self, BenchError> {
+        let failed = could_not("connect to the server");
+        let database = connect(options)?.database(DATABASE);
+        let about = database.run_command(doc! { "buildInfo": 1 }).run().map_err(&failed)?;
+        if !database.list_collection_names().run().map_err(&failed)?.is_empty() {
             return Err(BenchError::NotEmpty { database: DATABASE });
         }
         let collection = database.collection(COLLECTION);
         let unique = || IndexOptions::builder().unique(true).build();
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
-        collection.create_indexes(models).run().map_err(could_not("create indexes"))?;
-        Ok(Self { collection, version })
+        if let Err(error) = collection.create_indexes(models).run() {
+            // A server may have made the collection before it failed.
+            remove(options)?;
+            return Err(could_not("create indexes")(error));
+        }
+        Ok(Self { collection, version: version(&about) })
     }
 }
 
@@ -69,9 +130,12 @@ impl Store for Events {
 }
 
 /// Removes the database.
-pub(crate) fn remove(url: &str) -> Result<(), BenchError> {
-    let database = Client::with_uri_str(url).map_err(could_not("connect to MongoDB"))?.database(DATABASE);
-    database.drop().run().map_err(could_not("remove database \"pgfresh_bench\""))
+pub(crate) fn remove(options: &ClientOptions) -> Result<(), BenchError> {
+    connect(options)?
+        .database(DATABASE)
+        .drop()
+        .run()
+        .map_err(could_not("remove database \"pgfresh_bench_documents\""))
 }
 
 #[cfg(test)]
@@ -114,10 +178,9 @@ mod tests {
         let json = report.to_json();
         assert_eq!(json["samples"][0]["phases"][0]["values"].as_array().unwrap().len(), 3);
         assert_eq!(json["distributions"][0]["count"], 21);
-        assert!(
-            json["notes"].to_string().contains("MongoDB: MongoDB 7.0.0, a server that was there."),
-            "{json}"
-        );
+        assert!(json["notes"].to_string().contains(": MongoDB 7.0.0, a server that was there."), "{json}");
+        let place = server.url().trim_start_matches("mongodb://").split('/').next().map(str::to_owned);
+        assert_eq!(json["samples"][0]["name"].as_str(), place.as_deref(), "{json}");
     }
 
     #[test]
@@ -125,9 +188,41 @@ mod tests {
         let server = Server::start();
         server.keep("something");
         let error = measure(&server.url()).unwrap_err();
-        assert_eq!(error.to_string(), "database \"pgfresh_bench\" of MongoDB has collections in it already");
+        assert_eq!(error.to_string(), "database \"pgfresh_bench_documents\" has collections in it already");
         assert!(error.hint().is_some_and(|hint| hint.contains("drop database")));
         assert_eq!((server.commands("dropDatabase"), server.collections()), (0, 1));
+    }
+
+    /// The causes of an error, which are what a user is shown of it.
+    fn cause(error: &BenchError) -> String {
+        std::error::Error::source(error).unwrap().to_string()
+    }
+
+    #[test]
+    fn what_was_made_before_the_indexes_were_refused_is_removed() {
+        let server = Server::start();
+        server.refuse_indexes();
+        let error = measure(&server.url()).unwrap_err();
+        assert_eq!(
+            (error.to_string().as_str(), cause(&error).as_str()),
+            ("could not create indexes", "no rights")
+        );
+        assert_eq!((server.commands("dropDatabase"), server.collections()), (1, 0));
+    }
+
+    #[test]
+    fn why_nothing_answers_is_said_in_one_line() {
+        let error = measure("mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=50").unwrap_err();
+        assert_eq!(error.to_string(), "could not connect to the server");
+        assert!(
+            cause(&error).starts_with("no server answered: I/O error: Connection refused"),
+            "{}",
+            cause(&error)
+        );
+        let error = measure("mongodb://user:secret@localhost/?colour=red").unwrap_err();
+        assert_eq!(error.to_string(), "could not read the URL");
+        assert!(cause(&error).contains("colour is an invalid option"), "{}", cause(&error));
+        assert!(!cause(&error).contains('\n') && !cause(&error).contains("secret"), "{}", cause(&error));
     }
 
     #[test]
@@ -136,7 +231,10 @@ mod tests {
         server.refuse_after(10);
         let (report, failure) = measure(&server.url()).unwrap();
         let failure = failure.unwrap();
-        assert_eq!(failure.to_string(), "could not append events");
+        assert_eq!(
+            (failure.to_string().as_str(), cause(&failure).as_str()),
+            ("could not append events", "no room left")
+        );
         // The first batch is a warm-up, the second was not finished.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
         assert_eq!(server.commands("dropDatabase"), 1);

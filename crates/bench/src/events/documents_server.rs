@@ -21,6 +21,8 @@ struct Memory {
     commands: Vec<String>,
     /// From so many events on, it refuses.
     refuses: Option<usize>,
+    /// It makes the collection of an index, and then refuses the index.
+    refuses_indexes: bool,
 }
 
 /// Serves on a port of its own, for as long as the test's process lives.
@@ -67,6 +69,10 @@ impl Server {
     /// There is such a collection already.
     pub(crate) fn keep(&self, collection: &str) {
         self.memory.lock().unwrap().collections.push(collection.to_owned());
+    }
+
+    pub(crate) fn refuse_indexes(&self) {
+        self.memory.lock().unwrap().refuses_indexes = true;
     }
 
     pub(crate) fn refuse_after(&self, count: usize) {
@@ -149,10 +155,13 @@ impl Memory {
             "listCollections" => {
                 let listed = self.collections.iter().map(|name| doc! { "name": name, "type": "collection" });
                 let batch: Vec<Bson> = listed.map(Bson::from).collect();
-                doc! { "cursor": { "id": 0_i64, "ns": "pgfresh_bench.$cmd.listCollections", "firstBatch": batch }, "ok": 1.0 }
+                doc! { "cursor": { "id": 0_i64, "ns": "pgfresh_bench_documents.$cmd.listCollections", "firstBatch": batch }, "ok": 1.0 }
             }
             "createIndexes" => {
                 self.collections.push(value.as_str().unwrap().to_owned());
+                if self.refuses_indexes {
+                    return doc! { "ok": 0.0, "code": 13, "errmsg": "no rights", "codeName": "Unauthorized" };
+                }
                 doc! { "ok": 1.0 }
             }
             "insert" if self.refuses.is_some_and(|count| self.inserted.len() >= count) => {

@@ -5,6 +5,8 @@ mod documents;
 #[cfg(all(test, feature = "mongodb"))]
 mod documents_server;
 mod event;
+#[cfg(all(test, feature = "mongodb"))]
+mod ferretdb;
 mod report;
 mod sql;
 mod store;
@@ -92,7 +94,10 @@ impl Events<'_> {
         for (fixture, track) in fixtures.iter_mut().zip(&tracks) {
             contenders.push(self.contender(fixture, track, &thermometer)?);
         }
-        let notes: Vec<String> = fixtures.iter().map(EventsFixture::describe).collect();
+        let mut notes: Vec<String> = fixtures.iter().map(|fixture| fixture.event().to_owned()).collect();
+        notes.sort();
+        notes.dedup();
+        notes.extend(fixtures.iter().map(EventsFixture::describe));
         let overhead = overhead();
         let report = |timed: &[Timed]| -> Report {
             let tracks: Vec<_> = tracks.iter().map(RefCell::borrow).collect();

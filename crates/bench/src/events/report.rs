@@ -27,10 +27,8 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
     report.add_table(latencies(tracks));
     add_doubts(&mut report, timed, "--batches");
     add_samples(&mut report, timed);
-    report.add_notes([format!(
-        "Batches of {batch} events take turns; the first of each is a warm-up, apart. An event is a row of an event store with \
-         three indexes and 300 bytes of content, in BEGIN, INSERT and COMMIT over one connection."
-    )]);
+    report
+        .add_notes([format!("Batches of {batch} events take turns; the first of each is a warm-up, apart.")]);
     report
 }
 

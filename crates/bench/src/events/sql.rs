@@ -24,6 +24,10 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
     sequence_number, type, payload, payload_type, time_stamp) \
     VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
 
+/// For the report.
+pub(crate) const EVENT: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
+    INSERT and COMMIT over one connection.";
+
 /// Where the server is, and as whom.
 ///
 /// # Errors

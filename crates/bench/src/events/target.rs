@@ -61,7 +61,7 @@ fn documents(_: &str) -> Result<EventStore, String> {
 enum Way {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
-    Documents(String),
+    Documents(Box<mongodb::options::ClientOptions>),
 }
 
 /// A target that is ready.
@@ -105,7 +105,8 @@ impl EventsFixture {
     fn at(url: &str) -> Result<Self, BenchError> {
         #[cfg(feature = "mongodb")]
         if url.starts_with(MONGODB) {
-            let (name, way) = ("MongoDB".to_owned(), Way::Documents(url.to_owned()));
+            let options = documents::options(url)?;
+            let (name, way) = (documents::place(&options), Way::Documents(Box::new(options)));
             return Ok(Self { name, place: String::new(), version: String::new(), way, server: None });
         }
         let config = sql::config(url)?;
@@ -125,12 +126,21 @@ impl EventsFixture {
         }
     }
 
+    /// What an event is there: a sentence for people.
+    pub(crate) fn event(&self) -> &'static str {
+        match self.way {
+            Way::Sql(_) => sql::EVENT,
+            #[cfg(feature = "mongodb")]
+            Way::Documents(_) => documents::EVENT,
+        }
+    }
+
     /// Makes what the events go into.
     pub(crate) fn open(&mut self) -> Result<Box<dyn Store>, BenchError> {
         let store: Box<dyn Store> = match &self.way {
             Way::Sql(config) => Box::new(sql::Table::create(config)?),
             #[cfg(feature = "mongodb")]
-            Way::Documents(url) => Box::new(documents::Events::create(url)?),
+            Way::Documents(options) => Box::new(documents::Events::create(options)?),
         };
         store.version().clone_into(&mut self.version);
         Ok(store)
@@ -144,7 +154,7 @@ impl EventsFixture {
         match &self.way {
             Way::Sql(config) => sql::remove(config),
             #[cfg(feature = "mongodb")]
-            Way::Documents(url) => documents::remove(url),
+            Way::Documents(options) => documents::remove(options),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! `fresh`: a database for each test, through the gateway and by hand on the same server.
 
 mod burst;
+mod first;
 mod floor;
 mod paced;
 mod recycle;
 mod report;
 mod rollback;
 mod sustained;
+mod tables;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use server::AdminConnection;
 use template::ServerOptions;
 
 use crate::client::Address;
-use crate::fixture::{BY_HAND, Fixture};
+use crate::fixture::{BY_HAND, Fixture, TABLES};
 use crate::{BenchError, Measured};
 
 /// The first query of a session.
@@ -25,7 +27,8 @@ const QUERY: &str = "SELECT count(*) FROM t1";
 /// Rounds for nothing, until pool and page cache have settled.
 const WARM_UP: u32 = 1;
 
-/// The bench and what it needs of its caller. The template has 30 tables, whatever template the options name.
+/// The bench and what it needs of its caller. The template has 30 tables unless it is about their number, whatever template the
+/// options name.
 #[derive(Debug)]
 pub struct Fresh {
     /// The options of the server.
@@ -105,6 +108,27 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
+    /// Measures the first hundred databases of servers that have just started, of as many servers for each way to ask for
+    /// them as there are rounds.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
+        let samples = first::Samples::default();
+        let described = self.fixture()?;
+        let mut contenders = first::contenders(self, &samples);
+        let report = |timed: &[Timed]| {
+            let mut report = first::report(timed, &samples);
+            described.describe(&mut report);
+            report
+        };
+        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
+        drop(contenders);
+        let report = report(&timed);
+        described.close();
+        Ok((report, end.err()))
+    }
+
     /// Measures tests of one session in rollback isolation, beside databases of their own and beside BEGIN and ROLLBACK
     /// by hand.
     ///
@@ -125,8 +149,39 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
+    /// Measures resets of databases of templates with so many tables each, of which tests have written to few or to many.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure_tables(
+        &self,
+        sizes: &[u32],
+        rounds: u32,
+        progress: &dyn Progress,
+    ) -> Result<Measured, BenchError> {
+        let servers = tables::Server::open_all(self, sizes)?;
+        let samples = tables::Samples::new(sizes);
+        let mut contenders = tables::contenders(&servers, &samples)?;
+        Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
+        samples.forget();
+        let report = |timed: &[Timed]| {
+            let mut report = tables::report(timed, &samples, &servers);
+            tables::describe(&servers, &mut report);
+            report
+        };
+        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
+        drop(contenders);
+        let report = report(&timed);
+        servers.into_iter().for_each(tables::Server::close);
+        Ok((report, end.err()))
+    }
+
     fn fixture(&self) -> Result<Fixture, BenchError> {
-        Fixture::open(&self.server_options, self.cache.as_deref(), self.program.clone())
+        self.fixture_of(TABLES)
+    }
+
+    fn fixture_of(&self, tables: u32) -> Result<Fixture, BenchError> {
+        Fixture::open(&self.server_options, self.cache.as_deref(), self.program.clone(), tables)
     }
 }
 

@@ -66,18 +66,18 @@ pub(super) fn contenders<'a>(
     let (mut renewing, worn) = (Copier { fixture, admin: fixture.admin()?, strategy }, by_truncate.clone());
     let (mut cycling, socket_too) = (Copier { fixture, admin: fixture.admin()?, strategy }, fixture.socket());
     Ok(vec![
-        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(fixture, &name))),
+        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(fixture, &name, &USE))),
         Contender::new(COPIED, move || block(copied, BLOCK, || renewing.renew(&by_copy))),
         Contender::new(TRUNCATED, move || block(truncated, BLOCK, || time_truncate(&socket, &by_truncate))),
         Contender::new(CYCLE, move || {
             let cycle =
-                || use_it(&fixture.gateway(), &fixture.new_name(), &brief)?.close().map_err(Into::into);
+                || use_it(&fixture.gateway(), &fixture.new_name(), &brief, &USE)?.close().map_err(Into::into);
             mean_cycle("a cycle", SPAN, cycle)
         }),
         Contender::new(CYCLE_COPIED, move || mean_cycle("a cycle", SPAN, || cycling.cycle())),
         Contender::new(CYCLE_TRUNCATED, move || {
             let cycle = || {
-                let mut client = use_it(&socket_too, &worn, &[])?;
+                let mut client = use_it(&socket_too, &worn, &[], &USE)?;
                 client.query(&truncate())?;
                 Ok(client.close()?)
             };
@@ -87,17 +87,26 @@ pub(super) fn contenders<'a>(
 }
 
 /// Connects and does what a test does.
-fn use_it(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Result<Client, BenchError> {
+fn use_it(
+    address: &Address,
+    name: &str,
+    parameters: &[(&str, &str)],
+    statements: &[impl AsRef<str>],
+) -> Result<Client, BenchError> {
     let mut client = address.connect(name, parameters)?;
-    for statement in USE {
-        client.query(statement)?;
+    for statement in statements {
+        client.query(statement.as_ref())?;
     }
     Ok(client)
 }
 
 /// The reset alone, of a database that was used and has no session any more.
-fn time_reset(fixture: &Fixture, name: &str) -> Result<Duration, BenchError> {
-    use_it(&fixture.gateway(), name, &[])?.close()?;
+pub(super) fn time_reset(
+    fixture: &Fixture,
+    name: &str,
+    statements: &[impl AsRef<str>],
+) -> Result<Duration, BenchError> {
+    use_it(&fixture.gateway(), name, &[], statements)?.close()?;
     loop {
         let begun = Instant::now();
         match fixture.leases.reset(name, false) {
@@ -109,7 +118,7 @@ fn time_reset(fixture: &Fixture, name: &str) -> Result<Duration, BenchError> {
 }
 
 fn time_truncate(socket: &Address, name: &str) -> Result<Duration, BenchError> {
-    let mut client = use_it(socket, name, &[])?;
+    let mut client = use_it(socket, name, &[], &USE)?;
     let begun = Instant::now();
     client.query(&truncate())?;
     let taken = begun.elapsed();
@@ -132,7 +141,7 @@ struct Copier<'a> {
 impl Copier<'_> {
     /// Uses a database, and times its replacement.
     fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
-        use_it(&self.fixture.socket(), name, &[])?.close()?;
+        use_it(&self.fixture.socket(), name, &[], &USE)?.close()?;
         let begun = Instant::now();
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         self.strategy.create(&mut self.admin, name)?;
@@ -142,7 +151,7 @@ impl Copier<'_> {
     fn cycle(&mut self) -> Result<(), BenchError> {
         let name = self.fixture.new_name();
         self.strategy.create(&mut self.admin, &name)?;
-        use_it(&self.fixture.socket(), &name, &[])?.close()?;
+        use_it(&self.fixture.socket(), &name, &[], &USE)?.close()?;
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         Ok(())
     }

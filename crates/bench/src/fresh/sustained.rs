@@ -12,11 +12,16 @@ use crate::fixture::{BRIEF, Fixture};
 /// How long in a round.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Workers, and the names of the two that compete with so many.
-pub(super) const WORKERS: [(usize, &str, &str); 3] = [
-    (1, "1 worker through the gateway", "1 worker by hand"),
-    (2, "2 workers through the gateway", "2 workers by hand"),
-    (8, "8 workers through the gateway", "8 workers by hand"),
+/// Workers, the name of the contender through the gateway with so many, and of the one by hand where there is one: to copy a
+/// database is the work of one processor, so more workers than these gain nothing.
+pub(super) const WORKERS: [(usize, &str, Option<&str>); 7] = [
+    (1, "1 worker through the gateway", Some("1 worker by hand")),
+    (2, "2 workers through the gateway", Some("2 workers by hand")),
+    (4, "4 workers through the gateway", None),
+    (8, "8 workers through the gateway", Some("8 workers by hand")),
+    (16, "16 workers through the gateway", None),
+    (32, "32 workers through the gateway", None),
+    (64, "64 workers through the gateway", None),
 ];
 
 pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
@@ -25,6 +30,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
         contenders.push(Contender::new(gateway, move || {
             together(&mut vec![(); workers], &|()| through_the_gateway(fixture))
         }));
+        let Some(by_hand) = by_hand else { continue };
         let mut admins = (0..workers).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
         contenders.push(Contender::new(by_hand, move || {
             together(&mut admins, &|admin| by_hand_on(fixture, admin))

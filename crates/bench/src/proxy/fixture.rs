@@ -47,7 +47,7 @@ impl Way {
             Self::Direct => "direct TCP",
             Self::Gateway => "pgfresh",
             Self::PgBouncer => "PgBouncer, session pooling",
-            Self::Socket => "unix socket, as socket_url gives it",
+            Self::Socket => "unix socket of the server",
         }
     }
 }
@@ -93,7 +93,7 @@ impl ProxyFixture {
             paranoid: false,
             provisioner: None,
         })?;
-        let gateway = front(&leases, directory)?;
+        let gateway = front(&leases)?;
         let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
         let fixture = Self {
             ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),

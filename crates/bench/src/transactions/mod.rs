@@ -10,7 +10,7 @@ use server::{AdminConnection, Server};
 use template::ServerOptions;
 
 use crate::client::Address;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, TABLES};
 use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
@@ -92,7 +92,7 @@ impl Transactions {
     /// Nothing was measured at all: there is no pgbench, for example, or no room on the disk.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
-        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone())?;
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
         let pgbench = Pgbench::of(fixture.installation())?;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];

@@ -10,7 +10,7 @@ use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Timed, mean_cycl
 use server::{AdminConnection, Server, SessionError};
 use template::ServerOptions;
 
-use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, tables};
+use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, statements};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
@@ -110,10 +110,10 @@ impl Truncate {
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Tuned, Setup::Tmpfs];
         let (servers, notes) = setups.start_all(&needed, |server| {
-            server.session("postgres")?.query(&tables())?;
-            Ok(())
+            let mut session = server.session("postgres")?;
+            statements(TABLES).iter().try_for_each(|sql| Ok(session.query(sql).map(drop)?))
         })?;
-        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone())?;
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
         let mut contenders = theirs(&servers)?;
         contenders.extend(ours(&fixture)?);
         let report = |timed: &[Timed]| -> Report {

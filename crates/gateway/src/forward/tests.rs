@@ -10,7 +10,7 @@ use super::*;
 use crate::events::SessionEventKind;
 use crate::history::StatementHistory;
 use crate::tap::Taps;
-use crate::testing::{HANG, pair, run};
+use crate::testing::{pair, run};
 
 const GREETING: &[u8] = b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0";
 
@@ -30,6 +30,7 @@ struct Fixture {
     client: Stream,
     server: Stream,
     taps: Taps,
+    begun: Instant,
     vacated: Arc<AtomicUsize>,
 }
 
@@ -42,9 +43,10 @@ impl Fixture {
         let count = Arc::clone(&vacated);
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         let observed = (Conversation::new(false), SessionTraces::of_session(GREETING));
-        let tap = taps.tap("d", None, Instant::now());
+        let begun = Instant::now();
+        let tap = taps.tap("d", None, begun, None);
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
-        Self { forward, client, server, taps, vacated }
+        Self { forward, client, server, taps, begun, vacated }
     }
 
     /// Says one piece after the other; the next only once the last has arrived, so that each is read by itself. Returns what
@@ -84,7 +86,7 @@ impl Fixture {
             }
             SessionEventKind::Ended | SessionEventKind::TestEnded { .. } => "ended".to_owned(),
         };
-        let ran = self.taps.history.as_ref().unwrap().of("d", HANG);
+        let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         let ran = ran.into_iter().map(|ran| format!("{} {:?}", ran.statement, ran.error));
         events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
     }

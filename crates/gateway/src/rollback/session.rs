@@ -15,7 +15,7 @@ use super::message::{
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
-use super::task::{Awaited, Disposition, InjectedStatement, Native, Task, Turn};
+use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::LeaseTransaction;
 use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
 
@@ -37,7 +37,7 @@ pub(crate) struct RollbackSession {
     pub(super) tasks: VecDeque<Task>,
     awaited: VecDeque<Awaited>,
     /// What came for a statement of ours.
-    pub(super) row: Vec<Option<String>>,
+    pub(super) rows: Vec<Row>,
     pub(super) error: Option<Vec<u8>>,
     /// Messages of the client's were passed on, and no Sync after them.
     open: bool,
@@ -238,7 +238,7 @@ impl RollbackSession {
                     self.say(report);
                 }
             }
-            b'D' => self.row = values(body),
+            b'D' => self.rows.push(values(body)),
             b'E' if ours => self.error = Some(bytes.to_vec()),
             _ if ours => {}
             b'C' if self.awaited.front() == Some(&Awaited::Part) => {
@@ -307,7 +307,8 @@ impl RollbackSession {
     }
 
     fn answered(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
-        let row = std::mem::take(&mut self.row);
+        let mut rows = std::mem::take(&mut self.rows).into_iter();
+        let mut first = || rows.next().unwrap_or_default();
         match (ours, error) {
             (InjectedStatement::Must | InjectedStatement::Silent, Some(error)) => {
                 let message = field(&error, b'M').unwrap_or_default();
@@ -333,12 +334,14 @@ impl RollbackSession {
                 self.first([Task::Inject(undo, InjectedStatement::Must)]);
             }
             (_, Some(error)) => self.commit_failed(&error),
-            (InjectedStatement::Look, None) => self.looked(&row),
-            (InjectedStatement::Constraints, None) => self.know_constraints(row),
+            (InjectedStatement::Look, None) => self.looked(rows),
+            (InjectedStatement::Constraints, None) => self.know_constraints(first()),
             (InjectedStatement::Release, None) => self.released(),
-            (InjectedStatement::Access, None) => self.read_only = row.first() == Some(&Some("on".to_owned())),
+            (InjectedStatement::Access, None) => {
+                self.read_only = first().first() == Some(&Some("on".to_owned()));
+            }
             (InjectedStatement::Local(name), None) => {
-                let value = row.into_iter().next().flatten().unwrap_or_default();
+                let value = first().into_iter().next().flatten().unwrap_or_default();
                 self.locals.push((name, value));
             }
         }
@@ -397,7 +400,7 @@ impl RollbackSession {
                 self.awaited.push_back(Awaited::Injected(InjectedStatement::Syntax { saved }));
             }
             Task::Settle => self.settle(),
-            Task::Release(cursors) => self.release(cursors.as_deref()),
+            Task::Release(cursors) => self.release(&cursors),
             Task::Undo => self.undo(),
             Task::Left { tag, chain } => self.leave(tag, chain),
             Task::Say(bytes) => self.say(&bytes),

@@ -4,16 +4,16 @@ use lease::Constraints;
 
 use super::message::{RELEASE, literal};
 use super::session::RollbackSession;
-use super::task::{InjectedStatement, Task};
+use super::task::{InjectedStatement, Row, Task};
 
-/// Rows of `pg_constraint` (2606) that this transaction has changed, open cursors that do not outlive it, and whether there
-/// are others. Counters of the own transaction are in the backend's own memory. Portals of ours and of the protocol have no
-/// name that counts.
+/// For each open cursor: rows of `pg_constraint` (2606) that this transaction has changed, its name, and whether it outlives
+/// the transaction. There is always one, the portal of this statement. Counters of the own transaction are in the backend's
+/// own memory. Aggregates and the view `pg_cursors` would take the server longer than all the rest of a COMMIT.
 const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
     + pg_catalog.pg_stat_get_xact_tuples_updated(2606) + pg_catalog.pg_stat_get_xact_tuples_deleted(2606), \
-    pg_catalog.string_agg(pg_catalog.quote_ident(name), ' ' ORDER BY name) \
-    FILTER (WHERE NOT is_holdable AND name NOT IN ('', '_pgfresh')), pg_catalog.bool_or(is_holdable) \
-    FROM pg_catalog.pg_cursors";
+    pg_catalog.quote_ident(name), is_holdable FROM pg_catalog.pg_cursor()";
+/// Portals of ours and of the protocol, as [`LOOK`] names them.
+const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
 
 /// The names of all constraints that are deferrable, and of those that are deferred unless told otherwise. A name that
 /// also stands for one that cannot be deferred stands for none of the latter.
@@ -32,10 +32,22 @@ impl RollbackSession {
     }
 
     /// Knows what there is to do.
-    pub(super) fn looked(&mut self, row: &[Option<String>]) {
-        let mut row = row.iter().cloned();
-        let (changes, cursors) = (row.next().flatten(), row.next().flatten());
-        self.holds = row.next().flatten().as_deref() == Some("t");
+    pub(super) fn looked(&mut self, rows: impl Iterator<Item = Row>) {
+        let (mut changes, mut cursors) = (None, Vec::new());
+        self.holds = false;
+        for row in rows {
+            let [count, Some(name), outlives] = row.as_slice() else { continue };
+            changes.clone_from(count);
+            if NO_CURSORS.contains(&name.as_str()) {
+                continue;
+            }
+            if outlives.as_deref() == Some("t") {
+                self.holds = true;
+            } else {
+                cursors.push(name.clone());
+            }
+        }
+        cursors.sort_unstable();
         let known = changes.is_some() && changes == self.transaction.constraints.seen;
         if !known {
             self.transaction.constraints.seen = changes;
@@ -43,18 +55,18 @@ impl RollbackSession {
             self.first([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
             return;
         }
-        self.release(cursors.as_deref());
+        self.release(&cursors);
     }
 
-    pub(super) fn know_constraints(&mut self, row: Vec<Option<String>>) {
+    pub(super) fn know_constraints(&mut self, row: Row) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
         self.transaction.constraints.deferred = row.next().flatten().unwrap_or_default();
     }
 
     /// Checks what was deferred, sets back what was for this transaction alone, closes its cursors. `cursors`: their
-    /// names as SQL wants them, between blanks.
-    pub(super) fn release(&mut self, cursors: Option<&str>) {
+    /// names as SQL wants them.
+    pub(super) fn release(&mut self, cursors: &[String]) {
         let mut statements = Vec::new();
         let constraints = &self.transaction.constraints;
         if !constraints.deferrable.is_empty() {
@@ -67,7 +79,7 @@ impl RollbackSession {
         if !self.locals.is_empty() {
             statements.push(restore(&self.locals));
         }
-        statements.extend(cursors.into_iter().flat_map(split).map(|name| format!("CLOSE {name}")));
+        statements.extend(cursors.iter().map(|name| format!("CLOSE {name}")));
         self.to_server.extend(self.names.end_portals());
         if statements.is_empty() {
             self.inject([RELEASE], InjectedStatement::Silent);
@@ -108,14 +120,4 @@ fn restore(locals: &[(String, String)]) -> String {
         sql.push_str(&format!("{comma}pg_catalog.set_config({}, {}, false)", literal(name), literal(value)));
     }
     sql
-}
-
-/// Names between blanks; a quoted one may have blanks of its own.
-fn split(names: &str) -> Vec<&str> {
-    let mut quoted = false;
-    let is_between = move |sign: char| {
-        quoted ^= sign == '"';
-        sign == ' ' && !quoted
-    };
-    names.split(is_between).collect()
 }

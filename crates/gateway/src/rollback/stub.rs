@@ -20,7 +20,7 @@ pub(super) struct StubServer {
     /// Constraints that are deferrable, as the server would name them.
     pub(super) deferrable: Option<&'static str>,
     /// Open cursors.
-    pub(super) cursors: Option<&'static str>,
+    pub(super) cursors: &'static [&'static str],
     /// What was run: a statement of the extended protocol in brackets, among these all of the gateway's own.
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
@@ -36,7 +36,7 @@ impl StubServer {
         Self {
             status: b'I',
             deferrable: None,
-            cursors: None,
+            cursors: &[],
             ran: Vec::new(),
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -109,7 +109,7 @@ impl StubServer {
     }
 
     fn run(&mut self, sql: &str) -> Vec<Vec<u8>> {
-        let word = if sql.contains("pg_cursors") {
+        let word = if sql.contains("pg_cursor()") {
             "[look]"
         } else if sql.contains("pg_constraint") {
             "[constraints]"
@@ -129,7 +129,11 @@ impl StubServer {
             return vec![encode(b'G', b"\0\0\0")];
         }
         let mut answers = match word {
-            "[look]" => vec![row(&[Some("0"), self.cursors.take()])],
+            "[look]" => {
+                let ours = ["_pgfresh"].into_iter();
+                let cursors = ours.chain(std::mem::take(&mut self.cursors).iter().copied());
+                cursors.map(|name| row(&[Some("0"), Some(name), Some("f")])).collect()
+            }
             "[constraints]" => vec![row(&[self.deferrable, None])],
             _ => rows(word),
         };

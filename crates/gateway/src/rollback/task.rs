@@ -2,6 +2,9 @@
 
 use super::statement::Kind;
 
+/// What a statement of ours has returned for one row.
+pub(super) type Row = Vec<Option<String>>;
+
 /// What is to become of a message of which the head is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
@@ -73,7 +76,7 @@ pub(super) enum Task {
     CheckSyntax(Vec<u8>),
     Settle,
     /// The rest of [`Self::Settle`], with the cursors to close.
-    Release(Option<String>),
+    Release(Vec<String>),
     Undo,
     /// The client's transaction has ended, or a chained one begins.
     Left {

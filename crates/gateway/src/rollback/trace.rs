@@ -146,8 +146,8 @@ fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
 fn cursors_end_with_the_transaction_that_they_were_made_in() {
     let mut play = begun();
     play.ask("BEGIN");
-    play.server.cursors = Some("c \"d e\"");
-    let closes = ["[CLOSE c]", "[CLOSE \"d e\"]"];
+    play.server.cursors = &["c", "\"d e\""];
+    let closes = ["[CLOSE \"d e\"]", "[CLOSE c]"];
     assert_eq!(play.ask("COMMIT"), [&["[look]"][..], &closes, &[RELEASE, "done COMMIT", "ready I"]].concat());
 }
 

@@ -98,6 +98,27 @@ fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of
     assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
 }
 
+/// The end of a lease undoes all: what its last client has left is not undone twice.
+#[test]
+fn a_lease_that_ends_with_its_session_is_undone_at_once() {
+    for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
+        let fake = FakeLeases::open(linger);
+        let lent = lend(&fake, "db");
+        let pid = lent.pid;
+        fake.server.asked(pid);
+        lent.leave(true);
+        if !linger.is_zero() {
+            fake.leases.release("db").unwrap();
+        }
+        let asked = fake.server.asked(pid);
+        assert_eq!(asked.len(), queries, "{asked:?}");
+        assert!(
+            asked[queries - 1].starts_with("ROLLBACK TO SAVEPOINT pgfresh_lease; ROLLBACK; CLOSE ALL; "),
+            "{asked:?}"
+        );
+    }
+}
+
 #[test]
 fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
     let constraints = Constraints {

@@ -163,6 +163,11 @@ impl Lease {
 
     /// Whether it is over as soon as its last session has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.open == 0 && self.leaving > 0 && self.terms.linger == Duration::ZERO && !self.terms.retained
+        self.open == 0 && self.leaving > 0 && self.ends_with_its_sessions()
+    }
+
+    /// Whether nothing keeps it once it has no session.
+    pub(super) fn ends_with_its_sessions(&self) -> bool {
+        self.terms.linger == Duration::ZERO && !self.terms.retained
     }
 }

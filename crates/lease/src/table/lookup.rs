@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::database::Database;
 use super::line::NameState;
 use super::{DatabaseId, LeaseTable, Terms};
 use crate::Isolation;
@@ -41,6 +42,12 @@ impl LeaseTable {
             NameState::Held(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// Whether the lease of a database ends with the one session that it has.
+    pub(crate) fn ends_with_its_session(&self, id: DatabaseId) -> bool {
+        let lease = self.databases.get(&id).and_then(Database::lease);
+        lease.is_some_and(|lease| lease.sessions() == 1 && lease.ends_with_its_sessions())
     }
 
     /// How the lease of that name is isolated.

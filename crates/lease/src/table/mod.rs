@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use database::{Database, DatabaseState, Then};
 use line::Line;
 use supply::Supply;
+pub(crate) use work::WORKERS;
 
 use crate::{Isolation, LeaseError};
 

@@ -157,3 +157,19 @@ fn sessions_are_told_to_end_before_their_database_is_of_another_lease() {
     assert!(example.raise(Event::Closed { database }).is_empty());
     assert_eq!(example.work().0, TaskKind::Unname);
 }
+
+#[test]
+fn a_lease_can_end_while_as_many_databases_are_made_and_dropped_as_may_be() {
+    let mut example = Example::new();
+    let (first, _) = example.session("first", 0);
+    let naming = task(&example.work().1);
+    let database = granted(&example.finish(naming.database, Outcome::Done), first);
+    let mut long = 0;
+    for serial in 0..9 {
+        example.session(&format!("other {serial}"), 0);
+        long += usize::from(example.table.next_task(example.now).is_ok());
+    }
+    assert!((1..WORKERS).contains(&long), "{long} tasks that take long, for {WORKERS} workers");
+    example.raise(Event::Disconnected { database, leaving: false });
+    assert_eq!(example.table.next_task(example.now).unwrap().kind, TaskKind::Unname);
+}

@@ -7,6 +7,9 @@ use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
 use crate::Isolation;
 
+/// How many maintenance workers there are. One of them never makes or drops a database: that takes tens of milliseconds, and
+/// a client may wait for a reset, which takes one.
+pub(crate) const WORKERS: usize = 4;
 /// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
 const BACKLOG: usize = 16;
 
@@ -16,6 +19,9 @@ impl LeaseTable {
         self.end_leases(now);
         if let Some(task) = self.due(now, |state| !matches!(state, DatabaseState::Retiring)) {
             return Ok(task);
+        }
+        if self.made_or_dropped() >= WORKERS - 1 {
+            return Err(self.next_time());
         }
         let retiring = self.databases.values().filter(|database| database.state == DatabaseState::Retiring);
         if retiring.count() > BACKLOG
@@ -32,6 +38,15 @@ impl LeaseTable {
             return Ok(task);
         }
         Err(self.next_time().into_iter().chain(soonest).min())
+    }
+
+    /// How many databases are being made or dropped now.
+    fn made_or_dropped(&self) -> usize {
+        let takes_long = |database: &&Database| {
+            database.work == Work::Running
+                && matches!(database.state, DatabaseState::Creating | DatabaseState::Retiring)
+        };
+        self.databases.values().filter(takes_long).count()
     }
 
     /// Begins the end of each lease that is over.

@@ -23,9 +23,6 @@ use sys::{Lock, ProcessHandle, Signal};
 use crate::control::Control;
 use crate::failure::Failure;
 
-/// How long a server that is to stop may take.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// A background server's place in the cache.
 #[derive(Debug)]
 pub(super) struct BackgroundSlot(pub(super) PathBuf);
@@ -74,7 +71,7 @@ impl BackgroundSlot {
         self.0.join("about")
     }
 
-    /// What `about` is called once it may not be joined any more, and goes when its last client has.
+    /// What `about` is called while another server of the project is the usual one: it goes when its last client has.
     pub(super) fn retired(&self) -> PathBuf {
         self.0.join("about.retired")
     }
@@ -114,6 +111,15 @@ impl BackgroundSlot {
         let found = self.reach(&self.about())?;
         // It was there when we were connected already: then it sees us before it goes.
         Ok(found.filter(|_| self.about().exists()))
+    }
+
+    /// Lets a server that was retired, and is there, be joined again.
+    pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
+        if self.reach(&self.retired())?.is_none() {
+            return Ok(None);
+        }
+        note("rename", &self.retired(), fs::rename(self.retired(), self.about()));
+        self.look()
     }
 
     /// The right to start it, for which others have to wait.
@@ -200,13 +206,13 @@ impl BackgroundSlot {
         handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
-    /// Waits for the end of its server; false if that was not within [`STOP_TIMEOUT`].
-    pub(super) fn wait_for_end(&self) -> bool {
+    /// The owner's lock, once its server has ended; `None` if that is not within `timeout`.
+    pub(super) fn after_server(&self, timeout: Duration) -> Option<io::Result<Lock>> {
         let (sender, receiver) = channel();
         let owner = self.owner();
         // The kernel wakes us when the lock is free, or the file is gone.
-        std::thread::spawn(move || sender.send(Lock::take(&owner).is_ok()));
-        receiver.recv_timeout(STOP_TIMEOUT).is_ok()
+        std::thread::spawn(move || sender.send(Lock::take(&owner)));
+        receiver.recv_timeout(timeout).ok()
     }
 
     /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard

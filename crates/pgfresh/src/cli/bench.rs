@@ -23,7 +23,9 @@ pub(crate) enum Bench {
         output: Output,
     },
     /// Time fresh databases, one by one and many at once, beside CREATE DATABASE
-    #[command(after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --recycle")]
+    #[command(
+        after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --first --rounds 5\n  pgfresh bench fresh --recycle\n  pgfresh bench fresh --tables --rounds 6"
+    )]
     Fresh {
         /// The number of rounds
         #[arg(long, default_value_t = 20, value_parser = number(3..=10_000))]
@@ -31,6 +33,16 @@ pub(crate) enum Bench {
         /// Time resets of used databases instead, beside copies and TRUNCATE
         #[arg(long)]
         recycle: bool,
+        /// Time the first 100 databases of a server instead, with each way to ask for them
+        #[arg(long, conflicts_with = "recycle")]
+        first: bool,
+        /// Time resets of templates with so many tables instead, of which 1, 10 and 100 were written to [default: 30, 300,
+        /// 3000 and 10000]
+        #[arg(
+            long, value_name = "COUNT,COUNT…", value_delimiter = ',', value_parser = number(1..=100_000), require_equals = true,
+            num_args = 0.., default_missing_values = ["30", "300", "3000", "10000"], conflicts_with_all = ["recycle", "first"]
+        )]
+        tables: Option<Vec<u32>>,
         #[command(flatten)]
         output: Output,
     },

@@ -5,8 +5,10 @@ use clap::{Arg, CommandFactory};
 
 use super::Cli;
 
-const SERVER: [&str; 6] = ["postgres", "place", "download", "no_download", "preset", "set"];
+const SERVER: [&str; 7] = ["postgres", "place", "space", "download", "no_download", "preset", "set"];
 const TEMPLATE: [&str; 8] = ["template", "setup", "inputs", "setup_env", "sql", "dump", "from", "cache_size"];
+/// The option that names the public keys that are trusted.
+const KEYS: [&str; 1] = ["cache_key"];
 const DATABASES: [&str; 2] = ["isolation", "linger"];
 /// Where the project, its templates and its background server are found.
 const FILES: [&str; 2] = ["config", "cache"];
@@ -24,7 +26,7 @@ fn effective(command: &str) -> Vec<&'static str> {
             "bench suite" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
             _ => &[&SERVER, &TEMPLATE, &FILES],
         },
-        "reset" | "release" | "status" | "open" | "stop" => &[&FILES],
+        "reset" | "release" | "diff" | "status" | "open" | "stop" => &[&FILES],
         "sweep" => &[&["place"], &FILES],
         "ci" => &[&["postgres", "config"]],
         "snapshot" => &[&INSTALLATION, &FILES],
@@ -34,8 +36,12 @@ fn effective(command: &str) -> Vec<&'static str> {
             _ => &[&INSTALLATION, &FILES],
         },
         "template" => match command {
-            "template build" | "template show" | "template push" => &[&SERVER, &TEMPLATE, &FILES],
-            "template list" | "template pull" => &[&["cache"]],
+            "template build" | "template show" => &[&SERVER, &TEMPLATE, &FILES],
+            "template push" => &[&SERVER, &TEMPLATE, &KEYS, &FILES],
+            "template pull" => &[&KEYS, &FILES],
+            "template verify" => &[&KEYS, &["config"]],
+            "template keygen" | "template sign" => &[],
+            "template list" => &[&["cache"]],
             "template import" => &[&INSTALLATION, &FILES],
             _ => &[&FILES],
         },
@@ -49,7 +55,7 @@ pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
     // This hands the options that all commands accept down to each.
     command.build();
-    let all = SERVER.iter().chain(&TEMPLATE).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
+    let all = SERVER.iter().chain(&TEMPLATE).chain(&KEYS).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
     let all: Vec<&str> = all.copied().collect();
     adapt(command, "", &all)
 }
@@ -83,7 +89,9 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
         let about = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let name = if path.is_empty() { String::new() } else { format!(" {path}") };
         let more = format!("\"pgfresh{name} --help\" lists the global options, too.");
-        command = command.after_help(format!("{about}\n\n{more}"));
+        // The list of all commands leaves no room for a blank line.
+        let gap = if path.is_empty() { "\n" } else { "\n\n" };
+        command = command.after_help(format!("{about}{gap}{more}"));
     }
     command.mut_subcommands(|subcommand| {
         let name = subcommand.get_name();

@@ -53,14 +53,46 @@ pub(crate) enum Template {
         file: PathBuf,
     },
     /// Copy a template to a directory, for another machine's cache
-    #[command(after_help = "Example: pgfresh template push .cache/pgfresh")]
+    #[command(after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set.\n\n\
+        Examples:\n  pgfresh template push .cache/pgfresh\n  pgfresh template push --key templates.key /mnt/templates")]
     Push {
         /// The directory
         folder: PathBuf,
+        /// Sign with the secret key in this file
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
     },
     /// Add the templates of a directory, written by "push", to the cache
-    #[command(after_help = "Example: pgfresh template pull .cache/pgfresh")]
+    #[command(
+        after_help = "If public keys are configured (keys in [cache]), one of them must have signed each template.\n\n\
+        Example: pgfresh template pull .cache/pgfresh"
+    )]
     Pull {
+        /// The directory
+        folder: PathBuf,
+        /// Take templates without a signature, although keys are configured
+        #[arg(long)]
+        unsigned: bool,
+    },
+    /// Make a pair of keys for signing templates
+    #[command(after_help = "Example: pgfresh template keygen templates.key")]
+    Keygen {
+        /// The file for the secret key; the public one goes to FILE.pub
+        file: PathBuf,
+    },
+    /// Sign the templates of a directory, written by "push"
+    #[command(after_help = "Uses the key in PGFRESH_SIGNING_KEY, unless --key names a file.\n\n\
+        Example: pgfresh template sign --key templates.key /mnt/templates")]
+    Sign {
+        /// The directory
+        folder: PathBuf,
+        /// The file of the secret key
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
+    /// Check the signatures and all files of the templates in a directory
+    #[command(after_help = "Example: pgfresh template verify /mnt/templates")]
+    Verify {
         /// The directory
         folder: PathBuf,
     },

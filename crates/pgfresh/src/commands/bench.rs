@@ -65,6 +65,12 @@ fn measure(
         Bench::Fresh { rounds, recycle: true, .. } => {
             Fresh { server_options, cache, program }.measure_recycling(rounds, progress)?
         }
+        Bench::Fresh { rounds, first: true, .. } => {
+            Fresh { server_options, cache, program }.measure_first(rounds, progress)?
+        }
+        Bench::Fresh { rounds, tables: Some(ref sizes), .. } => {
+            Fresh { server_options, cache, program }.measure_tables(sizes, rounds, progress)?
+        }
         Bench::Fresh { rounds, .. } => Fresh { server_options, cache, program }.measure(rounds, progress)?,
         Bench::Truncate { ref path, rounds, .. } => {
             let disk = path.clone();

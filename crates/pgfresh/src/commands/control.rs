@@ -15,6 +15,7 @@ use crate::control::{Control, path_of};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::over_budget;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
@@ -36,12 +37,7 @@ fn find(options: &Options) -> Result<Control, Failure> {
 
 fn find_in_background(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let found = background::running(settings)?.into_iter().find(|found| found.about.is_usual());
-    found.ok_or_else(none_runs)
-}
-
-fn none_runs() -> Failure {
-    Failure::new("no server of this project runs")
-        .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
+    found.ok_or_else(background::none_runs)
 }
 
 pub(crate) fn url(
@@ -69,8 +65,14 @@ pub(crate) fn reset(
     test: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let body = json!({ "close_sessions": close, "test": test });
-    find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
-    Ok(ExitCode::SUCCESS)
+    let answer = find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
+    Ok(end_of_test(test, &answer))
+}
+
+/// Tells of a test that was beyond its budget. One that was not named is told of at the end of its run.
+fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
+    let is_beyond = test.is_some_and(|test| over_budget::tell_answer(test, answer));
+    if is_beyond { ExitCode::from(over_budget::EXIT) } else { ExitCode::SUCCESS }
 }
 
 pub(crate) fn release(
@@ -82,15 +84,15 @@ pub(crate) fn release(
     let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
     let path = path_of(name, &format!("?failed={failed}{test_query}"));
     let control = find(options)?;
-    let kept = control.call(&Method::DELETE, &path, &Value::Null)?;
-    if let Some((_, kept)) = text(&kept["url"]).rsplit_once('/') {
+    let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
+    if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
         let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
         let mut kept: KeptDatabase = serde_json::from_value(seen)
             .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
         test.unwrap_or(name).clone_into(&mut kept.test);
         evidence::tell(&[kept], |name| control.address(name).url());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(end_of_test(test, &answer))
 }
 
 pub(crate) fn snapshot(
@@ -164,7 +166,7 @@ impl Servers {
             return Ok(Self { control, about: None, log_file: None, others: Vec::new() });
         }
         let mut found = background::running(&ResolvedSettings::resolve(options)?)?.into_iter();
-        let Found { about, control, log_file } = found.next().ok_or_else(none_runs)?;
+        let Found { about, control, log_file } = found.next().ok_or_else(background::none_runs)?;
         Ok(Self { control, about: Some(about), log_file, others: found.collect() })
     }
 }

@@ -15,6 +15,7 @@ use crate::disk;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::say;
+use crate::report_file;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::terminal_progress::TerminalProgress;
@@ -25,6 +26,7 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(250
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
+    report_file::expect_writable(&arguments.report)?;
     let roots = disk::roots(arguments.sysfs.clone(), arguments.procfs.clone());
     let progress = TerminalProgress::listen(options.verbosity())?;
     let length = LENGTH[usize::from(arguments.quick)];
@@ -37,7 +39,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = Remote { target, psql, length }.diagnose(&progress)?;
         progress.finish();
-        show(&diagnosis, arguments.json);
+        tell(&diagnosis, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = &ResolvedSettings::resolve(options)?;
@@ -54,7 +56,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     };
     let diagnosis = examination.diagnose(&progress)?;
     progress.finish();
-    show(&diagnosis, arguments.json);
+    tell(&diagnosis, arguments)?;
     let stopped = progress.is_cancelled();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
@@ -90,14 +92,16 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
     Ok(provisioner)
 }
 
-fn show(diagnosis: &Diagnosis, json: bool) {
-    if json {
-        let mut value = diagnosis.report.to_json();
-        value["distributions"] = diagnosis.samples.iter().map(distribution).collect();
-        say!("{value}");
+/// Says what was found, and writes it where it is wanted.
+fn tell(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
+    let mut report = diagnosis.report.clone();
+    report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());
+    if arguments.json {
+        say!("{}", report.to_json());
     } else {
-        output::print(&diagnosis.report);
+        output::print(&report);
     }
+    arguments.report.iter().try_for_each(|file| file.write(&report, &|| diagnosis.to_html()))
 }
 
 fn distribution(sample: &Sample) -> Value {

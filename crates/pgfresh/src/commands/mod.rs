@@ -3,6 +3,7 @@
 mod bench;
 mod ci;
 mod control;
+mod diff;
 mod doctor;
 mod manual;
 mod postgres;
@@ -40,6 +41,7 @@ pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> 
         Command::Snapshot { name, template, save, .. } => {
             control::snapshot(options, &name, &template, save.as_deref())
         }
+        Command::Diff(arguments) => diff::execute(options, &arguments),
         Command::Status { json } => control::status(options, json),
         Command::Open => control::open(options),
         Command::Stop { all } => control::stop(&settings()?, all),

@@ -7,6 +7,7 @@ use crate::cli::Run;
 use crate::comparison;
 use crate::failure::Failure;
 use crate::foreground;
+use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;
 use crate::service::ServeOptions;
@@ -27,6 +28,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
+    let (over, more) = service.over_budget();
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
         eprintln!(
@@ -46,5 +48,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
             &arguments.report,
         )?;
     }
-    Ok(ExitCode::from(code))
+    if over.is_empty() {
+        return Ok(ExitCode::from(code));
+    }
+    over_budget::tell(&over, more);
+    Ok(ExitCode::from(if code == 0 { over_budget::EXIT } else { code }))
 }

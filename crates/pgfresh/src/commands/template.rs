@@ -1,5 +1,7 @@
 //! `pgfresh template`: what the cache has, what would be built, and why.
 
+mod signed;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,8 +39,11 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
         Template::Show { name, json } => show(&settings()?, name.as_deref(), *json)?,
         Template::Rm { names, all } => remove(options, names, *all)?,
         Template::Import { url, file } => import(&settings()?, url, file)?,
-        Template::Push { folder } => push(&settings()?, folder)?,
-        Template::Pull { folder } => pull(options, folder)?,
+        Template::Push { folder, key } => push(&settings()?, folder, key.as_deref())?,
+        Template::Pull { folder, unsigned } => pull(&settings()?, folder, *unsigned)?,
+        Template::Keygen { file } => signed::keygen(file)?,
+        Template::Sign { folder, key } => signed::sign(folder, key.as_deref(), options.quiet)?,
+        Template::Verify { folder } => signed::verify(&settings()?, folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -228,30 +233,26 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
     Ok(())
 }
 
-fn push(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
+fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
+    // Before anything is built.
+    let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
     let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let template = startup::provisioner_for(settings, server_options)?
         .template(&progress::announce(settings.verbosity))?;
-    cancellable(|cancelled| template.entry.export(folder, cancelled).map_err(server::StartError::from))?;
+    cancellable(|cancelled| {
+        template.entry.export(folder, key.as_ref(), cancelled).map_err(server::StartError::from)
+    })?;
     if !settings.verbosity.is_quiet() {
         out!("{} {}", template.database, template.fingerprint);
     }
     Ok(())
 }
 
-fn pull(options: &Options, folder: &Path) -> Result<(), Failure> {
-    let cache = startup::cache(options.cache.as_deref())?;
-    cancellable(|cancelled| {
-        for path in storage::carried(folder)? {
-            let new = cache.import(&path, cancelled)?;
-            if !options.quiet {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                out!("{} {}", short(&name), if new { "taken over" } else { "is here already" });
-            }
-        }
-        Ok::<_, Failure>(())
-    })
+fn pull(settings: &ResolvedSettings, folder: &Path, unsigned: bool) -> Result<(), Failure> {
+    let cache = startup::cache(settings.cache.as_deref())?;
+    let trusted = if unsigned { &[] } else { &settings.trusted[..] };
+    signed::pull(&cache, folder, trusted, settings.verbosity.is_quiet())
 }
 
 fn unknown(word: &str) -> Failure {

@@ -8,7 +8,7 @@ use server::VersionRequest;
 use storage::PlaceRequest;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{CacheTable, DatabaseTable, PostgresTable, ServerTable, TABLES};
+use super::schema::{BudgetTable, CacheTable, DatabaseTable, PostgresTable, ServerTable, TABLES};
 use super::template;
 use super::toml_file::File;
 use crate::failure::Failure;
@@ -20,6 +20,7 @@ pub(super) struct ConfigFile {
     /// The templates, in the file's order; the unnamed one is first and called [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
+    pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
     /// Where the file is; empty if there is none.
@@ -57,6 +58,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
             "postgres" => config.postgres = file.read(name, &table)?,
             "template" => config.templates = template::read(file, table, &config.folder)?,
             "database" => config.database = file.read(name, &table)?,
+            "budget" => config.budget = file.read(name, &table)?,
             "server" => config.server = file.read(name, &table)?,
             _ => config.cache = file.read(name, &table)?,
         }
@@ -106,11 +108,17 @@ dump = "dump"
 isolation = "rollback"
 linger = "2s"
 
+[budget]
+statements = 50
+n_plus_one = 0
+time = "200ms"
+
 [server]
 idle = "10m"
 
 [cache]
 size = "1.5GB"
+keys = ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]
 "#;
 
     /// What a hand may put into it by mistake.
@@ -181,8 +189,12 @@ size = "1.5GB"
         assert_eq!(copied.dump.as_deref(), Some("dump"));
         assert_eq!(config.database.isolation, Some(lease::Isolation::Rollback));
         assert_eq!(config.database.linger.map(|linger| linger.as_secs()), Some(2));
+        assert_eq!((config.budget.statements, config.budget.n_plus_one), (Some(50), Some(0)));
+        assert_eq!(config.budget.time.map(|time| time.as_millis()), Some(200));
         assert_eq!(config.server.idle.map(|idle| idle.as_secs()), Some(600));
         assert_eq!(config.cache.size, Some(1_500_000_000));
+        let keys: Vec<_> = config.cache.keys.iter().map(ToString::to_string).collect();
+        assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
     }
 
     fn settings_of(postgres: PostgresTable) -> Vec<String> {
@@ -223,6 +235,7 @@ size = "1.5GB"
             keys::<PostgresTable>(),
             keys::<TemplateTable>(),
             keys::<DatabaseTable>(),
+            keys::<BudgetTable>(),
             keys::<ServerTable>(),
             keys::<CacheTable>(),
         ];

@@ -2,6 +2,7 @@
 //! a command calls gets that value, and reads none of them again.
 
 mod config_file;
+mod keys;
 mod schema;
 mod template;
 mod toml_file;
@@ -12,8 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::template::{ServerOptions, TemplateSpec};
+use gateway::Budget;
 use lease::Isolation;
+use storage::TrustedKey;
 
+pub(crate) use self::keys::{SIGNING_KEY, signing_key, take_signing_key};
 #[cfg(test)]
 pub(crate) use self::schema::TABLES;
 use self::template::TemplateRequest;
@@ -40,6 +44,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) folder: PathBuf,
     /// Where the cache is, if not at its usual place.
     pub(crate) cache: Option<PathBuf>,
+    /// One of these must have signed a template that comes from elsewhere; signatures are not checked if this is empty.
+    pub(crate) trusted: Vec<TrustedKey>,
     pub(crate) download: server::Download,
     /// How long the background server outlives its last client.
     pub(crate) idle: Duration,
@@ -47,6 +53,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
     pub(crate) linger: Duration,
+    /// What each test may do in its database.
+    pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
     pub(crate) verbosity: Verbosity,
 }
@@ -62,6 +70,7 @@ impl ResolvedSettings {
         let server_options = ServerOptions {
             installation: options.postgres.clone().or(postgres.version).unwrap_or_default(),
             place: options.place.clone().or(postgres.place).unwrap_or_default(),
+            space: options.space.or(postgres.space),
             preset: options.preset.or(postgres.preset).unwrap_or_default(),
             settings: settings.chain(server_settings(&options.set)?).collect(),
             cache_size: options.cache_size.or(file.cache.size),
@@ -73,10 +82,16 @@ impl ResolvedSettings {
             template_request: TemplateRequest::of(options),
             folder,
             cache: options.cache.clone(),
+            trusted: keys::trusted(&options.cache_key, file.cache.keys)?,
             download: options.download(),
             idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
             isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
             linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
+            budget: Budget {
+                statements: file.budget.statements,
+                n_plus_one: file.budget.n_plus_one,
+                time: file.budget.time,
+            },
             password: Password::of_environment(),
             verbosity: options.verbosity(),
         })

@@ -8,16 +8,17 @@ use lease::Isolation;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use server::{Preset, VersionRequest};
-use storage::PlaceRequest;
+use storage::{PlaceRequest, TrustedKey};
 use toml::Spanned;
 
 /// The tables, each with its keys: the fields of its structure.
-pub(crate) const TABLES: [(&str, &[&str]); 5] = [
-    ("postgres", &["version", "settings", "preset", "place"]),
+pub(crate) const TABLES: [(&str, &[&str]); 6] = [
+    ("postgres", &["version", "settings", "preset", "place", "space"]),
     ("template", &["setup", "inputs", "sql", "dump", "from", "env"]),
     ("database", &["isolation", "linger"]),
+    ("budget", &["statements", "n_plus_one", "time"]),
     ("server", &["idle"]),
-    ("cache", &["size"]),
+    ("cache", &["size", "keys"]),
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +32,8 @@ pub(super) struct PostgresTable {
     pub(super) preset: Option<Preset>,
     #[serde(deserialize_with = "parsed")]
     pub(super) place: Option<PlaceRequest>,
+    #[serde(deserialize_with = "size")]
+    pub(super) space: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +61,17 @@ pub(super) struct DatabaseTable {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+pub(super) struct BudgetTable {
+    #[serde(deserialize_with = "count")]
+    pub(super) statements: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    pub(super) n_plus_one: Option<u64>,
+    #[serde(deserialize_with = "time")]
+    pub(super) time: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct ServerTable {
     #[serde(deserialize_with = "time")]
     pub(super) idle: Option<Duration>,
@@ -68,6 +82,8 @@ pub(super) struct ServerTable {
 pub(super) struct CacheTable {
     #[serde(deserialize_with = "size")]
     pub(super) size: Option<u64>,
+    #[serde(deserialize_with = "keys")]
+    pub(super) keys: Vec<TrustedKey>,
 }
 
 /// A value of one word.
@@ -134,6 +150,19 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Option<VersionRequest>,
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     with_unit(from, gateway::parse_span, "expected a time such as \"5s\"", "s")
+}
+
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match Scalar::deserialize(from) {
+        Ok(Scalar::Integer(number)) => u64::try_from(number).ok(),
+        _ => None,
+    }
+    .map(Some)
+    .ok_or_else(|| D::Error::custom("expected a number from 0 on"))
+}
+
+fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TrustedKey>, D::Error> {
+    texts(from)?.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

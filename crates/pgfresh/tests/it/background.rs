@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::depth::rounds;
 use crate::common::random::Random;
 use crate::common::{Outcome, Scene, User, collect, end_of, ground, line_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,12 +38,23 @@ fn status(scene: &Scene) -> Option<Value> {
     (outcome.code == Some(0)).then(|| serde_json::from_str(&outcome.stdout).unwrap())
 }
 
+const SCHEMA: &str = "CREATE TABLE one (id int);";
+const OTHER_SCHEMA: &str = "CREATE TABLE two (id int);";
+
 /// A project of its own, so that no other test's server is joined.
 fn project(user: User) -> Scene {
     let scene = Scene::new(user);
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
-    scene.write("schema.sql", "CREATE TABLE one (id int);");
+    scene.write("schema.sql", SCHEMA);
     scene
+}
+
+/// A client that keeps the server until its standard input ends, and the URL that it was told.
+fn holder(scene: &Scene) -> (Child, String) {
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let url = line_of(holder.stdout.take().unwrap());
+    (holder, url)
 }
 
 /// What lies in the cache of the servers of this project.
@@ -137,10 +149,8 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
 #[test]
 fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused() {
     let scene = project(User::Ourselves);
-    let mut command = scene.pgfresh(["serve", "--shared"]);
-    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let former = line_of(holder.stdout.take().unwrap());
-    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    let (mut holder, former) = holder(&scene);
+    scene.write("schema.sql", OTHER_SCHEMA);
     let latter = url(&scene, &[]);
     assert_ne!(server_of(&latter), server_of(&former));
     let psql = |url: &str, sql: &str| {
@@ -161,12 +171,40 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
 }
 
 #[test]
+fn who_goes_back_to_a_former_one_joins_it_again() {
+    let scene = project(User::Ourselves);
+    let (mut holder, former) = holder(&scene);
+    scene.write("schema.sql", OTHER_SCHEMA);
+    let latter = url(&scene, &[]);
+    scene.write("schema.sql", SCHEMA);
+    assert_eq!(server_of(&url(&scene, &[])), server_of(&former));
+    scene.write("schema.sql", OTHER_SCHEMA);
+    assert_ne!(server_of(&url(&scene, &[])), server_of(&former));
+    assert_ne!(server_of(&latter), server_of(&former));
+    drop(holder.stdin.take());
+    end_of(&mut holder, "the former's holder");
+    stop(&scene);
+}
+
+/// A former server goes by itself once it has no client; at that very moment it is asked for again.
+#[test]
+fn who_goes_to_and_fro_between_templates_always_has_a_server() {
+    let scene = project(User::Ourselves);
+    let mut random = Random::new();
+    for round in 0..rounds(8) {
+        scene.write("schema.sql", if round % 2 == 0 { SCHEMA } else { OTHER_SCHEMA });
+        url(&scene, &[]);
+        thread::sleep(random.moment(Duration::from_millis(2_500)));
+    }
+    stop(&scene);
+    scene.assert_nothing_left("after all were stopped");
+}
+
+#[test]
 fn a_former_one_that_still_has_clients_is_stopped_too() {
     let scene = project(User::Ourselves);
-    let mut command = scene.pgfresh(["serve", "--shared"]);
-    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    line_of(holder.stdout.take().unwrap());
-    scene.write("schema.sql", "CREATE TABLE two (id int);");
+    let (mut holder, _) = holder(&scene);
+    scene.write("schema.sql", OTHER_SCHEMA);
     url(&scene, &[]);
     assert_eq!(stop(&scene).stdout, "stopped 2 background servers\n");
     assert_eq!(slots(&scene), 0);
@@ -266,7 +304,8 @@ fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
             lines.next().unwrap().strip_prefix(&format!("{shown}  ")).expect(&shown).to_owned()
         })
         .collect();
-    assert!(lines.next().unwrap().starts_with("HINT:  \"pgfresh stop\" removes them"), "{outcome}");
+    assert_eq!(lines.next(), Some("HINT:  \"pgfresh diff NAME\" shows what a test changed."), "{outcome}");
+    assert!(lines.next().unwrap().starts_with("       \"pgfresh stop\" removes them"), "{outcome}");
     let names: Vec<_> = urls.iter().map(|url| url.rsplit_once('/').unwrap().1).collect();
     let stems: Vec<_> = names.iter().map(|name| name.rsplit_once("_failed_").unwrap().0).collect();
     assert_eq!(stems[..3], ["tests_test_x_py_test_y_1"; 3], "{outcome}");
@@ -324,7 +363,7 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
     let mut random = Random::new();
     let mut stopped = 0;
-    for round in 0..25 {
+    for round in 0..rounds(8) {
         let requests: Vec<Child> = (0..PROJECTS)
             .map(|number| {
                 scene.write(&format!("project{number}/pgfresh.toml"), "");
@@ -379,7 +418,7 @@ fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
     let mut random = Random::new();
     let scene = Scene::with_empty_cache(User::Ourselves);
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
-    for round in 0..15 {
+    for round in 0..rounds(5) {
         let mut starter =
             scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         thread::sleep(random.moment(Duration::from_millis(300)));
@@ -407,7 +446,7 @@ fn what_keeps_it_from_starting_is_said() {
 fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
     let scene = project(User::Ourselves);
     // It goes as soon as it can, again and again, while others come.
-    for round in 0..12 {
+    for round in 0..rounds(4) {
         let outcomes: Vec<_> = (0..4)
             .map(|_| {
                 let mut command = scene.pgfresh(["url", "--idle", "0"]);

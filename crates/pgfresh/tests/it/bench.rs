@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 
+use crate::common::depth::some_of;
 use crate::common::machine::machine;
-use crate::common::{MAJORS, Outcome, Scene, User, collect, ground, postgres, wait_until};
+use crate::common::{MAJORS, Outcome, Scene, User, collect, ground, majors, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ fn left_in(place: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_way_to_clean_up_is_timed_on_every_major() {
-    for major in MAJORS {
+    for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["bench", "truncate", "--rounds", "1", "--json", "--postgres", &postgres, disk];
@@ -75,7 +76,7 @@ fn every_way_to_clean_up_is_timed_on_every_major() {
 fn transactions_are_counted_on_every_server_with_one_two_and_three_clients() {
     // At once, for each takes a second for each of 42 turns.
     thread::scope(|scope| {
-        for major in [MAJORS[0], MAJORS[2]] {
+        for major in some_of([MAJORS[0], MAJORS[2]]) {
             scope.spawn(move || count_transactions(major));
         }
     });
@@ -107,8 +108,28 @@ fn count_transactions(major: u32) {
 }
 
 #[test]
+fn resets_are_timed_for_each_number_of_tables_and_each_that_was_written_to() {
+    for major in majors() {
+        let (scene, postgres) = (Scene::new(User::Ourselves), postgres(major));
+        let words =
+            ["bench", "fresh", "--tables=5,120", "--rounds", "3", "--json", "--postgres", postgres.as_str()];
+        let report = json(&scene.run(words));
+        // Of five tables not ten and not a hundred can be written to.
+        assert_eq!(counts(&report), [3; 8], "{report}");
+        let rows = report["tables"][0]["rows"].as_array().unwrap();
+        let shown: Vec<_> = rows.iter().map(|row| (&row["tables"], &row["written to"])).collect();
+        assert_eq!(format!("{shown:?}").matches("120").count(), 3, "{shown:?}");
+        let first = row(&report, "The first use of a template", "tables", "120");
+        assert!(
+            number(&first["its tables made by SQL"]) > 0.0 && number(&first["the first reset"]) > 0.0,
+            "{first}"
+        );
+    }
+}
+
+#[test]
 fn events_are_timed_one_by_one_and_the_running_average_is_that_of_the_batches() {
-    for major in MAJORS {
+    for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["bench", "events", "--batches", "4", "--batch", "25", "--json", "--postgres"];
@@ -149,14 +170,15 @@ fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
     assert!(outcome.stderr.contains("HINT:  A bench that was killed leaves it behind"), "{outcome}");
 }
 
-#[cfg(not(feature = "mongodb"))]
 #[test]
 fn a_target_that_this_build_does_not_know_is_said_to_be_so() {
     let scene = Scene::new(User::Ourselves);
-    for (target, words) in [
-        ("mongodb://localhost", "this pgfresh was built without MongoDB's driver"),
-        ("mysql://localhost", "expected durable, async, fast, postgresql://… or mongodb://…"),
-    ] {
+    let mut unknown =
+        vec![("mysql://localhost", "expected durable, async, fast, postgresql://… or mongodb://…")];
+    if cfg!(not(feature = "mongodb")) {
+        unknown.push(("mongodb://localhost", "this pgfresh was built without MongoDB's driver"));
+    }
+    for (target, words) in unknown {
         let outcome = scene.run(["bench", "events", "--target", target]);
         assert!(outcome.code == Some(2) && outcome.stderr.contains(words), "{outcome}");
     }

@@ -38,6 +38,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
         "template/src/build.rs",
         "the values of the variables that a template names: they belong to its fingerprint",
     ),
+    ("sys/src/linux/environment.rs", "takes a secret out of it before anything is started"),
     ("storage/src/cache.rs", "where the user's cache directory is"),
     ("storage/src/persistent.rs", "where the user's data directory is"),
     ("storage/src/place.rs", "where the user's RAM disk may be"),
@@ -46,6 +47,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("server/src/client.rs", "the same"),
     ("bench/src/pgbench.rs", "which variables a child must not inherit"),
     ("lease/src/table/simulation.rs", "the seed of a test"),
+    ("bench/src/events/ferretdb.rs", "the programs that a test runs"),
     ("pgfresh/src/cli/reference.rs", "whether a test writes the page that it compares"),
 ];
 

@@ -1,6 +1,6 @@
 //! Nothing is left behind, whatever dies, by whatever signal, at whatever moment.
 //!
-//! Each loop kills as often as [`KILLS`] says, as each user we can be, at moments spread over a whole life: before the
+//! Each loop kills as often as [`kills`] says, as each user we can be, at moments spread over a whole life: before the
 //! guard, during the copy, the boot, the command, the stop, and after the end.
 
 use std::fs;
@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::depth::rounds;
 use crate::common::leftovers::{guard_of, is_owned, postmaster_of};
 use crate::common::random::Random;
 use crate::common::terminal::Terminal;
@@ -17,7 +18,9 @@ use crate::common::{Scene, User, end_of, ground, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Kills in one loop as one user.
-const KILLS: usize = 20;
+fn kills() -> u32 {
+    rounds(7)
+}
 
 /// A pgfresh at work, in a process group of its own.
 struct Life<'a> {
@@ -49,16 +52,16 @@ impl Life<'_> {
     }
 }
 
-/// Lets pgfresh live until `kill` has hit it [`KILLS`] times as each user. `kill` waits for its end, and returns
+/// Lets pgfresh live until `kill` has hit it [`kills`] times as each user. `kill` waits for its end, and returns
 /// whether it found what it was to kill.
 fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
     for &user in User::all() {
         let scene = Scene::new(user);
         let span = life_span(&scene);
         let mut random = Random::new();
-        let (mut kills, mut round) = (0, 0);
-        while kills < KILLS {
-            assert!(round < KILLS * 10, "only {kills} of {round} attempts have found something to kill");
+        let (mut hits, mut round) = (0, 0);
+        while hits < kills() {
+            assert!(round < kills() * 10, "only {hits} of {round} attempts have found something to kill");
             let endless = round % 2 == 0;
             let moment = random.moment(span);
             let command: &[&str] = if endless { &["cat"] } else { &["true"] };
@@ -67,7 +70,7 @@ fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
             pgfresh.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut life = Life { scene: &scene, child: pgfresh.spawn().unwrap(), endless, context };
             scene.watch(life.child.id(), moment);
-            kills += usize::from(kill(&mut life));
+            hits += u32::from(kill(&mut life));
             scene.assert_nothing_left(&life.context);
             round += 1;
         }
@@ -176,14 +179,14 @@ fn after_sighup() {
     signal_at_random(Signal::HUP);
 }
 
-/// Lets pgfresh live on a terminal with an endless command, [`KILLS`] times as each user, as the terminal's first
+/// Lets pgfresh live on a terminal with an endless command, [`kills`] times as each user, as the terminal's first
 /// process or below a shell, until `disturb` does something to the terminal.
 fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
     for &user in User::all() {
         let scene = Scene::new(user);
         let span = life_span(&scene);
         let mut random = Random::new();
-        for round in 0..KILLS {
+        for round in 0..kills() {
             let moment = random.moment(span);
             let below_a_shell = round % 2 == 0;
             let context = format!("disturbed {moment:?} after its start, below a shell: {below_a_shell}");
@@ -242,7 +245,7 @@ fn after_the_lifeline_of_serve_was_closed() {
         let scene = Scene::new(user);
         let span = life_span(&scene);
         let mut random = Random::new();
-        for _ in 0..KILLS {
+        for _ in 0..kills() {
             let moment = random.moment(span);
             let context = format!("lifeline closed after {moment:?}");
             let mut serve = scene.pgfresh(["serve", "--json"]);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::common::machine::machine;
-use crate::common::{MAJORS, Outcome, Scene, User, collect, finish, ground, postgres};
+use crate::common::{Outcome, Scene, User, collect, finish, ground, majors, postgres};
 use serde_json::Value;
 
 fn json(outcome: &Outcome) -> Value {
@@ -57,6 +57,39 @@ fn every_layer_is_told_with_its_evidence() {
 }
 
 #[test]
+fn the_report_has_any_format_and_is_refused_before_anything_is_measured() {
+    let scene = Scene::new(User::Ourselves);
+    let here = scene.directory.to_str().unwrap();
+    let outcome = scene
+        .run(["doctor", "--quick", here, "--report", "a.html", "--report", "a.json", "--report", "a.md"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let read = |name: &str| fs::read_to_string(scene.directory.join(name)).unwrap();
+    let diagnosis: Value = serde_json::from_str(&read("a.json")).unwrap();
+    let page = read("a.html");
+    for name in ["Device", "File system", "Sync", "Commit"] {
+        assert!(page.contains(&format!("<dt>{name}</dt>")), "{name}: {page}");
+        assert!(outcome.stdout.contains(&format!("\n{name}  ")), "{outcome}");
+    }
+    // Two pictures, each with a hill for what is compared, and the table that the terminal has.
+    assert_eq!(page.matches("<svg ").count(), 2, "{page}");
+    assert!(
+        page.contains("one 8 kB write: fdatasync: p50 ") && page.contains("a commit, durable: p50 "),
+        "{page}"
+    );
+    assert!(page.contains("<h2>Commits of one row</h2>") && !page.contains("<script"), "{page}");
+    assert!(read("a.md").starts_with("# pgfresh doctor "), "{}", read("a.md"));
+    let distributions = diagnosis["distributions"].as_array().unwrap();
+    assert!(distributions.iter().any(|one| one["name"] == "one 8 kB write: fdatasync"), "{diagnosis}");
+    for (file, why) in [("missing/a.html", "could not write"), ("a.xml", "its name must end with .html")] {
+        let refused = scene.run(["doctor", "--quick", here, "--report", file]);
+        assert!(
+            refused.code != Some(0) && refused.stdout.is_empty() && refused.stderr.contains(why),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn memory_is_called_memory() {
     let scene = Scene::new(User::Ourselves);
     let diagnosis = json(&scene.run(["doctor", "--quick", "--json", scene.place.to_str().unwrap()]));
@@ -98,7 +131,7 @@ fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
     let psql = ground::psql();
     let naps = "SELECT pg_sleep(0.2) FROM generate_series(1, 10)";
     let suite = format!("test \"$PGHOST\" && {psql} -Xqc '{naps}' && {psql} -XqAtc 'SELECT 1 / 0'");
-    for major in MAJORS {
+    for major in majors() {
         let (place, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["doctor", "--quick", "--json", "--postgres", &postgres, "--suite", &suite, place];
         let diagnosis = json(&scene.run(words));
@@ -195,7 +228,7 @@ fn findings(diagnosis: &Value) -> Vec<&str> {
 #[test]
 fn a_server_that_is_not_ours_is_read_on_every_major() {
     let scene = Scene::new(User::Ourselves);
-    for major in MAJORS {
+    for major in majors() {
         let postgres = postgres(major);
         let diagnosis = of_url(&scene, &["--postgres", &postgres, "--preset", "durable"], "");
         assert_eq!(verdict(&diagnosis, "Settings"), "every commit waits until it is on disk.");

@@ -7,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{MAJORS, Outcome, Scene, User, finish, ground, is_root, mounts, postgres};
+use crate::common::depth::some_of;
+use crate::common::{Outcome, Scene, User, finish, ground, is_root, majors, mounts, postgres};
 
 /// A user of whom `/etc/passwd` knows nothing.
 const NAMELESS: &str = "45678";
@@ -48,7 +49,7 @@ fn a_user_without_a_name_has_servers_of_every_major() {
         eprintln!("Only root can be another user: not tested.");
         return;
     }
-    for major in MAJORS {
+    for major in majors() {
         let scene = open_scene();
         let script = format!(
             "unset HOME; export PGFRESH_POSTGRES='{}'
@@ -70,7 +71,7 @@ fn a_user_without_a_name_or_a_home_has_a_server_brought_by_npm() {
         eprintln!("Only root can be another user: not tested.");
         return;
     }
-    for home in ["unset HOME", "HOME=/"] {
+    for home in some_of(["unset HOME", "HOME=/"]) {
         let scene = open_scene();
         let run = |what: &str| shell(&scene, &nameless(), &format!("{home}; \"$PGFRESH\" {what}"));
         let installed = run(&format!("postgres install {NPM_MAJOR}"));
@@ -118,8 +119,8 @@ fn a_user_without_a_name_or_namespaces_is_told_what_to_do_until_there_is_an_imag
 
 #[test]
 fn root_of_a_namespace_without_other_users_has_servers() {
-    let majors = if is_root() { &MAJORS[..] } else { &[15] };
-    for &major in majors {
+    let majors = if is_root() { majors() } else { vec![15] };
+    for major in majors {
         let scene = open_scene();
         let script = format!(
             "export PGFRESH_POSTGRES='{}'
@@ -154,7 +155,7 @@ fn odd_modes(root: &Path) -> Vec<String> {
 #[test]
 fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() {
     for &user in User::all() {
-        for mask in ["0000", "0022", "0077", "0777"] {
+        for mask in some_of(["0000", "0022", "0077", "0777"]) {
             let scene = Scene::with_empty_cache(user);
             scene.write(
                 "pgfresh.toml",
@@ -185,7 +186,7 @@ fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() 
 #[test]
 fn whatever_the_mask_what_is_brought_is_written_by_its_owner_and_read_by_the_server() {
     for &user in User::all() {
-        for mask in ["0000", "0277"] {
+        for mask in some_of(["0000", "0277"]) {
             let scene = Scene::with_empty_cache(user);
             let run = |what: &str| shell(&scene, &[], &format!("umask {mask}; \"$PGFRESH\" {what}"));
             let installed = run(&format!("postgres install {NPM_MAJOR}"));

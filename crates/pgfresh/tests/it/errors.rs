@@ -325,7 +325,7 @@ fn configuration_files_are_corrected_by_line_and_word() {
         ("[postgras]\n", "1: unknown table: \"postgras\"\nHINT:  Did you mean \"postgres\"?"),
         (
             "[postgres]\nzzz = 1\n",
-            "2: unknown key in [postgres]: \"zzz\"\nHINT:  Known are: version, settings, preset, place.",
+            "2: unknown key in [postgres]: \"zzz\"\nHINT:  Known are: version, settings, preset, place, space.",
         ),
         ("[postgres]\nversion = 12\n", &format!("2: bad value for \"version\": {known}")),
         ("[postgres]\npreset = \"slow\"\n", "2: bad value for \"preset\": expected fast or durable"),

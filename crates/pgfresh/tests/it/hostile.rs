@@ -10,14 +10,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::depth::rounds;
 use crate::common::gateway::Gateway;
 use crate::common::leftovers::{guard_of, processes_about};
 use crate::common::random::Random;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, end_of, finish, ground, is_root, line_of, wait_until};
-
-/// Cases in one run.
-const CASES: usize = 32;
 
 /// What an attack replaces, seen from the data directory: what pgfresh opens, gives away, removes or asks about.
 const TARGETS: [&str; 26] = [
@@ -261,7 +259,7 @@ fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
     let seed = seed.unwrap_or_else(|| Random::new().number());
     println!("PGFRESH_HOSTILE_SEED={seed}");
     let mut random = Random::seeded(seed);
-    for number in 0..CASES {
+    for number in 0..rounds(12) as usize {
         let case = Case {
             target: TARGETS[random.below(TARGETS.len())],
             replacement: REPLACEMENTS[random.below(REPLACEMENTS.len())],

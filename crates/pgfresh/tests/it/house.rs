@@ -28,16 +28,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("template", &["sys", "storage", "server"]),
     ("lease", &["pgwire", "sys", "storage", "server", "template"]),
     ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
-    ("api", &["sys", "server", "lease", "gateway"]),
+    ("api", &["sys", "server", "lease", "gateway", "diff"]),
     ("report", &[]),
+    ("diff", &["server", "report"]),
     ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report"]),
     ("profile", &["pgwire", "sys", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
         &[
-            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report", "bench",
-            "doctor", "profile",
+            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report", "diff",
+            "bench", "doctor", "profile",
         ],
     ),
 ];

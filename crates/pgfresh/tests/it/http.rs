@@ -11,8 +11,8 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root};
 use serde_json::{Value, json};
 
-/// The user number of somebody else.
-const NOBODY: u32 = 65_534;
+/// The id of another user.
+const OTHER_UID: u32 = 65_534;
 
 fn start() -> Serve {
     Serve::at(Scene::new(User::Ourselves), [""; 0])
@@ -141,6 +141,8 @@ fn a_database_is_leased_reset_kept_and_released() {
     let (url, socket) = (leased["url"].as_str().unwrap(), leased["socket_url"].as_str().unwrap());
     assert!(leased["jdbc_url"].as_str().unwrap().starts_with("jdbc:postgresql://127.0.0.1:"), "{leased}");
     assert_eq!(psql(socket, "CREATE TABLE a AS SELECT 1 b; SELECT current_database()"), "shop");
+    // The socket is the gateway's: connecting to an unused name makes a database.
+    assert_eq!(psql(&socket.replacen("shop", "another", 1), "SELECT current_database()"), "another");
     assert_eq!(psql(url, "SELECT count(*) FROM a"), "1");
 
     let kept = json!({ "template": "seeded", "close_sessions": true });
@@ -382,7 +384,7 @@ fn integresql_is_for_programs_of_the_same_user() {
         let script = "exec 3<>/dev/tcp/127.0.0.1/$1; printf %s \"$2\" >&3; exec cat <&3";
         let mut bash = Command::new("bash");
         bash.args(["-c", script, "bash"]).arg(serve.ready["port"].to_string()).arg(request(path));
-        let output = bash.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+        let output = bash.uid(OTHER_UID).gid(OTHER_UID).current_dir("/").output().unwrap();
         Answer::read(&String::from_utf8(output.stdout).unwrap()).status
     };
     assert_eq!(serve.ask("POST /api/v1/templates", &[], r#"{"hash":""}"#).status, 400, "ourselves");

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::common::{MAJORS, Scene, User, collect, end_of, finish, ground, line_of, postgres, wait_until};
+use crate::common::{Scene, User, collect, end_of, finish, ground, line_of, majors, postgres, wait_until};
 
 /// The output of `env -0`.
 fn variables(text: &str) -> BTreeMap<&str, &str> {
@@ -106,7 +106,7 @@ fn every_major_starts_and_is_fast_or_durable_as_asked() {
         ["fsync", "synchronous_commit", "full_page_writes", "jit", "listen_addresses", "data_checksums"];
     for &user in User::all() {
         let scene = Scene::new(user);
-        for major in MAJORS {
+        for major in majors() {
             let with = format!("--postgres={}", postgres(major));
             let version = show(&scene, &[&with], &["server_version_num"]);
             assert_eq!(version.parse::<u32>().unwrap() / 10_000, major);
@@ -151,7 +151,7 @@ fn locale_encoding_and_time_zone_are_the_same_everywhere() {
     let expected = "UTF8|UTC|UTC|ISO, MDY|C|C|C|C|pg_catalog.english|STRAßE ÄRGER|àé| 1,234.5|BZ_aäé|\
                     2026-07-01 12:00:00+00|July";
     let users = User::all().iter().cycle();
-    let machines = MAJORS
+    let machines = majors()
         .into_iter()
         .flat_map(|major| [(major, "de_DE.UTF-8", "Asia/Tokyo"), (major, "xx_XX.nothing", "No/Where")]);
     for ((major, lang, zone), &user) in machines.zip(users) {
@@ -171,7 +171,7 @@ fn locale_encoding_and_time_zone_are_the_same_everywhere() {
 #[test]
 fn unicode_works_in_names_and_values() {
     let scene = Scene::new(User::Ourselves);
-    for major in MAJORS {
+    for major in majors() {
         let sql = "CREATE DATABASE \"größe 😀\"; CREATE TABLE \"日本\" (\"näme\" text);
             INSERT INTO \"日本\" VALUES ('数🦀é');
             SELECT concat_ws(' ', \"näme\", length(\"näme\"), octet_length(\"näme\")) FROM \"日本\"";

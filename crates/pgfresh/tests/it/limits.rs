@@ -1,6 +1,7 @@
 //! Where room is short, or rights are: a clear word, and nothing left.
 
-use crate::common::{Outcome, ground, mounts};
+use crate::common::gateway::Gateway;
+use crate::common::{Outcome, ground, majors, mounts};
 
 /// A file system with such bounds at `$MOUNTED`, where servers go.
 fn tmpfs(bounds: &str) -> String {
@@ -25,6 +26,29 @@ fn a_place_that_is_full_before_the_server_is_ready() {
     let outcome = mounts::run(&scene, &tmpfs("size=20m"), &["run", "--", "echo", "reached"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(125), ""), "{outcome}");
     assert!(outcome.stderr.contains("cannot place "), "{outcome}");
+}
+
+#[test]
+fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
+    for major in majors() {
+        let gateway =
+            Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "60s"]);
+        let mut sessions = Vec::new();
+        let refused = loop {
+            match gateway.connect(&format!("lease_{}", sessions.len()), "") {
+                Ok(session) => sessions.push(session),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.sqlstate, "53100", "{refused:?}");
+        // A database has 7 to 8 MB, and copies take half of the space.
+        assert_eq!(sessions.len(), 4, "PostgreSQL {major}");
+        assert_eq!(gateway.status()["templates"][0]["ready"], 0);
+        sessions.pop();
+        let (status, answer) = gateway.http("DELETE", "/v1/databases/lease_3", "");
+        assert_eq!(status, 204, "{answer}");
+        gateway.connect("another", "").unwrap();
+    }
 }
 
 #[test]

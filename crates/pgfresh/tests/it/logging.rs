@@ -17,9 +17,10 @@ fn with_filter(scene: &Scene, filter: &str, arguments: &[&str]) -> Outcome {
     finish(command)
 }
 
-/// A command that opens a session, as arguments of pgfresh.
+/// A command that opens a session in a new database, which is not there before a task in the background has ended, as
+/// arguments of pgfresh.
 fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
-    [&["run"], options, &["--", ground::psql(), "-XAtqc", "SELECT 1"]].concat()
+    [&["run"], options, &["--", ground::psql(), "-XAtqc", "SELECT 1", "-d", "other"]].concat()
 }
 
 #[test]
@@ -101,7 +102,9 @@ fn the_background_server_keeps_a_private_log_and_status_says_where() {
 
 #[test]
 fn after_a_kill_the_next_server_goes_on_in_the_same_file() {
-    let scene = Scene::new(User::Ourselves);
+    // A cache of its own: "stop" in another scene would remove what the dead one has left.
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    ground::copy_base_cache(scene.user, &scene.cache);
     scene.write("pgfresh.toml", "");
     assert_eq!(scene.run(["url"]).code, Some(0));
     let path = log_file(&scene);

@@ -12,11 +12,13 @@
 mod background;
 mod bench;
 mod boundaries;
+mod budgets;
 mod circles;
 mod clean;
 mod cleanup;
 mod common;
 mod database;
+mod diff;
 mod differential;
 mod doctor;
 mod drivers;

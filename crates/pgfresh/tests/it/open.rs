@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, finish, is_root};
 
-/// The user number of somebody else.
-const NOBODY: u32 = 65_534;
+/// The id of another user.
+const OTHER_UID: u32 = 65_534;
 
 /// A project of its own with a background server; returns its URL.
 fn project() -> (Scene, String) {
@@ -69,7 +69,7 @@ fn a_browser_gets_the_page_and_neither_it_nor_another_user_the_secret() {
     assert!(get(&api, 0).starts_with("HTTP/1.1 401"), "it is for the page alone");
     assert!(get(&page.replace("invitation=1", "invitation=2"), 0).starts_with("HTTP/1.1 401"));
     if is_root() {
-        let head = get(page, NOBODY);
+        let head = get(page, OTHER_UID);
         assert!(head.starts_with("HTTP/1.1 401") && !head.contains("set-cookie"), "{head}");
     }
     scene.run(["stop"]);

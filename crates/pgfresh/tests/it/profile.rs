@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::common::serve::Serve;
-use crate::common::{MAJORS, Outcome, Scene, User, collect, finish, ground, line_of, postgres, wait_until};
+use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majors, postgres, wait_until};
 use serde_json::{Value, json};
 
 /// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
@@ -38,7 +38,7 @@ fn findings(profile: &Value) -> Vec<&str> {
 }
 
 /// Looks in a second below which a machine has too much else to do to see anything, and how often it is asked again.
-const FEW: f64 = 20.0;
+const FEW: f64 = 5.0;
 const TRIES: usize = 5;
 
 /// Runs `script` under `run --profile` with `options`; returns the profile.
@@ -72,7 +72,7 @@ fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
          {psql} -XAtqc 'TRUNCATE t' &
          {psql} -XAtqc \"DO 'BEGIN WHILE clock_timestamp() < now() + interval ''{SPAN} s'' LOOP END LOOP; END'\" & wait"
     );
-    for major in MAJORS {
+    for major in majors() {
         let (profile, outcome) = profile_of(&scene, &["--postgres", &postgres(major)], &script);
         assert!(
             profile["environment"]["PostgreSQL"].as_str().unwrap().starts_with(&major.to_string()),
@@ -124,7 +124,7 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
     for isolation in ["clone", "rollback"] {
         let (profile, _) = profile_of(&scene, &["--isolation", isolation], &script);
         assert!(is_exact(&profile), "{isolation}: {profile}");
-        assert_eq!(*of(&profile, "SELECT ?;").1, 123.0, "{isolation}: {profile}");
+        assert_eq!(*of(&profile, "SELECT ?").1, 123.0, "{isolation}: {profile}");
         let (slept, runs) = of(&profile, "SELECT pg_sleep(?)");
         assert!(slept >= 2.0 && *runs == 2.0, "{isolation}: {profile}");
         assert_eq!(
@@ -178,7 +178,7 @@ fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
     };
     for name in ["test_literal", "test_bound"] {
         let (test, all) = (test(name), "SELECT * FROM generate_series(?, …) authors");
-        let sql = |value: &Value| value.as_str().unwrap_or_default().trim_end_matches(';').to_owned();
+        let sql = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         assert_eq!((&test["statements"], &test["rows"]), (&json!(13), &json!(24)), "{test}");
         assert_eq!(test["n_plus_one"].as_array().unwrap().len(), 1, "{test}");
         let found = &test["n_plus_one"][0];
@@ -199,7 +199,7 @@ fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
         .iter()
         .find(|one| one["name"] == "One query for each row (N+1)");
     let evidence = finding.unwrap()["evidence"].as_str().unwrap();
-    assert!(evidence.contains("test_literal runs SELECT ? AS book; 12 times"), "{evidence}");
+    assert!(evidence.contains("test_literal runs SELECT ? AS book 12 times"), "{evidence}");
     assert!(evidence.contains("test_bound") && !evidence.contains("test_same"), "{evidence}");
     assert!(outcome.stderr.contains("\ntests     "), "{outcome}");
 }
@@ -223,6 +223,59 @@ fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
         .collect();
     tests.sort_unstable();
     assert_eq!(tests, [("scratch", 1), ("scratch", 2), ("suite > one", 1), ("two", 1)], "{outcome}");
+}
+
+#[test]
+fn ci_systems_get_each_test_as_a_testcase() {
+    let scene = Scene::new(User::Ourselves);
+    let (program, psql) = (ground::program().display(), ground::psql());
+    let each = (0..12).map(|author| format!("SELECT {author};")).collect::<Vec<_>>().concat();
+    scene.write("each.sql", &each.replace(';', ";\n"));
+    let name = "tests/test_x.py::test_<é>[\"a\" & 'b']";
+    let script = format!(
+        "{psql} -XAtqf each.sql \"$({program} url one)\"; {program} release one --test \"$0\"; \
+         {psql} -XAtqc 'CREATE TABLE a AS SELECT 1' \"$({program} url two)\"; {program} release two"
+    );
+    let options = ["run", "--profile", "--report", "tests.xml", "--", "sh", "-euc", &script, name];
+    let outcome = scene.run(options);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let text = fs::read_to_string(scene.directory.join("tests.xml")).unwrap();
+    let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let suite = document.descendants().find(|node| node.has_tag_name("testsuite")).unwrap();
+    let of_suite = ["tests", "failures", "errors"].map(|name| suite.attribute(name).unwrap());
+    assert_eq!(of_suite, ["2", "0", "0"], "{text}");
+    let case = |name: &str| {
+        let found = suite.children().find(|node| node.attribute("name") == Some(name));
+        found.unwrap_or_else(|| panic!("no {name:?} in {text}"))
+    };
+    let property = |test: &str, name: &str| -> String {
+        let properties = case(test).descendants().filter(|node| node.has_tag_name("property"));
+        let found = properties.filter(|node| node.attribute("name") == Some(name)).collect::<Vec<_>>();
+        assert_eq!(found.len(), 1, "{name}: {text}");
+        found[0].attribute("value").unwrap().to_owned()
+    };
+    assert_eq!(
+        ["statements", "n_plus_one"].map(|property_name| property(name, property_name)),
+        ["12", "12"],
+        "{text}"
+    );
+    assert_eq!(["statements", "n_plus_one"].map(|name| property("two", name)), ["1", "0"], "{text}");
+    assert!(
+        property(name, "seconds").parse::<f64>().unwrap() > 0.0
+            && case(name).attribute("time").unwrap().parse::<f64>().unwrap() > 0.0
+    );
+    let said =
+        case(name).children().find(|node| node.has_tag_name("system-out")).and_then(|node| node.text());
+    assert!(said.is_some_and(|said| said.starts_with("12 × SELECT ?") && said.contains(" (N+1, ")), "{text}");
+    assert!(case("two").children().all(|node| !node.has_tag_name("system-out")), "{text}");
+    // What knows no tests writes none.
+    for (words, why) in [
+        (&["run", "--compare", "--report", "tests.xml", "--", "true"][..], "a comparison knows no tests"),
+        (&["profile", "--url", "postgresql://nowhere", "--report", "tests.xml"], "its name must end with"),
+    ] {
+        let refused = scene.run(words);
+        assert!(refused.code != Some(0) && refused.stderr.contains(why), "{refused}");
+    }
 }
 
 #[test]
@@ -320,14 +373,16 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
     let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.code, Some(7), "{failing}");
-    let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
-    let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let asks = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pgfresh%backend_type = ''client%'";
-    wait_until("the watch to begin", || {
+    let is_watched = || {
         let mut asking = Command::new(psql);
         asking.args(["-XAtqc", asks, "-d", url]);
         finish(asking).stdout.trim() == "1"
-    });
+    };
+    wait_until("the end of the watch before", || !is_watched());
+    let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
+    let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the watch to begin", is_watched);
     drop(owner.stdin.take());
     assert!(collect(owner).code == Some(0));
     let watched = collect(watching);
@@ -337,7 +392,7 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
 
 #[test]
 fn what_the_server_counts_itself_is_told_where_it_does_on_every_major() {
-    for major in MAJORS {
+    for major in majors() {
         let preload =
             ["--postgres", &postgres(major), "--set", "shared_preload_libraries=pg_stat_statements"];
         let serve = Serve::at(Scene::new(User::Ourselves), preload);
@@ -409,7 +464,7 @@ fn what_cannot_be_watched_is_said_before_anything_is_run() {
     assert!(outcome.code != Some(0) && !scene.directory.join("out.json").exists(), "{outcome}");
     let outcome = scene.run(["run", "--profile", "--report", "out.pdf", "--", "true"]);
     assert!(
-        outcome.code == Some(2) && outcome.stderr.contains(".html, .json, .md, .csv or .txt"),
+        outcome.code == Some(2) && outcome.stderr.contains(".html, .json, .md, .csv, .txt or .xml"),
         "{outcome}"
     );
 }

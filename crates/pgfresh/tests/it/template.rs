@@ -1,12 +1,14 @@
 //! Templates: prepared once, whole, found again, rebuilt for a reason, and nothing of a failed or ended build stays.
 
+mod signed;
+
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::{MAJORS, Outcome, Scene, User, end_of, finish, ground, postgres, wait_until};
+use crate::common::{Outcome, Scene, User, end_of, finish, ground, majors, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Writes down that it ran, then feeds `migrations/*.sql` to psql.
@@ -73,9 +75,9 @@ fn what_the_setup_made_is_all_there_and_it_runs_once() {
             (SELECT tableowner FROM pg_tables WHERE tablename = 'orders'),
             (SELECT string_agg(datname || ' ' || pg_get_userbyid(datdba), ',' ORDER BY datname)
              FROM pg_database WHERE datname IN ('app', 'second')) FROM orders";
-    let majors = MAJORS.map(|major| (User::Ourselves, major));
+    let majors = majors().into_iter().map(|major| (User::Ourselves, major));
     let users = User::all().iter().skip(1).map(|&user| (user, 15));
-    for (user, major) in majors.into_iter().chain(users) {
+    for (user, major) in majors.chain(users) {
         let scene = project(user, CONFIG);
         scene.write("migrations/0001.sql", EVERYTHING);
         let postgres = postgres(major);

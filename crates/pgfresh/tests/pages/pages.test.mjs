@@ -161,6 +161,21 @@ test("the live page works behind an address with the secret in its path, and say
   assert.match(await page.ask(() => document.querySelector("#state").innerText), /connection lost, trying again/);
 });
 
+test("the report of doctor is one file that can be read on a phone, light and dark", async (t) => {
+  const [folder, browser] = await Promise.all([scratch(t), Browser.open(t)]);
+  const file = join(folder, "doctor.html");
+  await run(pgfresh, ["doctor", "--quick", "--soak", "3s", "--report", file]);
+  for (const screen of SCREENS) {
+    const page = await browser.page(pathToFileURL(file).href, screen);
+    assert.match(await page.ask(() => document.body.innerText), /Commits of one row/);
+    assert.equal(await page.ask(() => document.querySelectorAll("svg").length), 3, "a soak, syncs and commits");
+    await assertReadable(page, screen);
+    await keep(page, "doctor", screen);
+    assert.deepEqual(page.requests, [pathToFileURL(file).href], "it asks for something else");
+    assert.deepEqual(page.complaints, []);
+  }
+});
+
 test("the report of a profile is one file that can be read on a phone, light and dark", async (t) => {
   const [folder, browser] = await Promise.all([scratch(t), Browser.open(t)]);
   const file = join(folder, "profile.html");

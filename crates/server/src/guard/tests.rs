@@ -49,6 +49,17 @@ fn an_owner_whose_guard_was_killed_cleans_up_itself() {
     child.wait().unwrap();
 }
 
+/// A cache may lie in a checkout, and test runners walk through that: files that vanish meanwhile make them fail.
+#[test]
+fn nothing_is_left_of_what_was_removed_however_long_that_takes() {
+    let stub = Stub::new("trap '' QUIT\nserve");
+    let guard = stub.guard();
+    let mut child = spawn(&stub, &guard, 1);
+    guard.remove();
+    assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
+    child.wait().unwrap();
+}
+
 #[test]
 fn a_guard_waits_for_the_owner_s_lock() {
     let stub = Stub::new("serve");

@@ -4,6 +4,7 @@ pub(crate) mod boot;
 pub(crate) mod directory;
 pub(crate) mod disk;
 mod dying;
+pub(crate) mod environment;
 pub(crate) mod filesystem;
 pub(crate) mod handle;
 pub(crate) mod holes;

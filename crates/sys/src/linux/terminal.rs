@@ -18,5 +18,6 @@ pub fn replace_stdin(file: impl AsFd) -> io::Result<()> {
 #[must_use]
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-    Some(usize::from(size.ws_col))
+    // A terminal without a size says 0.
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

@@ -13,7 +13,7 @@ use crate::rollback::stub::{
 };
 use crate::stream::Socket;
 use crate::tap::Taps;
-use crate::testing::{HANG, pair, run};
+use crate::testing::{pair, run};
 
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
@@ -26,6 +26,7 @@ struct Fixture {
     near: UnixStream,
     far: UnixStream,
     taps: Taps,
+    begun: Instant,
 }
 
 /// What a session comes to.
@@ -51,9 +52,10 @@ impl Fixture {
         let taps = Taps { history: Some(Arc::new(StatementHistory::default())), ..Taps::default() };
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let ends = (same(&near), same(&far));
-        let tap = taps.tap("d", None, Instant::now());
+        let begun = Instant::now();
+        let tap = taps.tap("d", None, begun, None);
         let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
-        Self { drive, client, server, near: ends.0, far: ends.1, taps }
+        Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
 
     /// Says all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`, until the
@@ -102,7 +104,7 @@ impl Fixture {
 
     /// The statements that those hear who want to know.
     fn heard(&self) -> Vec<String> {
-        let ran = self.taps.history.as_ref().unwrap().of("d", HANG);
+        let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
     }
 }

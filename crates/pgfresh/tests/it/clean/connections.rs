@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{BRIEF, Findings, LASTING};
 use crate::common::connection::Connection;
+use crate::common::depth::rounds;
 use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
@@ -24,7 +25,7 @@ fn settings_of_roles_are_those_in_force_when_a_session_begins(major: u32) {
     let mut findings = Findings::new("4MB");
     let mut during = Findings::new("15MB");
     let mut admin = Connection::open(&gateway.server(), "postgres", &[]).unwrap();
-    for round in 0..15 {
+    for round in 0..rounds(5) {
         admin.rows("ALTER ROLE ALL SET work_mem = '15MB'").unwrap();
         for name in 0..3 {
             let name = format!("during_{round}_{name}");
@@ -103,7 +104,7 @@ fn a_new_session_has_nothing_of_an_earlier_one(major: u32) {
     let mut left = Vec::new();
     for trace in Trace::all(&gateway) {
         let mut findings = Findings::new(&trace.clean);
-        for round in 0..5 {
+        for round in 0..rounds(2) {
             play(&gateway, &trace, round, &mut findings);
         }
         if !findings.wrong.is_empty() {

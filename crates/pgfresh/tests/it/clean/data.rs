@@ -2,7 +2,7 @@
 
 use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
 use crate::common::gateway::Gateway;
-use crate::common::{MAJORS, on_every_major};
+use crate::common::{majors, on_every_major};
 
 on_every_major! {
     rows_are_restored_whatever_the_client_has_set
@@ -150,7 +150,7 @@ fn rows_come_back_as_they_were_stored(major: u32) {
 /// What is expected of a clean database is what the template's SQL says.
 #[test]
 fn the_state_that_is_compared_is_the_templates() {
-    for major in MAJORS {
+    for major in majors() {
         let gateway = Gateway::clean(major, &[]);
         let state = gateway.clean_state();
         for part in [

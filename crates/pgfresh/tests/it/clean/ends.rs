@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
+use crate::common::depth;
 use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 use crate::common::random::Random;
@@ -18,13 +19,15 @@ on_every_major! {
 }
 
 /// Rounds in which a race is given a chance.
-const ROUNDS: u32 = 60;
+fn rounds() -> u32 {
+    depth::rounds(15)
+}
 
 /// Fault 2, with the reset by a connection and over HTTP.
 fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let mut session = gateway.connect_in_time("a", BRIEF);
         session.rows(CHANGES).unwrap();
         drop(session);
@@ -33,7 +36,7 @@ fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
         let _ = reset.map(|mut session| session.rows(CHANGES));
     }
     let mut random = Random::new();
-    for round in 0..ROUNDS / 2 {
+    for round in 0..rounds() / 2 {
         let mut session = gateway.connect_in_time("b", "-c pgfresh.linger=200ms");
         session.rows(CHANGES).unwrap();
         session.close();
@@ -46,7 +49,7 @@ fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
         let next = gateway.connect("b", "-c pgfresh.linger=200ms");
         findings.note(format!("after HTTP reset {round}"), next, STATE);
     }
-    for round in 0..40 {
+    for round in 0..rounds() {
         let session = gateway.connect(&format!("later_{round}"), BRIEF);
         findings.note(format!("later name {round}"), session, STATE);
     }
@@ -148,7 +151,7 @@ fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
             let (gateway, expected) = (&gateway, &expected);
             scope.spawn(move || {
                 let mut findings = Findings::new(expected);
-                for round in 0..ROUNDS {
+                for round in 0..rounds() {
                     let name = format!("worker_{worker}");
                     let context = format!("{name} {round}");
                     let Some(mut session) = findings.note(context, gateway.connect(&name, BRIEF), STATE)

@@ -10,13 +10,14 @@ use pgwire::StartupParams;
 use server::AdminConnection;
 use template::{Provisioner, ServerOptions, Started};
 
-use super::WAIT_TIMEOUT;
+use super::watchdog::Watchdog;
+use super::{User, WAIT_TIMEOUT, ground};
 
 /// A server with a template database `app`, and its leases, which are closed before it stops.
 pub(crate) struct LeaseFixture {
     pub(crate) leases: Leases,
     started: Started,
-    _cache: tempfile::TempDir,
+    _watchdog: Watchdog,
 }
 
 impl Drop for LeaseFixture {
@@ -28,8 +29,7 @@ impl Drop for LeaseFixture {
 impl LeaseFixture {
     /// `setup` is run in the template.
     pub(crate) fn new(options: ServerOptions, setup: &str, linger: Duration, paranoid: bool) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = storage::Cache::locate(Some(&directory.path().join("cache"))).unwrap();
+        let cache = storage::Cache::locate(Some(&ground::cache(User::Ourselves))).unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
         let provisioner = Provisioner::find(options, cache, program).unwrap();
         let started = provisioner.start(&|_| ()).unwrap();
@@ -47,7 +47,8 @@ impl LeaseFixture {
             provisioner: None,
         })
         .unwrap();
-        Self { leases, started, _cache: directory }
+        let watchdog = Watchdog::new(&started.server.run().data());
+        Self { leases, started, _watchdog: watchdog }
     }
 
     pub(crate) fn connect_with(

@@ -11,6 +11,7 @@
 
 pub(crate) mod client;
 pub(crate) mod connection;
+pub(crate) mod depth;
 pub(crate) mod gateway;
 pub(crate) mod ground;
 pub(crate) mod leases;
@@ -20,6 +21,7 @@ pub(crate) mod mounts;
 pub(crate) mod random;
 pub(crate) mod serve;
 pub(crate) mod terminal;
+pub(crate) mod watchdog;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -33,6 +35,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leftovers::{History, children_of};
+use watchdog::Watchdog;
 
 /// How long anything may take that does end; on a busy machine too.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -40,18 +43,20 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
 
-/// A test for each of [`MAJORS`] of every function that is named: `postgres_13::name`, `postgres_15::name` and so on.
+/// Those that a test tries in this run: as many of [`MAJORS`] as [`depth`] says. A test that fails shows which.
+pub(crate) fn majors() -> Vec<u32> {
+    let majors = depth::some_of(MAJORS);
+    println!("on PostgreSQL {majors:?}");
+    majors
+}
+
+/// A test of every function that is named, on some or all of [`MAJORS`]: `majors::name`.
 macro_rules! on_every_major {
     ($($promise:ident)*) => {
-        on_every_major! { @13 postgres_13 $($promise)* }
-        on_every_major! { @15 postgres_15 $($promise)* }
-        on_every_major! { @18 postgres_18 $($promise)* }
-    };
-    (@ $major:literal $name:ident $($promise:ident)*) => {
-        mod $name {
+        mod majors {
             $(#[test]
             fn $promise() {
-                super::$promise($major);
+                $crate::common::majors().into_iter().for_each(super::$promise);
             })*
         }
     };
@@ -135,6 +140,7 @@ pub(crate) struct Scene {
     pub(crate) place: PathBuf,
     pub(crate) cache: PathBuf,
     history: Mutex<History>,
+    _watchdog: Watchdog,
 }
 
 impl Scene {
@@ -153,7 +159,8 @@ impl Scene {
 
     fn with_cache(user: User, cache: PathBuf) -> Self {
         let (directory, place) = ground::folders(user);
-        Self { user, directory, place, cache, history: Mutex::new(History::begin(user)) }
+        let watchdog = Watchdog::new(&place);
+        Self { user, directory, place, cache, history: Mutex::new(History::begin(user)), _watchdog: watchdog }
     }
 
     /// A pgfresh with `arguments`, at this scene. It reads nothing, and knows nothing of our own environment.

@@ -20,10 +20,12 @@ const EXACT: [(&str, &str); 2] = [
 ];
 
 /// Every relation with rows of its own: its name, its kind, whether it is a catalog, whether it is unlogged, its columns,
-/// and beyond them of columns whose stored form the text does not tell, that form.
+/// and beyond them of columns whose stored form the text does not tell, that form. Of a function its number, which is read much
+/// sooner than its name.
 const RELATIONS: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, n.nspname = 'pg_catalog', \
     c.relpersistence = 'u', \
-    string_agg('t.' || quote_ident(a.attname), ', ' ORDER BY a.attnum), \
+    string_agg('t.' || quote_ident(a.attname) || CASE a.atttypid WHEN 'regproc'::regtype THEN '::oid' ELSE '' END, \
+        ', ' ORDER BY a.attnum), \
     string_agg(CASE WHEN a.atttypid = 'xml'::regtype \
         THEN ', xmlserialize(CONTENT t.' || quote_ident(a.attname) || ' AS text)' ELSE '' END \
         || CASE WHEN a.attlen = -1 AND current_setting('server_version_num')::int >= 140000 \

@@ -7,9 +7,10 @@ use super::parameters::Parameter;
 use super::runner::{Runner, make_copy};
 use super::session::{SeededNumbers, SessionState};
 use super::{BRIEF, start};
-use crate::common::MAJORS;
 use crate::common::connection::Connection;
+use crate::common::depth::some_of;
 use crate::common::gateway::Gateway;
+use crate::common::majors;
 
 /// Changes of a database, each with a word of what must be found.
 const CHANGES: [(&str, &str); 37] = [
@@ -102,7 +103,7 @@ const TRACES: [(&str, &str); 20] = [
 
 #[test]
 fn databases_and_sessions_that_nobody_has_used_do_not_differ() {
-    for major in MAJORS {
+    for major in majors() {
         let runner = Runner::new(start(major, &[]));
         let server = runner.gateway.server();
         make_copy(&runner.gateway, "copy");
@@ -125,7 +126,7 @@ fn databases_and_sessions_that_nobody_has_used_do_not_differ() {
 
 #[test]
 fn every_planted_change_of_a_database_is_found() {
-    for major in [15, 18] {
+    for major in some_of([15, 18]) {
         let gateway = start(major, &[]);
         make_copy(&gateway, "reference");
         let server = gateway.server();
@@ -146,7 +147,7 @@ fn every_planted_change_of_a_database_is_found() {
 
 #[test]
 fn every_planted_trace_of_a_session_is_found() {
-    for major in MAJORS {
+    for major in majors() {
         let gateway = start(major, &[]);
         make_copy(&gateway, "reference");
         gateway.direct("reference", "SELECT pg_replication_origin_create('origin')").unwrap();
@@ -165,7 +166,7 @@ fn every_planted_trace_of_a_session_is_found() {
 
 #[test]
 fn every_start_up_parameter_shows_in_a_session() {
-    for major in [13, 18] {
+    for major in some_of([13, 18]) {
         let gateway = start(major, &[]);
         make_copy(&gateway, "reference");
         let expected = direct_state(&gateway, "");
@@ -195,7 +196,7 @@ fn every_statement_succeeds_in_a_session_of_its_own_or_is_meant_to_fail() {
     let gateway = start(15, &[]);
     gateway.direct("postgres", "SELECT pg_replication_origin_create('origin')").unwrap();
     let mut failed = Vec::new();
-    for (at, (kind, line)) in statements().into_iter().enumerate() {
+    for (at, (kind, line)) in some_of(statements()).into_iter().enumerate() {
         assert!(matches!(kind, "common" | "rare"), "{kind}: {line}");
         let name = format!("alone_{at}");
         make_copy(&gateway, &name);

@@ -2,7 +2,7 @@
 
 use super::start;
 use crate::common::client::Client;
-use crate::common::{MAJORS, wait_until};
+use crate::common::{majors, wait_until};
 
 /// The process of the session's backend.
 fn backend(session: &mut Client) -> String {
@@ -11,7 +11,7 @@ fn backend(session: &mut Client) -> String {
 
 #[test]
 fn a_backend_in_which_something_is_left_serves_nobody_else() {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         let mut watcher = serve.session("traces");
         for sql in [

@@ -1,7 +1,7 @@
 //! Kills at random moments of all commands: afterwards, and after one further start of pgfresh, nothing is left.
 //!
 //! ```sh
-//! PGFRESH_KILLS=1000 PGFRESH_KILLS_SEED=7 cargo test -p pgfresh --test it kills:: -- --nocapture
+//! PGFRESH_TEST_DEPTH=40 PGFRESH_KILLS_SEED=7 cargo test -p pgfresh --test it kills:: -- --nocapture
 //! ```
 //! The seed repeats the plan: commands, victims, signals and moments. What runs beside it does not repeat itself. As root all of
 //! it is in namespaces of its own, so that whatever is there has been left by pgfresh.
@@ -12,13 +12,12 @@ mod machine;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::common::depth::rounds;
 use crate::common::random::Random;
 use crate::common::{Scene, User, ground, is_root};
 use life::{Kind, Life, Plan};
 use machine::Machine;
 
-/// Kills where nothing else is said.
-const KILLS: usize = 60;
 /// Within this everything is gone that a guard sees to.
 const BOUND: Duration = Duration::from_secs(2);
 /// Within this it must be gone after the next start, also where others keep the machine busy.
@@ -46,7 +45,7 @@ fn whatever_is_killed_at_whatever_moment_nothing_is_left() {
     if is_root() && !machine::is_private() {
         return machine::run_privately("kills::whatever_is_killed_at_whatever_moment_nothing_is_left");
     }
-    let kills = number("PGFRESH_KILLS").map_or(KILLS, |kills| usize::try_from(kills).unwrap());
+    let kills = rounds(25) as usize;
     let seed = number("PGFRESH_KILLS_SEED").unwrap_or_else(|| Random::new().number() % 1_000_000);
     println!("{kills} kills with PGFRESH_KILLS_SEED={seed}");
     let mut random = Random::seeded(seed);

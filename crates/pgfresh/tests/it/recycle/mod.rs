@@ -9,6 +9,7 @@ use server::AdminConnection;
 use template::ServerOptions;
 
 use crate::common::WAIT_TIMEOUT;
+use crate::common::depth;
 use crate::common::leases::LeaseFixture;
 
 /// A template with one of everything that reset has to think of.
@@ -106,9 +107,9 @@ fn sessions() -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
     prop::collection::vec((prop::collection::vec(statement(), 0..8), end, prop::bool::weighted(0.1)), 1..3)
 }
 
-/// The number of generated cases; the long mode is `PGFRESH_RECYCLE_CASES=5000 cargo test -p pgfresh --test it recycle::`.
+/// The number of generated cases.
 fn cases() -> u32 {
-    std::env::var("PGFRESH_RECYCLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300)
+    depth::rounds(100)
 }
 
 #[test]
@@ -129,10 +130,27 @@ fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_use
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }
 
+/// The server keeps what it reads of a statement on a stack, which is as small here as it can be.
+#[test]
+fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
+    for paranoid in [false, true] {
+        let settings = vec![("max_stack_depth".to_owned(), "100kB".to_owned())];
+        let options = ServerOptions { settings, ..ServerOptions::default() };
+        let tables: Vec<_> = (1..=1500).map(|table| format!("CREATE TABLE t{table} (id serial)")).collect();
+        let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), paranoid);
+        let fixture = Fixture { server, never_used: Digest::default() };
+        let (mut session, _, guard) = fixture.connect("many", "postgres");
+        session.query("INSERT INTO t7 DEFAULT VALUES").unwrap();
+        drop((session, guard));
+        fixture.server.leases.reset("many", true).unwrap();
+        assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
+    }
+}
+
 #[test]
 fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
     let fixture = make_fixture();
-    for (line, cheap) in statements() {
+    for (line, cheap) in depth::some_of(statements()) {
         let statement = line.replace("{n}", "3");
         for end in [End::Given, End::Closed] {
             let before = fixture.recycled();

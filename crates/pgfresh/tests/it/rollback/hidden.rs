@@ -1,11 +1,11 @@
 //! What pgfresh does in a session of a client's is not seen by the client.
 
 use super::same::told;
-use super::{MAJORS, parse, run, sqlstate, start, sync};
+use super::{majors, parse, run, sqlstate, start, sync};
 
 #[test]
 fn prepared_statements_of_pgfresh_are_not_seen() {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         let mut session = serve.rollback("prepared");
         let names = "SELECT coalesce(string_agg(name, ' '), '') FROM pg_prepared_statements";
@@ -52,7 +52,7 @@ fn settings_are_reported_where_a_plain_server_reports_them() {
 
 #[test]
 fn a_sequence_of_the_lease_before_has_no_current_value() {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         let mut first = serve.rollback("first");
         first.value("SELECT nextval('seeded')").unwrap();
@@ -79,7 +79,7 @@ fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
 
 /// Asks one after the other in rollback isolation and of a plain server, which must say the same.
 fn assert_same_answers(statements: &[&str]) {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         let mut plain = serve.connect("plain", "").unwrap();
         let mut rollback = serve.rollback("rollback");

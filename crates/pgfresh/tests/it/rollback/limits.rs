@@ -13,7 +13,7 @@ fn hint(answer: &[Message]) -> String {
 
 #[test]
 fn what_no_transaction_allows_is_refused_with_a_hint() {
-    for major in super::MAJORS {
+    for major in super::majors() {
         let serve = start(major);
         let mut session = serve.rollback("limits");
         for (sql, sqlstate) in [
@@ -44,7 +44,7 @@ fn what_no_transaction_allows_is_refused_with_a_hint() {
 
 #[test]
 fn a_cursor_that_outlives_its_transaction_keeps_its_table_in_use() {
-    for major in super::MAJORS {
+    for major in super::majors() {
         let serve = start(major);
         let mut session = serve.rollback("held");
         let declare = "DECLARE held CURSOR WITH HOLD FOR SELECT n FROM seed ORDER BY n";

@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::common::client::{Client, Failure, Message, failure, message, packet, query, startup};
 use crate::common::serve::Serve;
-use crate::common::{MAJORS, Scene, User, WAIT_TIMEOUT, postgres, wait_until};
+use crate::common::{Scene, User, WAIT_TIMEOUT, majors, postgres, wait_until};
 use serde_json::Value;
 
 /// A table of each kind that matters here.
@@ -88,7 +88,7 @@ fn sync() -> Vec<u8> {
 
 #[test]
 fn a_lease_leaves_nothing_behind_on_every_major() {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         for round in 0..5 {
             let mut session = serve.rollback(if round < 3 { "same" } else { "other" });

@@ -7,8 +7,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::{MAJORS, Serve, bind, execute, message, parse, query, run, start, sync};
+use super::{Serve, bind, execute, majors, message, parse, query, run, start, sync};
 use crate::common::client::{Client, Message};
+use crate::common::depth;
 
 /// What sessions say: one statement a line; `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
@@ -142,10 +143,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number of generated cases for each major; more with
-/// `PGFRESH_ROLLBACK_CASES=5000 cargo test -p pgfresh --test it rollback::same::`.
+/// The number of generated cases for each major.
 fn cases() -> u32 {
-    std::env::var("PGFRESH_ROLLBACK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
+    depth::rounds(150)
 }
 
 /// Whether it is in the table of docs/isolation.md: a constraint that is made after SET CONSTRAINTS ALL, or a chain of
@@ -187,7 +187,7 @@ fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> 
 
 #[test]
 fn every_sequence_of_statements_gets_the_answers_of_a_plain_server() {
-    for major in MAJORS {
+    for major in majors() {
         let serve = start(major);
         let config = ProptestConfig {
             cases: cases(),

@@ -42,12 +42,14 @@ final class Api {
             connection.setRequestProperty("Connection", "close");
             connection.setConnectTimeout((int) PATIENCE.toMillis());
             connection.setReadTimeout((int) PATIENCE.toMillis());
-            // With its length known in advance, a request is never repeated on the quiet.
-            byte[] content = body.orElse("").getBytes(StandardCharsets.UTF_8);
-            connection.setDoOutput(true);
-            connection.setFixedLengthStreamingMode(content.length);
-            try (OutputStream out = connection.getOutputStream()) {
-                out.write(content);
+            if (!method.equals("GET")) {
+                // With its length known in advance, a request is never repeated on the quiet.
+                byte[] content = body.orElse("").getBytes(StandardCharsets.UTF_8);
+                connection.setDoOutput(true);
+                connection.setFixedLengthStreamingMode(content.length);
+                try (OutputStream out = connection.getOutputStream()) {
+                    out.write(content);
+                }
             }
             return answer(connection);
         } catch (HttpRetryException unauthorized) {

@@ -1,6 +1,11 @@
 package pgfresh;
 
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * A database that was fresh when it was leased, and that nobody else has. Tests get it by {@link FreshDatabase}; who is no
@@ -14,7 +19,35 @@ public final class Database implements AutoCloseable {
     private final String jdbcUrl;
     private final String socketUrl;
     private final String template;
+    private final boolean recorded;
     private final AtomicBoolean released = new AtomicBoolean();
+    private final AtomicInteger resets = new AtomicInteger();
+
+    /** What the test exceeded before it reset or closed the database. */
+    private final List<String> exceeded = new CopyOnWriteArrayList<>();
+
+    /** The test that has used it since it was leased or reset; null if it belongs to no test. */
+    private volatile Use use;
+
+    /** The test that uses it after the next reset; null if it belongs to no test. */
+    private volatile Use next;
+
+    /** A test that uses a database, and its budget while it runs. */
+    static final class Use {
+        /** No test yet, since a class leased it. */
+        static final Use CLASS = new Use("", Map.of());
+
+        /** No test yet, since it was reset. */
+        static final Use NONE = new Use("", Map.of());
+
+        final String test;
+        final Map<String, Object> limits;
+
+        Use(String test, Map<String, Object> limits) {
+            this.test = test;
+            this.limits = limits;
+        }
+    }
 
     Database(Server server, Json answer) {
         this.server = server;
@@ -23,6 +56,7 @@ public final class Database implements AutoCloseable {
         jdbcUrl = answer.text("jdbc_url");
         socketUrl = answer.text("socket_url");
         template = answer.text("template");
+        recorded = answer.flag("recorded");
     }
 
     /**
@@ -58,7 +92,7 @@ public final class Database implements AutoCloseable {
         return jdbcUrl;
     }
 
-    /** Straight to the server's unix socket, past the gateway and the backends that it keeps ready. */
+    /** The same over a unix socket, without a password. */
     public String socketUrl() {
         return socketUrl;
     }
@@ -74,7 +108,7 @@ public final class Database implements AutoCloseable {
      * @throws PgfreshException if that cannot be, for instance because there are open sessions
      */
     public void reset() {
-        server.reset(name, false);
+        reset(false);
     }
 
     /**
@@ -83,13 +117,106 @@ public final class Database implements AutoCloseable {
      * @throws PgfreshException if that cannot be
      */
     public void resetClosingSessions() {
-        server.reset(name, true);
+        reset(true);
+    }
+
+    /**
+     * Runs the block and returns the statements that clients of the database ran meanwhile. They must be recorded, by {@code
+     * record = true} of {@link FreshDatabase} or {@link Options}, by a {@link Budget}, or by {@code [budget]} in {@code
+     * pgfresh.toml}.
+     *
+     * <pre>{@code
+     * Statements ran = database.statements(() -> listOrders(connection));
+     * assertTrue(ran.count() <= 3, ran::toString);
+     * }</pre>
+     *
+     * @throws PgfreshException if the statements are not recorded
+     */
+    public <E extends Exception> Statements statements(Statements.Block<E> block) throws E {
+        int before = resets();
+        Json start = server.statements(name, Map.of());
+        block.run();
+        return Statements.between(start, server.statements(name, Map.of()), resets() != before);
     }
 
     /** Ends the lease, and with it the database. Again, it does nothing. */
     @Override
     public void close() {
-        release(false, "");
+        release(false, ended());
+    }
+
+    private void reset(boolean closeSessions) {
+        told(server.reset(name, closeSessions, ended()));
+        resets.incrementAndGet();
+        if (use != next) {
+            exceeded.clear();
+            use = next;
+        }
+    }
+
+    /** What is said of a test that is over. pgfresh tells of its budget only if something is said. */
+    private Map<String, Object> ended() {
+        if (use == null) {
+            return Map.of();
+        }
+        Map<String, Object> said = new LinkedHashMap<>(use.limits);
+        said.put("test", cut(use.test));
+        return said;
+    }
+
+    private static String cut(String test) {
+        return test.substring(0, Math.min(test.length(), 1000));
+    }
+
+    private void told(Json answer) {
+        String message = answer.text("message");
+        if (!message.isEmpty()) {
+            exceeded.add(message);
+        }
+    }
+
+    private int resets() {
+        return resets.get();
+    }
+
+    /** It was leased for this test, or for a class. */
+    void leasedFor(Use use) {
+        this.use = use;
+        next = use;
+    }
+
+    /** A test begins that uses it if it was reset before, or from the next reset on. */
+    void offer(Use test) {
+        next = test;
+        if (use == Use.NONE) {
+            use = test;
+        }
+    }
+
+    /** Whether all that has run since the lease or the reset is of that test. */
+    boolean isUsedBy(Use test) {
+        return use == test;
+    }
+
+    /** The name of the test that uses it, or "". */
+    String user() {
+        return use == null ? "" : use.test;
+    }
+
+    /** The test is over, and its budget has been looked at. */
+    void end(Use test) {
+        if (use == test) {
+            use = new Use(test.test, Map.of());
+        }
+        next = Use.NONE;
+    }
+
+    /** What to print of the test: in which parts, between its resets, it exceeded its budget. */
+    List<String> exceeded() {
+        if (!released.get() && (recorded || !use.limits.isEmpty())) {
+            told(server.statements(name, use.limits));
+        }
+        return List.copyOf(exceeded);
     }
 
     /**
@@ -97,9 +224,17 @@ public final class Database implements AutoCloseable {
      * says where.
      */
     void release(boolean failed, String test) {
+        release(failed, test.isEmpty() ? Map.of() : Map.of("test", cut(test)));
+    }
+
+    private void release(boolean failed, Map<String, Object> test) {
         if (released.compareAndSet(false, true)) {
-            server.release(name, failed, test)
-                    .ifPresent(kept -> System.err.println("pgfresh: kept the database of the failed test: " + kept));
+            Json answer = server.release(name, failed, test);
+            told(answer);
+            String kept = answer.text("url");
+            if (!kept.isEmpty()) {
+                System.err.println("pgfresh: kept the database of the failed test: " + kept);
+            }
         }
     }
 

@@ -44,4 +44,10 @@ public @interface FreshDatabase {
 
     /** The kind of isolation, in the words of pgfresh's HTTP API. Without it, the default one. */
     String isolation() default "";
+
+    /**
+     * Whether to record the statements of its clients, for {@link Database#statements}. A {@link Budget} does so, too. For a
+     * database that {@code @BeforeEach} gets first, the parameter of the test can ask for it.
+     */
+    boolean record() default false;
 }

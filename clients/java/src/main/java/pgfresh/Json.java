@@ -1,10 +1,12 @@
 package pgfresh;
 
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** An object in JSON (RFC 8259), of which we read the strings, and the objects within it. */
+/** An object in JSON (RFC 8259). */
 final class Json {
 
     static final Json EMPTY = new Json(Map.of());
@@ -33,7 +35,25 @@ final class Json {
         throw new IllegalArgumentException("there is no object \"" + name + "\"");
     }
 
-    /** Writes an object whose values are strings and booleans. */
+    /** Returns the number of that name, or 0 if there is none. */
+    double number(String name) {
+        return members.get(name) instanceof Double number ? number : 0;
+    }
+
+    /** Returns whether the member of that name is true. */
+    boolean flag(String name) {
+        return Boolean.TRUE.equals(members.get(name));
+    }
+
+    /** Returns the objects in the array of that name; none if there is no such array. */
+    List<Json> objects(String name) {
+        if (!(members.get(name) instanceof List<?> list)) {
+            return List.of();
+        }
+        return list.stream().filter(Json.class::isInstance).map(Json.class::cast).toList();
+    }
+
+    /** Writes an object whose values are strings, numbers and booleans. */
     static String write(Map<String, Object> members) {
         return members.entrySet().stream()
                 .map(member -> quote(member.getKey()) + ":"
@@ -110,39 +130,41 @@ final class Json {
             return new Json(members);
         }
 
-        /** A string or an object; what is neither is passed over, and null. */
         private Object value() {
-            switch (peek()) {
-                case '"':
-                    return string();
-                case '{':
-                    return object();
-                case '[':
-                    array();
-                    return null;
-                default:
-                    word();
-                    return null;
-            }
+            return switch (peek()) {
+                case '"' -> string();
+                case '{' -> object();
+                case '[' -> array();
+                default -> word();
+            };
         }
 
-        private void array() {
+        private List<Object> array() {
+            List<Object> values = new ArrayList<>();
             expect('[');
             if (!skip(']')) {
                 do {
-                    value();
+                    values.add(value());
                 } while (skip(','));
                 expect(']');
             }
+            return values;
         }
 
         /** A number, true, false or null. */
-        private void word() {
+        private Object word() {
             int start = at;
             while (at < text.length() && ",]} \t\r\n".indexOf(text.charAt(at)) < 0) {
                 at++;
             }
-            if (at == start) {
+            String word = text.substring(start, at);
+            try {
+                return switch (word) {
+                    case "null" -> null;
+                    case "true", "false" -> Boolean.valueOf(word);
+                    default -> Double.valueOf(word);
+                };
+            } catch (NumberFormatException unreadable) {
                 throw unexpected();
             }
         }

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /** Where databases come from: the server of "pgfresh run", or else the one that pgfresh finds or starts for us. */
@@ -130,24 +131,44 @@ final class Server {
         body.put("isolation", options.isolation());
         body.put("holder", holder);
         body.values().removeIf(""::equals);
+        if (options.record()) {
+            body.put("record", true);
+        }
         return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
     }
 
-    void reset(String name, boolean closeSessions) {
-        Map<String, Object> body = closeSessions ? Map.of("close_sessions", true) : Map.of();
-        api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
+    /** Resets a database, which ends a test. The answer has a message if that exceeded its budget. */
+    Json reset(String name, boolean closeSessions, Map<String, Object> test) {
+        Map<String, Object> body = new LinkedHashMap<>(test);
+        if (closeSessions) {
+            body.put("close_sessions", true);
+        }
+        return api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
     }
 
-    /** Ends a lease; of a failed test, with its name, if it has one. Returns the URL of the database if that was kept. */
-    Optional<String> release(String name, boolean failed, String test) {
-        String url = api.send("DELETE", path(name) + query(failed, test), Optional.empty()).text("url");
-        return Optional.of(url).filter(text -> !text.isEmpty());
+    /** What has run in a database since it was leased or reset. The answer has a message if that exceeds these limits. */
+    Json statements(String name, Map<String, Object> limits) {
+        return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty());
     }
 
-    private static String query(boolean failed, String test) {
-        String name = encode(test.substring(0, Math.min(test.length(), 1000)));
-        String query = (failed ? "&failed=true" : "") + (name.isEmpty() ? "" : "&test=" + name);
-        return query.isEmpty() ? "" : "?" + query.substring(1);
+    /**
+     * Ends a lease. The answer has a URL if the database of a failed test was kept, and a message if the test exceeded its
+     * budget.
+     */
+    Json release(String name, boolean failed, Map<String, Object> test) {
+        Map<String, Object> members = new LinkedHashMap<>();
+        if (failed) {
+            members.put("failed", true);
+        }
+        members.putAll(test);
+        return api.send("DELETE", path(name) + query(members), Optional.empty());
+    }
+
+    private static String query(Map<String, Object> members) {
+        String query = members.entrySet().stream()
+                .map(member -> member.getKey() + "=" + encode(member.getValue().toString()))
+                .collect(Collectors.joining("&"));
+        return query.isEmpty() ? "" : "?" + query;
     }
 
     private static String path(String name) {

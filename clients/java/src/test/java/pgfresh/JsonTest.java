@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -34,6 +35,16 @@ class JsonTest {
     }
 
     @Test
+    void numbersAndListsAreRead() {
+        Json json = Json.read("{\"n\": -1.5e3, \"flag\": true, \"list\": [1, {\"n\": 2}, [], {\"n\": 3}]}");
+        assertEquals(-1500, json.number("n"));
+        assertEquals(List.of(true, false), List.of(json.flag("flag"), json.flag("n")));
+        assertEquals(List.of(2.0, 3.0), json.objects("list").stream().map(object -> object.number("n")).toList());
+        assertEquals(List.of(), json.objects("n"));
+        assertEquals(0, json.number("list"));
+    }
+
+    @Test
     void whatIsNoTextIsNone() {
         Json json = Json.read(" {\"a\": 1, \"b\": null, \"c\": [], \"d\": {}} ");
         for (String name : new String[] {"a", "b", "c", "d", "e"}) {
@@ -46,7 +57,7 @@ class JsonTest {
     @ValueSource(
             strings = {
                 "", "[]", "{", "{}{}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":\"", "{\"a\":\"\\", "{\"a\":\"\\x\"}",
-                "{\"a\":\"\\u12\"}", "{\"a\":[1}", "{a:1}"
+                "{\"a\":\"\\u12\"}", "{\"a\":[1}", "{\"a\":what}", "{a:1}"
             })
     void whatIsNoObjectIsRefused(String text) {
         assertThrows(IllegalArgumentException.class, () -> Json.read(text));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pgwire::{SqlLexer, TokenKind};
+use crate::sql::{SqlLexer, TokenKind};
 
 /// The longest text that is kept of a statement, in bytes.
 const LONGEST: usize = 1000;
@@ -85,7 +85,7 @@ impl fmt::Display for StatementKind {
 
 /// A statement without its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Statement {
+pub struct NormalizedStatement {
     /// What it does.
     pub kind: StatementKind,
     /// One line; `?` stands for every value.
@@ -94,12 +94,14 @@ pub struct Statement {
     pub clears: bool,
 }
 
-impl Statement {
+impl NormalizedStatement {
     /// Reads what a client has sent, which may be cut off anywhere. Of several statements in one message, the first that
     /// neither begins a transaction nor sets anything counts for all.
     #[must_use]
     pub fn read(sql: &str) -> Self {
-        let tokens = tokens(sql);
+        let mut tokens = tokens(sql);
+        // With or without its end it is the same statement.
+        while tokens.pop_if(|token| token.is(";")).is_some() {}
         let parts =
             tokens.split(|token| *token == OperatorToken::Symbol(";")).filter(|part| !part.is_empty());
         let mut kinds = parts.map(|part| (kind_of(part), part));
@@ -114,7 +116,8 @@ impl Statement {
     }
 
     /// What was never answered, for its session was ended before.
-    pub(crate) fn interrupted() -> Self {
+    #[must_use]
+    pub fn interrupted() -> Self {
         Self {
             kind: StatementKind::Other,
             text: "(a session was ended in the midst of it)".to_owned(),
@@ -123,7 +126,8 @@ impl Statement {
     }
 
     /// A session's start, of which the server shows no statement.
-    pub(crate) fn connecting() -> Self {
+    #[must_use]
+    pub fn connecting() -> Self {
         Self { kind: StatementKind::Connect, text: "(a session is being started)".to_owned(), clears: false }
     }
 }
@@ -358,11 +362,11 @@ mod tests {
     use super::*;
 
     fn kind(sql: &str) -> StatementKind {
-        Statement::read(sql).kind
+        NormalizedStatement::read(sql).kind
     }
 
     fn text(sql: &str) -> String {
-        Statement::read(sql).text
+        NormalizedStatement::read(sql).text
     }
 
     #[test]
@@ -399,10 +403,10 @@ mod tests {
 
     #[test]
     fn only_what_empties_whole_tables_clears() {
-        assert!(Statement::read("truncate t").clears);
-        assert!(Statement::read("DELETE FROM t").clears);
-        assert!(!Statement::read("DELETE FROM t WHERE id = 'delete'").clears);
-        assert!(!Statement::read("SELECT 'DELETE FROM t'").clears);
+        assert!(NormalizedStatement::read("truncate t").clears);
+        assert!(NormalizedStatement::read("DELETE FROM t").clears);
+        assert!(!NormalizedStatement::read("DELETE FROM t WHERE id = 'delete'").clears);
+        assert!(!NormalizedStatement::read("SELECT 'DELETE FROM t'").clears);
     }
 
     #[test]
@@ -420,6 +424,8 @@ mod tests {
             text("SELECT f(a) - 1, a[1] - 1 WHERE a - 1 = -1"),
             "SELECT f(a) - ?, a[?] - ? WHERE a - ? = ?"
         );
+        assert_eq!(text("SELECT 1; ;"), "SELECT ?");
+        assert_eq!(text("SELECT 1;SELECT 'a';"), "SELECT ?; SELECT ?");
         assert_eq!(text("SELECT $$a"), "SELECT ?");
         assert_eq!(text("SAVEPOINT sa_savepoint_17"), "SAVEPOINT ?");
         assert_eq!(text("SELECT t1.c2 FROM t1"), "SELECT t1.c2 FROM t1");
@@ -447,11 +453,11 @@ mod tests {
         #[test]
         #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
-            let statement = Statement::read(&sql);
+            let statement = NormalizedStatement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));
             // What is cut off in the middle can be read as well.
             let end = sql.floor_char_boundary(sql.len() / 2);
-            let _ = Statement::read(&sql[..end]);
+            let _ = NormalizedStatement::read(&sql[..end]);
         }
 
         #[test]

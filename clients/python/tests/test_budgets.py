@@ -1,0 +1,249 @@
+"""Budgets of tests and assertions on statements, on a real server, in pytests of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+import pgfresh
+
+SHOP = """
+import psycopg, pytest
+
+def books_of(connection, authors):
+    for author in range(authors):
+        connection.execute("SELECT 'book' WHERE %s > 0", [author]).fetchall()
+
+@pytest.fixture
+def connection(fresh_url):
+    with psycopg.connect(fresh_url, autocommit=True) as connection:
+        yield connection
+"""
+
+
+def run(pytester: pytest.Pytester, tests: str, budget: str = "", *options: str) -> pytest.RunResult:
+    pytester.makefile(".toml", pgfresh=f"[budget]\n{budget}" if budget else "")
+    pytester.makepyfile(SHOP + tests)
+    return pytester.runpytest_subprocess("--strict-markers", "-rA", *options)
+
+
+def test_a_test_beyond_its_budget_fails_with_its_statements(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        @pytest.mark.pgfresh(statements=7, n_plus_one=7, time="10min")
+        def test_at_its_budget(connection): books_of(connection, 7)
+
+        @pytest.mark.pgfresh(statements=7, n_plus_one=6)
+        def test_beyond(connection):
+            connection.execute("CREATE TABLE t ()")
+            books_of(connection, 7)
+
+        @pytest.mark.pgfresh(statements=0)
+        def test_nothing(fresh_url): pass
+
+        @pytest.mark.pgfresh(time=0)
+        def test_slow(connection): books_of(connection, 1)
+
+        @pytest.mark.pgfresh(statements=0)
+        def test_fails_anyhow(connection):
+            books_of(connection, 1)
+            assert False
+
+        def test_without(connection): books_of(connection, 70)
+        """.replace("\n        ", "\n"),
+    )
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "budget exceeded: 8 statements, 7 allowed; "
+            "one query ran 7 times with different values, 6 allowed",
+            "      7 * SELECT ? WHERE ? > ? (N+1)",
+            "      1 * CREATE TABLE t()",
+            "budget exceeded: * ms in the database, 0.0 ms allowed",
+        ]
+    )
+    assert len([line for line in result.outlines if line.startswith("budget exceeded")]) == 2
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["one", "two"])
+def test_the_file_has_a_budget_for_all_and_a_mark_another_for_one(
+    pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    result = run(
+        pytester,
+        """
+        def test_within(connection): books_of(connection, 3)
+
+        def test_beyond(connection): books_of(connection, 4)
+
+        @pytest.mark.pgfresh(statements=4)
+        def test_raised(connection): books_of(connection, 4)
+
+        def test_in_a_session(fresh_session_url):
+            with psycopg.connect(fresh_session_url, autocommit=True) as connection:
+                books_of(connection, 9)
+        """.replace("\n        ", "\n"),
+        "statements = 3",
+        *workers,
+    )
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["budget exceeded: 4 statements, 3 allowed"])
+
+
+def test_a_reset_begins_anew(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        @pytest.fixture
+        def shared(fresh_session_database):
+            fresh_session_database.reset()
+            with psycopg.connect(fresh_session_database.url, autocommit=True) as connection:
+                yield connection
+
+        @pytest.mark.pgfresh(statements=5)
+        @pytest.mark.parametrize("count", [5, 6, 4])
+        def test_shared(shared, count): books_of(shared, count)
+
+        @pytest.mark.pgfresh(statements=5)
+        @pytest.mark.parametrize("first, then", [(5, 5), (6, 5), (5, 6)])
+        def test_in_between(fresh_database, first, then):
+            for count in first, then:
+                fresh_database.reset()
+                with psycopg.connect(fresh_database.url, autocommit=True) as connection:
+                    books_of(connection, count)
+        """.replace("\n        ", "\n"),
+    )
+    result.assert_outcomes(passed=3, failed=3)
+    failed = [line.split()[1] for line in result.outlines if line.startswith("FAILED")]
+    file = "test_a_reset_begins_anew.py::test"
+    assert failed == [f"{file}_shared[6]", f"{file}_in_between[6-5]", f"{file}_in_between[5-6]"]
+
+
+def test_a_budget_without_a_database_is_an_error(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        @pytest.mark.pgfresh(statements=5)
+        def test_none(): pass
+
+        def test_first(fresh_session_url): pass
+
+        @pytest.mark.pgfresh(statements=5)
+        def test_of_all(fresh_session_url): pass
+
+        @pytest.mark.pgfresh(time="soon")
+        def test_wrong(fresh_url): pass
+        """.replace("\n        ", "\n"),
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(["E*Error: the test has a budget and no database of its own"] * 2)
+    result.stdout.fnmatch_lines(['E*Error: invalid value for "time": "soon"'])
+
+
+def test_what_a_run_prints_is_not_what_pytest_has_told(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", pgfresh="[budget]\nstatements = 1")
+    pytester.makepyfile(
+        SHOP
+        + """
+import os
+
+@pytest.mark.xfail
+def test_beyond(connection): books_of(connection, 4)
+
+def test_by_name(connection):
+    with psycopg.connect(os.environ["DATABASE_URL"], dbname="other") as other:
+        other.execute("SELECT 1")
+"""
+    )
+    binary = os.environ.get("PGFRESH_BIN", "pgfresh")
+    result = pytester.run(binary, "run", "--", "pytest", "-q", "-p", "no:cacheprovider")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["1 passed, 1 xfailed*"])
+    told = [line for line in result.errlines if line]
+    assert told[:2] == [
+        "pgfresh: a test exceeded its budget",
+        "other: 3 statements, 1 allowed",
+    ]
+    counts = sorted(line.split()[0] + line.split()[-1] for line in told[2:])
+    assert counts == ["1?", "1BEGIN", "1COMMIT"]
+
+
+def test_a_profile_names_the_tests_that_reset_a_database(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        SHOP
+        + """
+@pytest.fixture
+def shared(fresh_session_database):
+    fresh_session_database.reset(close_sessions=True)
+    with psycopg.connect(fresh_session_database.url, autocommit=True) as connection:
+        yield connection
+
+def test_once(shared): books_of(shared, 1)
+def test_slow(shared): books_of(shared, 30)
+"""
+    )
+    binary = os.environ.get("PGFRESH_BIN", "pgfresh")
+    words = ["run", "--profile", "--report", "report.json", "--", "pytest", "-q"]
+    assert pytester.run(binary, *words, "-p", "no:cacheprovider").ret == 0
+    tests = json.loads((pytester.path / "report.json").read_text())["tests"]
+    file = "test_a_profile_names_the_tests_that_reset_a_database.py"
+    seen = {
+        test["name"]: (test["statements"], [found["count"] for found in test["n_plus_one"]])
+        for test in tests
+    }
+    assert seen == {f"{file}::test_once": (1, []), f"{file}::test_slow": (30, [30])}
+
+
+def test_the_statements_of_a_block_can_be_counted() -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with pgfresh.fresh_database(record=True) as database:
+        assert database.recorded
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            connection.execute("SELECT 1")
+            with database.statements() as seen:
+                connection.execute("SELECT 2")
+                for _ in range(2):
+                    connection.execute("VALUES (1), (2)")
+            connection.execute("SELECT 3")
+            assert len(seen) == 3 and seen and seen.complete
+            lines = [(line.text, line.count, line.rows) for line in seen.most_frequent]
+            assert lines == [("VALUES (?), …", 2, 4), ("SELECT ?", 1, 1)]
+            assert repr(seen) == "<3 statements: 2x VALUES (?), …, 1x SELECT ?>"
+            assert seen.seconds == pytest.approx(sum(line.seconds for line in seen.most_frequent))
+            with database.statements() as none:
+                pass
+            assert len(none) == 0 and not none and none.most_frequent == []
+        with database.statements() as over:
+            database.reset(close_sessions=True)
+            with psycopg.connect(database.url, autocommit=True) as connection:
+                connection.execute("SELECT 4")
+        assert (len(over), over.complete) == (1, False)
+        # The same statements run more often than before the reset.
+        with database.statements() as again:
+            database.reset(close_sessions=True)
+            with psycopg.connect(database.url, autocommit=True) as connection:
+                for _ in range(2):
+                    connection.execute("SELECT 5")
+        assert (len(again), again.complete) == (2, False)
+
+
+def test_statements_must_be_recorded_to_be_counted(pytester: pytest.Pytester) -> None:
+    with pgfresh.fresh_database() as database:
+        assert not database.recorded
+        with pytest.raises(pgfresh.Error, match="are not recorded"), database.statements():
+            pass
+    result = run(
+        pytester,
+        """
+        @pytest.mark.pgfresh(record=True)
+        def test_helper(fresh_database, connection):
+            with fresh_database.statements() as statements:
+                books_of(connection, 3)
+            assert len(statements) <= 2
+        """.replace("\n        ", "\n"),
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*where 3 = len(<3 statements: 3x SELECT ? WHERE ? > ?>)"])

@@ -1,0 +1,163 @@
+//! What the clients of a database have run, and the budget that a test has for it.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Database;
+use crate::error::Error;
+
+/// What a test may do in its database, as pgfresh reads it.
+#[derive(Debug, Default, Clone, Serialize)]
+pub(crate) struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) statements: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) n_plus_one: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<String>,
+}
+
+impl Limits {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.query().is_empty()
+    }
+
+    /// `NAME=VALUE` of each limit.
+    pub(crate) fn query(&self) -> Vec<String> {
+        let Self { statements, n_plus_one, time } = self;
+        let numbers = [("statements", statements), ("n_plus_one", n_plus_one)];
+        let numbers = numbers.into_iter().filter_map(|(name, limit)| Some(format!("{name}={}", (*limit)?)));
+        numbers.chain(time.iter().map(|time| format!("time={time}"))).collect()
+    }
+}
+
+/// A time as pgfresh reads it.
+pub(crate) fn milliseconds(time: Duration) -> String {
+    format!("{}ms", time.as_micros().div_ceil(1000))
+}
+
+/// What pgfresh tells of a test.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Measurement {
+    /// What to print if the test exceeded its budget.
+    pub(crate) message: Option<String>,
+    complete: bool,
+    count: u64,
+    seconds: f64,
+    statements: Vec<Line>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Line {
+    statement: String,
+    count: u64,
+    seconds: f64,
+    rows: u64,
+}
+
+/// Counts the statements of a database, from [`Database::count_statements`] until [`StatementCounter::finish`].
+#[derive(Debug)]
+#[must_use = "finish() returns the statements"]
+pub struct StatementCounter<'a> {
+    database: &'a Database,
+    before: Measurement,
+    resets: usize,
+}
+
+impl<'a> StatementCounter<'a> {
+    pub(crate) fn start(database: &'a Database) -> Result<Self, Error> {
+        Ok(Self { database, resets: database.resets(), before: database.measure(&Limits::default())? })
+    }
+
+    /// Returns the statements that have run and ended since the counter was made.
+    ///
+    /// # Errors
+    /// If pgfresh cannot be asked.
+    pub fn finish(self) -> Result<Statements, Error> {
+        let after = self.database.measure(&Limits::default())?;
+        let reset = self.database.resets() != self.resets;
+        Ok(Statements::between(&self.before, &after, reset))
+    }
+}
+
+/// The statements that ran while a [`StatementCounter`] counted.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statements {
+    /// How many ran, BEGIN and COMMIT included.
+    pub count: u64,
+    /// Each statement once, those that ran most often first.
+    pub most_frequent: Vec<Statement>,
+    /// How long all took together.
+    pub time: Duration,
+    /// Whether all statements are counted and listed: very many different ones are not listed, and those before a reset
+    /// are not counted.
+    pub complete: bool,
+}
+
+/// A statement, and what all its runs together took.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statement {
+    /// On one line, with `?` in place of values.
+    pub text: String,
+    /// How often it ran.
+    pub count: u64,
+    /// How long that took.
+    pub time: Duration,
+    /// Rows that it returned or changed.
+    pub rows: u64,
+}
+
+impl Statements {
+    fn between(before: &Measurement, after: &Measurement, reset: bool) -> Self {
+        let mut earlier: HashMap<&str, &Line> =
+            before.statements.iter().map(|line| (line.statement.as_str(), line)).collect();
+        let later: HashMap<&str, u64> =
+            after.statements.iter().map(|line| (line.statement.as_str(), line.count)).collect();
+        // Not only this client can reset the database.
+        let reset = reset
+            || earlier.iter().any(|(text, line)| later.get(text).is_none_or(|count| *count < line.count));
+        if reset {
+            earlier.clear();
+        }
+        let ran = after.statements.iter().filter_map(|line| {
+            let zero = Line { statement: String::new(), count: 0, seconds: 0.0, rows: 0 };
+            let was = earlier.get(line.statement.as_str()).copied().unwrap_or(&zero);
+            (line.count > was.count).then(|| Statement {
+                text: line.statement.clone(),
+                count: line.count - was.count,
+                time: duration(line.seconds - was.seconds),
+                rows: line.rows.saturating_sub(was.rows),
+            })
+        });
+        let mut most_frequent: Vec<Statement> = ran.collect();
+        most_frequent.sort_by_key(|statement| Reverse(statement.count));
+        let (count, seconds) = if reset { (0, 0.0) } else { (before.count, before.seconds) };
+        Self {
+            count: after.count.saturating_sub(count),
+            most_frequent,
+            time: duration(after.seconds - seconds),
+            complete: after.complete && !reset,
+        }
+    }
+}
+
+/// Differences of rounded numbers can be a little less than nothing.
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
+}
+
+impl fmt::Display for Statements {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} statements", self.count)?;
+        for (n, Statement { text, count, .. }) in self.most_frequent.iter().enumerate() {
+            write!(formatter, "{} {count}x {text}", if n == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}

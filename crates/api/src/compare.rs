@@ -1,0 +1,122 @@
+//! What a database has that its template has not, read beside a fresh copy that is leased for just that.
+
+use std::borrow::Cow;
+
+use ::diff::{DatabaseDiff, DiffError, DiffLimits};
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use lease::{Isolation, LeaseError, Leases};
+use serde::Serialize;
+use tokio::task::spawn_blocking;
+
+use crate::blocking::release_abandoned;
+use crate::json::Json;
+use crate::leases::find;
+use crate::problem::Problem;
+use crate::{ApiState, SharedState, path};
+
+/// The most tables, and rows of each, that can be asked for.
+const MOST: usize = 1000;
+
+/// A comparison, and of what.
+#[derive(Debug, Serialize)]
+pub(crate) struct Compared {
+    database: String,
+    /// Of a kept database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<String>,
+    template: String,
+    #[serde(flatten)]
+    diff: DatabaseDiff,
+}
+
+/// `GET /v1/databases/NAME/diff`
+pub(crate) async fn diff(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Json<Compared>, Problem> {
+    let of = path::query(&uri, "template").map(Cow::into_owned);
+    let limits = DiffLimits {
+        table: path::query(&uri, "table").map(Cow::into_owned),
+        tables: number(&uri, "tables")?.unwrap_or(DiffLimits::default().tables),
+        rows: number(&uri, "rows")?.unwrap_or(DiffLimits::default().rows),
+        ..DiffLimits::default()
+    };
+    let (test, known) = origin(&api, &name).await?;
+    let template = of.or(known).ok_or_else(|| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "0A000",
+            format!("cannot tell of which template \"{name}\" is a copy"),
+        )
+        .hint("Name the template to compare it with.")
+    })?;
+    let leases = api.leases.clone();
+    let (database, with) = (name.clone(), template.clone());
+    // It runs to its end even if the request is dropped: each statement has a bound, and the copy must be released.
+    let compared = spawn_blocking(move || compare(&leases, &database, &with, &limits)).await;
+    let diff = compared.map_err(|_| Problem::defect())??;
+    Ok(Json(Compared { database: name, test, template, diff }))
+}
+
+/// The test and the template of a kept database or a lease.
+async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<String>), Problem> {
+    if let Some(kept) = api.history.as_ref().and_then(|history| history.kept_as(name)) {
+        return Ok((Some(kept.test), kept.template));
+    }
+    let lease = find(api, name).await?.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+    let template = match lease.isolation {
+        // A server of its own is started from the same as this one.
+        Isolation::Server => api.leases.default_template(),
+        Isolation::Clone | Isolation::Rollback => Some(lease.template),
+    };
+    Ok((None, template))
+}
+
+fn number(uri: &Uri, name: &str) -> Result<Option<usize>, Problem> {
+    let Some(text) = path::query(uri, name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| *number <= MOST);
+    number.map(Some).ok_or_else(|| Problem::invalid(name, &text, format!("It is a number from 0 to {MOST}.")))
+}
+
+/// A lease that ends with this.
+struct FreshCopy<'a> {
+    leases: &'a Leases,
+    name: String,
+}
+
+impl Drop for FreshCopy<'_> {
+    fn drop(&mut self) {
+        release_abandoned(self.leases, &self.name);
+    }
+}
+
+/// A template has no sessions, so that it can be copied at any time: what is read is a fresh copy.
+fn compare(
+    leases: &Leases,
+    name: &str,
+    template: &str,
+    limits: &DiffLimits,
+) -> Result<DatabaseDiff, Problem> {
+    let database = leases.inspect(name)?;
+    let (copy, _) = leases.lease(Isolation::Clone, None, Some(template))?;
+    let copy = FreshCopy { leases, name: copy };
+    let fresh = leases.inspect(&copy.name)?;
+    Ok(::diff::compare(fresh.session, database.session, limits)?)
+}
+
+impl From<DiffError> for Problem {
+    fn from(error: DiffError) -> Self {
+        let status = match error.sqlstate() {
+            "42P01" => StatusCode::NOT_FOUND,
+            "0A000" => StatusCode::BAD_REQUEST,
+            "57P01" => StatusCode::CONFLICT,
+            code if code.starts_with("08") => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Self::new(status, error.sqlstate(), error.to_string());
+        let problem = error.detail().into_iter().fold(problem, Self::detail);
+        error.hint().into_iter().fold(problem, Self::hint)
+    }
+}

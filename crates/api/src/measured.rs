@@ -1,0 +1,127 @@
+//! What a lease has run, and whether that is beyond a budget.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use gateway::{Budget, ExceededLimit, RecordedStatements, TestMeasurement, parse_span};
+use lease::LeaseError;
+use serde::Serialize;
+
+use crate::json::Json;
+use crate::problem::Problem;
+use crate::{ApiState, SharedState, path};
+
+/// What a lease has run since it began or was reset.
+#[derive(Debug, Serialize)]
+pub(crate) struct MeasuredAnswer {
+    /// Where the database was kept, after a release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    /// What to tell of a test beyond its budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    over_budget: Vec<ExceededLimit>,
+    #[serde(flatten)]
+    statements: RecordedStatements,
+}
+
+/// A database that was kept, and nothing else to be said.
+#[derive(Debug, Serialize)]
+struct KeptAnswer {
+    url: String,
+}
+
+impl MeasuredAnswer {
+    fn new(measured: TestMeasurement, url: Option<String>) -> Self {
+        let message = measured.message();
+        let TestMeasurement { statements, exceeded } = measured;
+        Self { url, message, over_budget: exceeded, statements }
+    }
+}
+
+/// `GET /v1/databases/NAME/statements`
+pub(crate) async fn statements(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Json<MeasuredAnswer>, Problem> {
+    let budget = budget_of(&uri)?;
+    if api.leases.isolation(&name).is_none() {
+        return Err(LeaseError::NotLeased(name).into());
+    }
+    let measured = api.recorder.measure(&name, &budget, &api.leases).ok_or_else(|| not_recorded(&name))?;
+    Ok(Json(MeasuredAnswer::new(measured, None)))
+}
+
+/// What the lease `name` has run, if that is beyond `own` or the budget of all tests.
+///
+/// # Errors
+/// 409 if there is a budget and it cannot be told.
+pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<TestMeasurement>, Problem> {
+    match api.recorder.measure(name, own, &api.leases) {
+        None if !own.is_empty() && api.leases.isolation(name).is_some() => Err(not_recorded(name)),
+        measured => Ok(measured.filter(|measured| !measured.exceeded.is_empty())),
+    }
+}
+
+/// The answer to the end of a test.
+pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
+    match (over, url) {
+        (Some(over), url) => Json(MeasuredAnswer::new(over, url)).into_response(),
+        (None, Some(url)) => Json(KeptAnswer { url }).into_response(),
+        (None, None) => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// The budget in the query: `?statements=5&n_plus_one=0&time=200ms`.
+pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
+    let count = |name: &str| match path::query(uri, name) {
+        None => Ok(None),
+        Some(text) => {
+            text.parse().map(Some).map_err(|_| Problem::invalid(name, &text, "It is a number from 0 on."))
+        }
+    };
+    let time = path::query(uri, "time").map(Cow::into_owned);
+    Ok(Budget {
+        statements: count("statements")?,
+        n_plus_one: count("n_plus_one")?,
+        time: self::time(time.as_deref())?,
+    })
+}
+
+/// A time with its unit.
+pub(crate) fn time(text: Option<&str>) -> Result<Option<Duration>, Problem> {
+    let parse = |text| {
+        parse_span(text)
+            .ok_or_else(|| Problem::invalid("time", text, "Write a number and ms, s, min or h: \"200ms\"."))
+    };
+    text.map(parse).transpose()
+}
+
+fn not_recorded(name: &str) -> Problem {
+    let what = format!("the statements of database \"{name}\" are not recorded");
+    Problem::new(StatusCode::CONFLICT, "55000", what).hint("Lease it with \"record\": true.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<Budget, Problem> {
+        budget_of(&format!("/v1/databases/a/statements?{query}").parse().unwrap())
+    }
+
+    #[test]
+    fn a_budget_is_read_from_the_query_and_wrong_values_are_refused() {
+        let whole = read("test=x&statements=5&n_plus_one=0&time=200ms").unwrap();
+        let time = Some(Duration::from_millis(200));
+        assert_eq!(whole, Budget { statements: Some(5), n_plus_one: Some(0), time });
+        assert_eq!(read("test=x"), Ok(Budget::default()));
+        for wrong in ["statements=-1", "statements=", "n_plus_one=x", "time=5", "time=0.2"] {
+            assert_eq!(read(wrong).unwrap_err().status, StatusCode::BAD_REQUEST, "{wrong}");
+        }
+    }
+}

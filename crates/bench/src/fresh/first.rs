@@ -1,0 +1,127 @@
+//! The first databases of a server, as a suite asks for them that has just begun.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use report::{Column, Contender, PhaseTimes, Quantity, Report, Sample, Table, Timed, Unit};
+
+use super::report::count;
+use super::{Fresh, goals, obtain, sample};
+use crate::BenchError;
+use crate::fixture::{BRIEF, Fixture};
+use crate::goal::{Goal, Limit};
+use crate::summary::add_samples;
+
+/// So many of each server.
+const FIRST: u32 = 100;
+/// From one to the next, where they are not asked for back to back.
+const PACE: Duration = Duration::from_millis(50);
+/// How long a pool may take until its first databases are ready.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How the first databases are asked for.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    name: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    pace: Duration,
+    /// Whether all hundred have to be copied, since none can be used again.
+    copies_all: bool,
+}
+
+const MANNERS: [Manner; 4] = [
+    Manner { name: "linger 0, back to back", parameters: &[BRIEF], pace: Duration::ZERO, copies_all: false },
+    Manner { name: "linger 0, 20 a second", parameters: &[BRIEF], pace: PACE, copies_all: false },
+    Manner { name: "linger 5 s, back to back", parameters: &[], pace: Duration::ZERO, copies_all: true },
+    Manner { name: "linger 5 s, 20 a second", parameters: &[], pace: PACE, copies_all: true },
+];
+
+/// How long each single one took, by manner.
+pub(super) struct Samples(Vec<RefCell<Sample>>);
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self(MANNERS.map(|manner| sample(manner.name)).into())
+    }
+}
+
+pub(super) fn contenders<'a>(fresh: &'a Fresh, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
+    let contender = |(manner, sample): (&'static Manner, &'a RefCell<Sample>)| {
+        Contender::new(manner.name, move || first(fresh, manner, sample))
+    };
+    MANNERS.iter().zip(&samples.0).map(contender).collect()
+}
+
+/// Starts a server, waits until a database is ready, and obtains the first ones.
+fn first(fresh: &Fresh, manner: &Manner, sample: &RefCell<Sample>) -> Result<PhaseTimes, BenchError> {
+    let fixture = fresh.fixture()?;
+    wait_for_pool(&fixture);
+    let mut sum = Duration::ZERO;
+    for _ in 0..FIRST {
+        let begun = Instant::now();
+        let taken = obtain(&fixture, manner.parameters)?;
+        sum += taken;
+        sample.borrow_mut().push(taken.as_secs_f64()).expect("a duration is finite");
+        std::thread::sleep(manner.pace.saturating_sub(begun.elapsed()));
+    }
+    fixture.close();
+    Ok(vec![("a database", sum / FIRST)])
+}
+
+fn wait_for_pool(fixture: &Fixture) {
+    let begun = Instant::now();
+    while fixture.leases.status().ready.iter().all(|(_, ready)| *ready == 0)
+        && begun.elapsed() < READY_TIMEOUT
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
+    let mut report = Report::new("The first 100 databases of a server, and the first query of each");
+    let columns = ["least", "median", "p95", "p99", "most", "p99 × the median", "count"].map(Column::right);
+    let columns = std::iter::once(Column::left("how")).chain(columns);
+    let mut table = Table::new("One after another, from the first that is ready", columns);
+    for sample in &samples.0 {
+        let sample = sample.borrow();
+        table.add_row([
+            sample.name().into(),
+            sample.min().into(),
+            sample.median().into(),
+            sample.percentile(95.0).into(),
+            sample.percentile(99.0).into(),
+            sample.max().into(),
+            tail(&sample).into(),
+            count(&sample).into(),
+        ]);
+    }
+    report.add_table(table);
+    add_samples(&mut report, timed);
+    let limits = MANNERS.iter().zip(&samples.0).flat_map(|(manner, sample)| {
+        let sample = sample.borrow();
+        let (five, eight) = (Quantity::new(5.0, Unit::Ratio), Quantity::new(0.008, Unit::Seconds));
+        let goal =
+            |what: String, most, measured| Goal { what: what.into(), limit: Limit::AtMost(most), measured };
+        [
+            goal(format!("{}: p99 × the median", manner.name), five, tail(&sample)),
+            goal(format!("{}: p99", manner.name), eight, sample.percentile(99.0)),
+        ]
+    });
+    goals(&mut report, limits.collect::<Vec<_>>());
+    let copied: Vec<_> =
+        MANNERS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
+    report.add_notes([
+        format!("Each round starts a server of its own and obtains {FIRST} databases over TCP, with a password."),
+        format!(
+            "{}: each database outlives the next requests, so each is a new copy, and the rate is that of CREATE DATABASE.",
+            copied.join("; ")
+        ),
+    ]);
+    report
+}
+
+/// The 99th percentile as a multiple of the median.
+fn tail(sample: &Sample) -> Option<Quantity> {
+    let (tail, median) = (sample.percentile(99.0)?, sample.median()?);
+    Some(Quantity::new(tail.value / median.value, Unit::Ratio))
+}

@@ -1,0 +1,228 @@
+//! A reset where the template has few tables and where it has many, and a test has written to few of them or to many.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use lease::Isolation;
+use report::{Column, Contender, Quantity, Report, Sample, Table, Timed, Unit};
+use server::AdminConnection;
+
+use super::recycle::time_reset;
+use super::{Fresh, Strategy, block, forget, goals, sample};
+use crate::BenchError;
+use crate::fixture::Fixture;
+use crate::goal::{Goal, Limit};
+use crate::summary::{add_samples, ratio};
+
+/// Tables that a test writes a row to, where there are so many.
+const TOUCHED: [u32; 3] = [1, 10, 100];
+/// Up to so many tables there is a goal.
+const GOAL: u32 = 3_000;
+/// Resets in a round.
+const BLOCK: u32 = 10;
+/// How long the pool is left alone at most until it makes no more copies.
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
+/// So long nothing was made: the pool has what it wants.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// A server whose template has so many tables, and what its first database cost.
+pub(super) struct Server {
+    tables: u32,
+    fixture: Fixture,
+    /// The lease whose database is reset.
+    name: String,
+    /// The same by hand.
+    by_hand: String,
+    /// Until the tables were there, until one copy by hand was, and the first reset.
+    first: [Duration; 3],
+}
+
+impl Server {
+    /// One for each size, with the pool's first work done.
+    pub(super) fn open_all(fresh: &Fresh, sizes: &[u32]) -> Result<Vec<Self>, BenchError> {
+        sizes.iter().map(|tables| Self::open(fresh, *tables)).collect()
+    }
+
+    fn open(fresh: &Fresh, tables: u32) -> Result<Self, BenchError> {
+        let fixture = fresh.fixture_of(tables)?;
+        settle(&fixture);
+        let by_hand = fixture.new_name();
+        let begun = Instant::now();
+        Strategy::best(fixture.major()).create(&mut fixture.admin()?, &by_hand)?;
+        let copied = begun.elapsed();
+        let name = fixture.leases.lease(Isolation::Clone, None, None)?.0;
+        let first_reset = time_reset(&fixture, &name, &[&writes(tables, 1)])?;
+        settle(&fixture);
+        Ok(Self { tables, name, by_hand, first: [fixture.built, copied, first_reset], fixture })
+    }
+
+    pub(super) fn close(self) {
+        self.fixture.close();
+    }
+}
+
+/// Waits until the pool has made all copies that it wants.
+fn settle(fixture: &Fixture) {
+    let begun = Instant::now();
+    let (mut made, mut since) = (0, begun);
+    while begun.elapsed() < SETTLE_TIMEOUT {
+        let created = fixture.leases.status().created.0;
+        if created != made {
+            (made, since) = (created, Instant::now());
+        } else if made > 0 && since.elapsed() > SETTLED {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The tables that are written to: spread over all.
+fn touched(tables: u32, count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(move |number| number * (tables / count) + 1)
+}
+
+fn writes(tables: u32, count: u32) -> String {
+    let row = |table| format!("INSERT INTO t{table} (name) VALUES ('a')");
+    touched(tables, count).map(row).collect::<Vec<_>>().join(";")
+}
+
+/// One row: what is written, with pgfresh and by hand.
+struct Row {
+    tables: u32,
+    touched: u32,
+    ours: RefCell<Sample>,
+    by_hand: RefCell<Sample>,
+}
+
+/// How long each reset took.
+pub(super) struct Samples(Vec<Row>);
+
+impl Samples {
+    pub(super) fn new(sizes: &[u32]) -> Self {
+        let pairs = sizes.iter().flat_map(|tables| TOUCHED.map(|touched| (*tables, touched)));
+        let row = |(tables, touched)| Row {
+            tables,
+            touched,
+            ours: sample(&ours(tables, touched)),
+            by_hand: sample(&by_hand(tables, touched)),
+        };
+        Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
+    }
+
+    /// The fewest tables of which as many were written to.
+    fn fewest(&self, row: &Row) -> u32 {
+        let alike = self.0.iter().filter(|other| other.touched == row.touched);
+        alike.map(|other| other.tables).min().unwrap_or(row.tables)
+    }
+
+    /// What was for nothing does not count.
+    pub(super) fn forget(&self) {
+        self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(forget);
+    }
+}
+
+fn ours(tables: u32, touched: u32) -> String {
+    format!("reset by pgfresh: {tables} tables, {touched} written to")
+}
+
+fn by_hand(tables: u32, touched: u32) -> String {
+    format!("by hand: DELETE from {touched} of {tables} tables")
+}
+
+pub(super) fn contenders<'a>(
+    servers: &'a [Server],
+    samples: &'a Samples,
+) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
+    let mut contenders = Vec::new();
+    for row in &samples.0 {
+        let Some(server) = servers.iter().find(|server| server.tables == row.tables) else { continue };
+        let (insert, delete) = (writes(row.tables, row.touched), deletes(row.tables, row.touched));
+        let statements = [insert.clone()];
+        contenders.push(Contender::new(row.ours.borrow().name(), move || {
+            block(&row.ours, BLOCK, || time_reset(&server.fixture, &server.name, &statements))
+        }));
+        let mut session = server.fixture.server.session(&server.by_hand)?;
+        contenders.push(Contender::new(row.by_hand.borrow().name(), move || {
+            block(&row.by_hand, BLOCK, || time_delete(&mut session, &insert, &delete))
+        }));
+    }
+    Ok(contenders)
+}
+
+/// What undoes that: TRUNCATE would empty all tables that refer to these, too.
+fn deletes(tables: u32, count: u32) -> String {
+    let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
+    touched(tables, count).map(undo).collect::<Vec<_>>().join(";")
+}
+
+fn time_delete(session: &mut AdminConnection, insert: &str, delete: &str) -> Result<Duration, BenchError> {
+    session.query(insert)?;
+    let begun = Instant::now();
+    session.query(delete)?;
+    Ok(begun.elapsed())
+}
+
+/// The machine, and the server of the first of them.
+pub(super) fn describe(servers: &[Server], report: &mut Report) {
+    if let Some(server) = servers.first() {
+        server.fixture.describe(report);
+    }
+}
+
+pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> Report {
+    let mut report = Report::new("A reset, with few tables and with many");
+    let columns =
+        ["written to", "median", "p95", "most", "× with the fewest tables", "DELETE from these, by hand"];
+    let columns = std::iter::once(Column::right("tables")).chain(columns.map(Column::right));
+    let mut table = Table::new("Ready again", columns);
+    for row in &samples.0 {
+        let (ours, by_hand) = (row.ours.borrow(), row.by_hand.borrow());
+        table.add_row([
+            row.tables.to_string().into(),
+            row.touched.to_string().into(),
+            ours.median().into(),
+            ours.percentile(95.0).into(),
+            ours.max().into(),
+            growth(timed, samples, row).into(),
+            by_hand.median().into(),
+        ]);
+    }
+    report.add_table(table);
+    let columns = ["its tables made by SQL", "a copy by hand", "the first reset", "copies of the pool, each"];
+    let columns = std::iter::once(Column::right("tables")).chain(columns.map(Column::right));
+    let mut table = Table::new("The first use of a template", columns);
+    for server in servers {
+        let seconds = |time: Duration| Quantity::new(time.as_secs_f64(), Unit::Seconds);
+        let (made, sum) = server.fixture.leases.status().created;
+        let each = u32::try_from(made).ok().and_then(|made| sum.checked_div(made));
+        let [built, copied, reset] = server.first.map(seconds);
+        table.add_row([
+            server.tables.to_string().into(),
+            built.into(),
+            copied.into(),
+            reset.into(),
+            each.map(seconds).into(),
+        ]);
+    }
+    report.add_table(table);
+    add_samples(&mut report, timed);
+    let most = Quantity::new(1.5, Unit::Ratio);
+    let bounded = samples.0.iter().filter(|row| row.tables <= GOAL && row.tables > samples.fewest(row));
+    let bounded = bounded.map(|row| Goal {
+        what: format!("{} tables, {} written to: × with the fewest", row.tables, row.touched).into(),
+        limit: Limit::AtMost(most),
+        measured: growth(timed, samples, row),
+    });
+    goals(&mut report, bounded.collect::<Vec<_>>());
+    report.add_notes([
+        "A test's work: one row in each table that is written to, in one message, over TCP through the gateway. By hand: DELETE \
+         and setval() for the very tables, which a suite would have to know, over the server's socket.",
+        "Copies of the pool are made in the background, the first two at once. In the first one pgfresh reads all catalogs of the template.",
+    ]);
+    report
+}
+
+/// The time as a multiple of that with the fewest tables, of which as many were written to.
+fn growth(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
+    ratio(timed, &ours(row.tables, row.touched), &ours(samples.fewest(row), row.touched))
+}

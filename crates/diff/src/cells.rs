@@ -1,0 +1,201 @@
+//! The rows that are shown: their values, cut where they are long.
+
+use std::collections::HashMap;
+
+use crate::merge::Place;
+use crate::relations::{Relation, TableColumn};
+use crate::session::{ReadError, Reader};
+use crate::sql::{identifier, texts};
+use crate::{CellValue, Field, FieldChange};
+
+/// Characters, or bytes of `bytea`, that are read of a value, so that what differs in a long one can be shown.
+const READ: usize = 4000;
+/// Of these, that are handed out.
+const SHOWN: usize = 400;
+/// Characters before those that differ.
+const LEAD: usize = 12;
+/// Rows that are read at once.
+const AT_ONCE: usize = 50;
+const END: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
+
+/// A value as far as it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    /// Its begin; `None` is NULL.
+    begin: Option<String>,
+    /// Characters or bytes of all of it.
+    length: usize,
+    digest: String,
+}
+
+/// Rows by where they are, each with a cell for each column.
+pub(crate) type Cells = HashMap<Place, Vec<Cell>>;
+
+/// Reads rows of a table.
+pub(crate) fn read(
+    reader: &mut Reader,
+    relation: &Relation,
+    columns: &[TableColumn],
+    places: &[&Place],
+) -> Result<Cells, ReadError> {
+    let mut found = Cells::new();
+    if columns.is_empty() || places.is_empty() {
+        return Ok(found);
+    }
+    let values: Vec<_> = columns.iter().enumerate().map(|(at, column)| value(at, column)).collect();
+    reader.ask("SAVEPOINT cells")?;
+    for some in places.chunks(AT_ONCE) {
+        let rows: Vec<_> = some.iter().map(|place| format!("\"{}\"", place.row)).collect();
+        let sql = format!(
+            "SELECT t.tableoid, t.ctid, v.* FROM {} t CROSS JOIN LATERAL (VALUES {}) v(at, is_null, begin, length, digest) \
+             WHERE t.ctid = ANY ('{{{}}}'::tid[])",
+            relation.source,
+            values.join(", "),
+            rows.join(",")
+        );
+        let rows = match reader.try_ask(&sql) {
+            Ok(rows) => rows,
+            Err(error) => {
+                reader.ask(END)?;
+                return Err(error);
+            }
+        };
+        for row in rows {
+            let mut next = texts(row);
+            let place = Place { table: next(), row: next() };
+            let (at, is_null, begin) = (next().parse().unwrap_or(usize::MAX), next() == "t", next());
+            let (length, digest) = (next().parse().unwrap_or(0), next());
+            let cells = found.entry(place).or_insert_with(|| vec![Cell::default(); columns.len()]);
+            if let Some(cell) = cells.get_mut(at) {
+                *cell = Cell { begin: (!is_null).then_some(begin), length, digest };
+            }
+        }
+    }
+    reader.ask(END)?;
+    Ok(found)
+}
+
+/// Number, begin, length and digest of a column.
+fn value(at: usize, column: &TableColumn) -> String {
+    let name = format!("t.{}", identifier(&column.name));
+    if column.is_bytea {
+        return format!(
+            "({at}, {name} IS NULL, encode(substr({name}, 1, {READ}), 'hex'), octet_length({name}), md5({name}))"
+        );
+    }
+    // A composite value whose fields are NULL is null to SQL, and is none.
+    format!(
+        "({at}, {name}::text IS NULL, left({name}::text, {READ}), length({name}::text), md5({name}::text))"
+    )
+}
+
+/// All columns of a row.
+pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
+    let field = |(column, cell): (&TableColumn, &Cell)| Field {
+        column: column.name.clone(),
+        value: cell.part(0, column.is_bytea),
+    };
+    columns.iter().zip(cells).map(field).collect()
+}
+
+/// Those of an updated row that differ.
+pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Vec<FieldChange> {
+    let mut found = Vec::new();
+    for (column, (old, new)) in columns.iter().zip(old.iter().zip(new)) {
+        if old == new {
+            continue;
+        }
+        let from = if old.is_short() && new.is_short() { 0 } else { first_difference(old, new) };
+        let value = |cell: &Cell| cell.part(from, column.is_bytea);
+        found.push(FieldChange { column: column.name.clone(), old: value(old), new: value(new) });
+    }
+    found
+}
+
+/// A little before the first place at which two values differ; in characters, or digits of `bytea`.
+fn first_difference(old: &Cell, new: &Cell) -> usize {
+    let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
+    let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+    if same >= READ && old == new {
+        return same;
+    }
+    same.saturating_sub(LEAD) & !1
+}
+
+impl Cell {
+    fn is_short(&self) -> bool {
+        self.length <= SHOWN / 4
+    }
+
+    /// The value from a character, or digit, on.
+    fn part(&self, from: usize, bytes: bool) -> CellValue {
+        let Some(begin) = &self.begin else { return CellValue::Null };
+        let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };
+        let part: String = begin.chars().skip(from).take(SHOWN).collect();
+        if from == 0 && part.chars().count() == self.length * digits {
+            return CellValue::Whole(format!("{prefix}{part}"));
+        }
+        CellValue::Part { part, from: from / digits, length: self.length, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(text: &str) -> Cell {
+        let begin = Some(text.chars().take(READ).collect());
+        Cell { begin, length: text.chars().count(), digest: format!("{text:?}") }
+    }
+
+    fn column(is_bytea: bool) -> TableColumn {
+        TableColumn { name: "a".into(), is_bytea }
+    }
+
+    #[test]
+    fn of_long_values_the_part_that_differs_is_shown() {
+        let long = "x".repeat(1000);
+        let [old, new] = ["old", "new"].map(|end| cell(&format!("{long}{end}")));
+        let changed = changes(&[column(false)], &[old], &[new]);
+        let part = |end: &str| CellValue::Part {
+            part: format!("{}{end}", "x".repeat(LEAD)),
+            from: 1000 - LEAD,
+            length: 1003,
+            bytes: false,
+        };
+        assert_eq!((&changed[0].old, &changed[0].new), (&part("old"), &part("new")));
+    }
+
+    #[test]
+    fn what_differs_beyond_what_was_read_is_said_to() {
+        let long = "é".repeat(READ);
+        let changed = changes(&[column(false)], &[cell(&format!("{long}a"))], &[cell(&format!("{long}bc"))]);
+        let part = |length| CellValue::Part { part: String::new(), from: READ, length, bytes: false };
+        assert_eq!((&changed[0].old, &changed[0].new), (&part(READ + 1), &part(READ + 2)));
+    }
+
+    #[test]
+    fn null_and_short_values_are_whole_and_equal_ones_are_left_out() {
+        let columns = [column(false), column(false), column(true)];
+        let bytes = Cell { begin: Some("00ff".into()), length: 2, digest: "b".into() };
+        let old = [Cell::default(), cell("same"), bytes];
+        let new = [cell("NULL"), cell("same"), Cell::default()];
+        let changed = changes(&columns, &old, &new);
+        assert_eq!(changed.len(), 2);
+        assert_eq!((&changed[0].old, &changed[0].new), (&CellValue::Null, &CellValue::Whole("NULL".into())));
+        assert_eq!(
+            (&changed[1].old, &changed[1].new),
+            (&CellValue::Whole("\\x00ff".into()), &CellValue::Null)
+        );
+    }
+
+    #[test]
+    fn an_empty_value_is_whole() {
+        assert_eq!(cell("").part(0, false), CellValue::Whole(String::new()));
+        let long = cell(&"y".repeat(SHOWN + 1)).part(0, false);
+        assert_eq!(
+            long,
+            CellValue::Part { part: "y".repeat(SHOWN), from: 0, length: SHOWN + 1, bytes: false }
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! The comparison: which tables are read in which way, and how much of what differs is kept.
+
+use std::collections::BTreeSet;
+
+use server::AdminConnection;
+
+use crate::cells::{self, Cells};
+use crate::merge::{Entry, Place, RowStep, merge};
+use crate::relations::{Matching, Relation, relations};
+use crate::session::{ReadError, Reader};
+use crate::stream::RowStream;
+use crate::{
+    CellValue, DatabaseDiff, DiffError, Field, FieldChange, NotCompared, RowChange, RowCounts, TableDiff,
+    digest, objects, sequences,
+};
+
+/// Bytes of values that are handed out altogether.
+const MOST_BYTES: usize = 8 << 20;
+
+/// How much is wanted.
+#[derive(Debug, Clone)]
+pub struct DiffLimits {
+    /// This table alone, with or without its schema; nothing else is read.
+    pub table: Option<String>,
+    /// Tables of which rows are shown.
+    pub tables: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Definitions, and sequences.
+    pub objects: usize,
+}
+
+impl Default for DiffLimits {
+    fn default() -> Self {
+        Self { table: None, tables: 20, rows: 10, objects: 50 }
+    }
+}
+
+/// A table whose rows differ, and some of them.
+#[derive(Debug)]
+struct Candidate<'a> {
+    name: &'a str,
+    template: Option<&'a Relation>,
+    database: Option<&'a Relation>,
+    matching: Matching,
+    counts: RowCounts,
+    inserted: Vec<Entry>,
+    updated: Vec<(Entry, Entry)>,
+    deleted: Vec<Entry>,
+}
+
+/// Says what `database` has that `template` has not.
+///
+/// # Errors
+/// A session ended. A table that cannot be read is none, but said in the outcome.
+pub fn compare(
+    template: AdminConnection,
+    database: AdminConnection,
+    limits: &DiffLimits,
+) -> Result<DatabaseDiff, DiffError> {
+    let mut template = Reader::new(template, "template")?;
+    let mut database = Reader::new(database, "database")?;
+    if template.encoding != database.encoding {
+        return Err(DiffError::Encodings { template: template.encoding, database: database.encoding });
+    }
+    let (old, new) = (relations(&mut template)?, relations(&mut database)?);
+    let mut names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let mut diff = DatabaseDiff::default();
+    if let Some(table) = &limits.table {
+        names.retain(|name| is_called(name, table));
+        if names.is_empty() {
+            return Err(DiffError::UnknownTable(table.clone()));
+        }
+    } else {
+        let schema = objects::changes(&mut template, &mut database);
+        let schema = readable("definitions", schema, &mut diff.not_compared)?.unwrap_or_default();
+        (diff.schema, diff.schema_left_out) = first(schema, limits.objects);
+        let sequences = sequences::changes(&mut template, &mut database);
+        let sequences = readable("sequences", sequences, &mut diff.not_compared)?.unwrap_or_default();
+        (diff.sequences, diff.sequences_left_out) = first(sequences, limits.objects);
+    }
+    let mut candidates = Vec::new();
+    for name in names {
+        let (before, after) = (old.get(name), new.get(name));
+        let candidate = differing(name, before, after, &mut template, &mut database, limits.rows);
+        let candidate = readable(name, candidate, &mut diff.not_compared)?;
+        candidates.extend(candidate.filter(|candidate| candidate.counts.total() > 0));
+        if candidates.len() > 2 * limits.tables {
+            leave_out(&mut candidates, limits.tables, &mut diff);
+        }
+    }
+    leave_out(&mut candidates, limits.tables, &mut diff);
+    let mut budget = MOST_BYTES;
+    for candidate in candidates {
+        let name = candidate.name;
+        let table = candidate.read(&mut template, &mut database, limits.rows, &mut budget);
+        diff.tables.extend(readable(name, table, &mut diff.not_compared)?);
+    }
+    Ok(diff)
+}
+
+/// What was found, or `None` if the server refused to show it, which is noted.
+fn readable<T>(
+    name: &str,
+    found: Result<T, ReadError>,
+    not_compared: &mut Vec<NotCompared>,
+) -> Result<Option<T>, DiffError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(ReadError::Refused(reason)) => {
+            not_compared.push(NotCompared { name: name.to_owned(), reason });
+            Ok(None)
+        }
+        Err(ReadError::Lost(error)) => Err(error),
+    }
+}
+
+/// Whether a table, as SQL wants it with its schema, is what a user calls `wanted`.
+fn is_called(name: &str, wanted: &str) -> bool {
+    let bare = |text: &str| text.replace('"', "");
+    let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
+    name == wanted
+        || bare(name) == wanted
+        || table(name).is_some_and(|table| table == wanted || bare(&table) == wanted)
+}
+
+fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
+    let left_out = all.len().saturating_sub(most);
+    all.truncate(most);
+    (all, left_out)
+}
+
+/// Keeps those of most changes, in that order.
+fn leave_out(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
+    candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
+    for candidate in candidates.drain(most.min(candidates.len())..) {
+        diff.tables_left_out.tables += 1;
+        add(&mut diff.tables_left_out.counts, candidate.counts);
+    }
+}
+
+fn add(to: &mut RowCounts, more: RowCounts) {
+    to.inserted += more.inserted;
+    to.updated += more.updated;
+    to.deleted += more.deleted;
+}
+
+/// Reads a table on both sides.
+fn differing<'a>(
+    name: &'a str,
+    template: Option<&'a Relation>,
+    database: Option<&'a Relation>,
+    old: &mut Reader,
+    new: &mut Reader,
+    rows: usize,
+) -> Result<Candidate<'a>, ReadError> {
+    if [template, database].into_iter().flatten().any(|relation| relation.is_foreign) {
+        return Err(ReadError::Refused("it has partitions on other servers".to_owned()));
+    }
+    let mut candidate = Candidate {
+        name,
+        template,
+        database,
+        matching: Matching::of(template, database),
+        counts: RowCounts::default(),
+        inserted: Vec::new(),
+        updated: Vec::new(),
+        deleted: Vec::new(),
+    };
+    if digest::are_equal(old, new, template, database, &candidate.matching)? {
+        return Ok(candidate);
+    }
+    let mut before = RowStream::begin(old, template, &candidate.matching)?;
+    let mut after = match RowStream::begin(new, database, &candidate.matching) {
+        Ok(after) => after,
+        Err(error) => return before.end().and(Err(error)),
+    };
+    let merged = merge(&mut before, &mut after, &mut |step| match step {
+        RowStep::Same => {}
+        RowStep::Inserted(entry) => {
+            candidate.counts.inserted += 1;
+            keep(&mut candidate.inserted, entry, rows);
+        }
+        RowStep::Updated(before, after) => {
+            candidate.counts.updated += 1;
+            keep(&mut candidate.updated, (before, after), rows);
+        }
+        RowStep::Deleted(entry) => {
+            candidate.counts.deleted += 1;
+            keep(&mut candidate.deleted, entry, rows);
+        }
+    });
+    before.end()?;
+    after.end()?;
+    merged.map(|()| candidate)
+}
+
+fn keep<T>(kept: &mut Vec<T>, entry: T, most: usize) {
+    if kept.len() < most {
+        kept.push(entry);
+    }
+}
+
+/// How many of each kind there is room for: a third for each, and what one leaves for the others.
+fn shares(counts: [usize; 3], room: usize) -> [usize; 3] {
+    let mut shares = counts.map(|count| count.min(room / 3));
+    let mut left = room - shares.iter().sum::<usize>();
+    for (share, count) in shares.iter_mut().zip(counts) {
+        let more = left.min(count - *share);
+        *share += more;
+        left -= more;
+    }
+    shares
+}
+
+impl Candidate<'_> {
+    /// Reads the rows that are shown.
+    fn read(
+        mut self,
+        old: &mut Reader,
+        new: &mut Reader,
+        room: usize,
+        budget: &mut usize,
+    ) -> Result<TableDiff, ReadError> {
+        let counts = [self.updated.len(), self.inserted.len(), self.deleted.len()];
+        let [updated, inserted, deleted] = shares(counts, room);
+        self.updated.truncate(updated);
+        self.inserted.truncate(inserted);
+        self.deleted.truncate(deleted);
+        let mut shown = Vec::new();
+        if let (Some(before), Some(after)) = (self.template, self.database) {
+            let places = |pick: fn(&(Entry, Entry)) -> &Entry| -> Vec<&Place> {
+                self.updated.iter().map(|pair| &pick(pair).place).collect()
+            };
+            let columns = &self.matching.columns;
+            let old_cells = cells::read(old, before, columns, &places(|pair| &pair.0))?;
+            let new_cells = cells::read(new, after, columns, &places(|pair| &pair.1))?;
+            shown.extend(self.updated.iter().filter_map(|pair| self.update(pair, &old_cells, &new_cells)));
+        }
+        if let Some(after) = self.database {
+            let values = whole_rows(new, after, &self.inserted)?;
+            shown.extend(values.into_iter().map(|values| RowChange::Inserted { values }));
+        }
+        if let Some(before) = self.template {
+            let values = whole_rows(old, before, &self.deleted)?;
+            shown.extend(values.into_iter().map(|values| RowChange::Deleted { values }));
+        }
+        shown.retain(|row| {
+            let bytes = row.bytes();
+            let fits = bytes <= *budget;
+            *budget = budget.saturating_sub(bytes);
+            fits
+        });
+        let mut left_out = self.counts;
+        for row in &shown {
+            match row {
+                RowChange::Inserted { .. } => left_out.inserted -= 1,
+                RowChange::Updated { .. } => left_out.updated -= 1,
+                RowChange::Deleted { .. } => left_out.deleted -= 1,
+            }
+        }
+        Ok(TableDiff {
+            table: self.name.to_owned(),
+            key: self.matching.key.iter().map(|column| column.name.clone()).collect(),
+            counts: self.counts,
+            rows: shown,
+            rows_left_out: left_out,
+        })
+    }
+
+    fn update(&self, (before, after): &(Entry, Entry), old: &Cells, new: &Cells) -> Option<RowChange> {
+        let (old, new) = (old.get(&before.place)?, new.get(&after.place)?);
+        let columns = &self.matching.columns;
+        let mut fields = cells::fields(columns, new);
+        let key = self.matching.key.iter().filter_map(|column| {
+            let at = fields.iter().position(|field| field.column == column.name)?;
+            Some(fields.swap_remove(at))
+        });
+        Some(RowChange::Updated { key: key.collect(), columns: cells::changes(columns, old, new) })
+    }
+}
+
+/// All columns of these rows, as this side has them.
+fn whole_rows(
+    reader: &mut Reader,
+    relation: &Relation,
+    entries: &[Entry],
+) -> Result<Vec<Vec<Field>>, ReadError> {
+    let places: Vec<_> = entries.iter().map(|entry| &entry.place).collect();
+    let columns = &relation.columns;
+    let cells = cells::read(reader, relation, columns, &places)?;
+    let nothing = Vec::new();
+    let row = |place: &&Place| cells::fields(columns, cells.get(place).unwrap_or(&nothing));
+    Ok(places.iter().map(row).collect())
+}
+
+impl RowChange {
+    /// Bytes of its names and values.
+    fn bytes(&self) -> usize {
+        let of = |value: &CellValue| match value {
+            CellValue::Null => 4,
+            CellValue::Whole(text) | CellValue::Part { part: text, .. } => text.len(),
+        };
+        let field = |field: &Field| field.column.len() + of(&field.value);
+        let change = |change: &FieldChange| change.column.len() + of(&change.old) + of(&change.new);
+        match self {
+            Self::Inserted { values } | Self::Deleted { values } => values.iter().map(field).sum(),
+            Self::Updated { key, columns } => {
+                key.iter().map(field).sum::<usize>() + columns.iter().map(change).sum::<usize>()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_change_is_among_the_rows_that_are_shown() {
+        assert_eq!(shares([1, 1000, 1], 10), [1, 8, 1]);
+        assert_eq!(shares([1000, 1000, 1000], 10), [4, 3, 3]);
+        assert_eq!(shares([2, 0, 3], 10), [2, 0, 3]);
+        assert_eq!(shares([5, 5, 5], 0), [0, 0, 0]);
+        assert_eq!(shares([5, 5, 5], 1), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_table_is_found_by_any_of_its_names() {
+        for wanted in ["public.orders", "orders"] {
+            assert!(is_called("public.orders", wanted), "{wanted}");
+        }
+        for wanted in ["\"My App\".\"Orders\"", "My App.Orders", "\"Orders\"", "Orders"] {
+            assert!(is_called("\"My App\".\"Orders\"", wanted), "{wanted}");
+        }
+        assert!(!is_called("public.orders", "order") && !is_called("public.orders", "other.orders"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Two streams of rows in the same order, read side by side: what is in one, in the other, or in both and differs.
+
+/// One row: where it stands, what it contains, and where it is found again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// What rows are ordered and matched by.
+    pub(crate) key: Vec<KeyPart>,
+    /// Of all columns that both sides have.
+    pub(crate) digest: String,
+    pub(crate) place: Place,
+}
+
+/// Where a row lies, for as long as the snapshot lasts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The oid of the table or partition.
+    pub(crate) table: String,
+    /// Its `ctid`.
+    pub(crate) row: String,
+}
+
+/// A column of a key, in the server's order. Both sides have the same kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum KeyPart {
+    Number(i64),
+    /// Ordered by its bytes, as the server has ordered it.
+    Text(String),
+}
+
+/// What becomes of one row, or of one in each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RowStep {
+    Same,
+    Inserted(Entry),
+    Updated(Entry, Entry),
+    Deleted(Entry),
+}
+
+/// Where rows come from. `None` is the end.
+pub(crate) trait Source {
+    type Error;
+    fn next(&mut self) -> Result<Option<Entry>, Self::Error>;
+}
+
+/// Tells `each` of every row. A key that is there several times is matched as often as both have it.
+pub(crate) fn merge<S: Source>(
+    template: &mut S,
+    database: &mut S,
+    each: &mut dyn FnMut(RowStep),
+) -> Result<(), S::Error> {
+    let (mut old, mut new) = (template.next()?, database.next()?);
+    loop {
+        let step = match (old.take(), new.take()) {
+            (None, None) => return Ok(()),
+            (Some(before), None) => {
+                old = template.next()?;
+                RowStep::Deleted(before)
+            }
+            (None, Some(after)) => {
+                new = database.next()?;
+                RowStep::Inserted(after)
+            }
+            (Some(before), Some(after)) if before.key < after.key => {
+                (old, new) = (template.next()?, Some(after));
+                RowStep::Deleted(before)
+            }
+            (Some(before), Some(after)) if before.key > after.key => {
+                (old, new) = (Some(before), database.next()?);
+                RowStep::Inserted(after)
+            }
+            (Some(before), Some(after)) => {
+                (old, new) = (template.next()?, database.next()?);
+                if before.digest == after.digest { RowStep::Same } else { RowStep::Updated(before, after) }
+            }
+        };
+        each(step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::vec::IntoIter;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Rows(IntoIter<Entry>);
+
+    impl Source for Rows {
+        type Error = Infallible;
+        fn next(&mut self) -> Result<Option<Entry>, Infallible> {
+            Ok(self.0.next())
+        }
+    }
+
+    fn entry(key: i64, value: u8) -> Entry {
+        Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: Place::default() }
+    }
+
+    /// Key and value of each row that was inserted, updated and deleted.
+    fn changes(old: Vec<Entry>, new: Vec<Entry>) -> [Vec<(i64, String)>; 3] {
+        let mut found = [Vec::new(), Vec::new(), Vec::new()];
+        let of = |entry: &Entry| match entry.key[0] {
+            KeyPart::Number(key) => (key, entry.digest.clone()),
+            KeyPart::Text(_) => unreachable!("no test makes one"),
+        };
+        let Ok(()) = merge(&mut Rows(old.into_iter()), &mut Rows(new.into_iter()), &mut |step| match step {
+            RowStep::Same => {}
+            RowStep::Inserted(entry) => found[0].push(of(&entry)),
+            RowStep::Updated(_, entry) => found[1].push(of(&entry)),
+            RowStep::Deleted(entry) => found[2].push(of(&entry)),
+        });
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn with_a_key_it_finds_what_maps_say(
+            old in prop::collection::btree_map(0..30_i64, 0..3_u8, 0..30),
+            new in prop::collection::btree_map(0..30_i64, 0..3_u8, 0..30),
+        ) {
+            let entries = |map: &BTreeMap<i64, u8>| map.iter().map(|(key, value)| entry(*key, *value)).collect();
+            let pick = |from: &BTreeMap<i64, u8>, keep: &dyn Fn(i64, u8) -> bool| -> Vec<(i64, String)> {
+                from.iter().filter(|(key, value)| keep(**key, **value)).map(|(key, value)| (*key, value.to_string())).collect()
+            };
+            let expected = [
+                pick(&new, &|key, _| !old.contains_key(&key)),
+                pick(&new, &|key, value| old.get(&key).is_some_and(|before| *before != value)),
+                pick(&old, &|key, _| !new.contains_key(&key)),
+            ];
+            prop_assert_eq!(changes(entries(&old), entries(&new)), expected);
+        }
+
+        #[test]
+        fn without_one_rows_are_counted(
+            old in prop::collection::vec(0..6_i64, 0..30),
+            new in prop::collection::vec(0..6_i64, 0..30),
+        ) {
+            let entries = |rows: &[i64]| {
+                let mut rows = rows.to_vec();
+                rows.sort_unstable();
+                rows.into_iter().map(|row| entry(row, 0)).collect::<Vec<_>>()
+            };
+            let [inserted, updated, deleted] = changes(entries(&old), entries(&new));
+            prop_assert_eq!(updated, []);
+            for value in 0..6 {
+                let count = |rows: &[i64]| rows.iter().filter(|row| **row == value).count();
+                let among = |rows: &[(i64, String)]| rows.iter().filter(|(row, _)| *row == value).count();
+                prop_assert_eq!(among(&inserted), count(&new).saturating_sub(count(&old)));
+                prop_assert_eq!(among(&deleted), count(&old).saturating_sub(count(&new)));
+            }
+        }
+    }
+}

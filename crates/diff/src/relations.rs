@@ -1,0 +1,157 @@
+//! What has rows in a database: tables, partitioned tables as one, materialised views, large objects; and what their rows
+//! are matched by.
+//!
+//! A partition is read through its root, so that a row that moves to another one is an updated row. Tables that inherit
+//! from others in the old way are read alone. Temporary tables, and rows of foreign tables, are no part of a database.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::DiffError;
+use crate::session::Reader;
+use crate::sql::{identifier, texts};
+
+/// Sizes are those of files, the first of each: `pg_relation_size` and `pg_partition_tree` wait for locks. A relation that initdb has made has an oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+const RELATIONS: &str = "WITH RECURSIVE tree (root, oid) AS ( \
+      SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition \
+      UNION ALL SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid \
+    ), partitions AS ( \
+      SELECT t.root, bool_or(c.relkind = 'f') AS are_foreign, \
+        sum((pg_stat_file(pg_relation_filepath(c.oid), true)).size) AS size \
+      FROM tree t JOIN pg_class c ON c.oid = t.oid GROUP BY t.root \
+    ) SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, c.relispopulated, \
+      p.are_foreign, coalesce(p.size, (pg_stat_file(pg_relation_filepath(c.oid), true)).size) \
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN partitions p ON p.root = c.oid \
+    WHERE c.relkind IN ('r', 'p', 'm') AND NOT c.relispartition AND c.relpersistence <> 't' AND c.oid >= 16384 \
+    OR c.oid = 'pg_largeobject'::regclass";
+
+const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regtype \
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+    WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
+    AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
+
+/// Columns of primary keys, without those that are only included, and how they are ordered. Before 14 the catalogs have none.
+const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
+      WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
+      WHEN a.atttypid = 'uuid'::regtype THEN 't' ELSE 'b' END \
+    FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, at) \
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
+    WHERE i.indisvalid AND k.at <= i.indnkeyatts AND (i.indisprimary AND i.indrelid >= 16384 \
+      OR i.indisunique AND i.indrelid = 'pg_largeobject'::regclass) ORDER BY i.indrelid, k.at";
+
+/// Something with rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    /// In a `FROM`: without the tables that inherit from it.
+    pub(crate) source: String,
+    /// Whether it was ever filled, if it is a materialised view.
+    pub(crate) is_populated: bool,
+    /// Whether rows of it are on other servers.
+    pub(crate) is_foreign: bool,
+    /// Of its file, or the files of its partitions.
+    pub(crate) bytes: u64,
+    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) key: Vec<KeyColumn>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableColumn {
+    pub(crate) name: String,
+    pub(crate) is_bytea: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyColumn {
+    pub(crate) name: String,
+    pub(crate) order: KeyOrder,
+}
+
+/// How the server orders a column so that we can tell the order, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyOrder {
+    /// By its number, as its index does.
+    Number,
+    /// By its text, as its index does.
+    Text,
+    /// By the bytes of its text, whatever its type and collation are.
+    Bytes,
+}
+
+impl KeyColumn {
+    /// What to select and to order by.
+    pub(crate) fn expression(&self) -> String {
+        let column = format!("t.{}", identifier(&self.name));
+        match self.order {
+            KeyOrder::Number | KeyOrder::Text => column,
+            KeyOrder::Bytes => format!("convert_to({column}::text, getdatabaseencoding())"),
+        }
+    }
+}
+
+/// All of a database, by name.
+pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
+    let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
+    for row in reader.ask(COLUMNS)? {
+        let mut next = texts(row);
+        columns.entry(next()).or_default().push(TableColumn { name: next(), is_bytea: next() == "t" });
+    }
+    let mut keys: HashMap<String, Vec<KeyColumn>> = HashMap::new();
+    for row in reader.ask(KEYS)? {
+        let mut next = texts(row);
+        let (oid, name) = (next(), next());
+        let order = match next().as_str() {
+            "n" => KeyOrder::Number,
+            "t" => KeyOrder::Text,
+            _ => KeyOrder::Bytes,
+        };
+        keys.entry(oid).or_default().push(KeyColumn { name, order });
+    }
+    let mut found = BTreeMap::new();
+    for row in reader.ask(RELATIONS)? {
+        let mut next = texts(row);
+        let (oid, name, kind) = (next(), next(), next());
+        let relation = Relation {
+            source: if kind == "r" { format!("ONLY {name}") } else { name.clone() },
+            is_populated: next() == "t",
+            is_foreign: next() == "t",
+            bytes: next().parse().unwrap_or(0),
+            columns: columns.remove(&oid).unwrap_or_default(),
+            key: keys.remove(&oid).unwrap_or_default(),
+        };
+        found.insert(name, relation);
+    }
+    Ok(found)
+}
+
+/// How the rows of two tables are compared.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    /// Columns that both have, in the order of the database's.
+    pub(crate) columns: Vec<TableColumn>,
+    /// Empty if whole rows are compared.
+    pub(crate) key: Vec<KeyColumn>,
+}
+
+impl Matching {
+    /// A row of the table `t` in SQL.
+    pub(crate) fn row(&self) -> String {
+        let columns: Vec<_> =
+            self.columns.iter().map(|column| format!("t.{}", identifier(&column.name))).collect();
+        format!("ROW({})", columns.join(", "))
+    }
+
+    /// Of a table that one side may not have.
+    pub(crate) fn of(template: Option<&Relation>, database: Option<&Relation>) -> Self {
+        let (old, new) = match (template, database) {
+            (Some(old), Some(new)) => (old, new),
+            (Some(one), None) | (None, Some(one)) => {
+                return Self { columns: one.columns.clone(), key: one.key.clone() };
+            }
+            (None, None) => return Self { columns: Vec::new(), key: Vec::new() },
+        };
+        let is_in_old = |column: &&TableColumn| old.columns.iter().any(|other| other.name == column.name);
+        let columns = new.columns.iter().filter(is_in_old).cloned().collect();
+        // A key that was changed matches nothing.
+        let key = if old.key == new.key { new.key.clone() } else { Vec::new() };
+        Self { columns, key }
+    }
+}

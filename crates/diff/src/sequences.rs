@@ -1,0 +1,43 @@
+//! Where sequences stand.
+
+use std::collections::BTreeMap;
+
+use crate::session::{ReadError, Reader};
+use crate::sql::texts;
+use crate::{SequenceChange, SequenceValue};
+
+/// Sequences that are read with one statement.
+const AT_ONCE: usize = 200;
+
+const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.oid >= 16384";
+
+/// The sequences that both have and that stand elsewhere.
+pub(crate) fn changes(
+    template: &mut Reader,
+    database: &mut Reader,
+) -> Result<Vec<SequenceChange>, ReadError> {
+    let (old, new) = (values(template)?, values(database)?);
+    let changed = old.into_iter().filter_map(|(name, old)| {
+        let new = *new.get(&name)?;
+        (old != new).then_some(SequenceChange { name, old, new })
+    });
+    Ok(changed.collect())
+}
+
+fn values(reader: &mut Reader) -> Result<BTreeMap<String, SequenceValue>, ReadError> {
+    let names: Vec<_> = reader.ask(SEQUENCES)?.into_iter().map(|row| texts(row)()).collect();
+    let mut found = BTreeMap::new();
+    for some in names.chunks(AT_ONCE) {
+        let select = |(at, name): (usize, &String)| format!("SELECT {at}, last_value, is_called FROM {name}");
+        let selects: Vec<_> = some.iter().enumerate().map(select).collect();
+        for row in reader.try_apart(&selects.join(" UNION ALL "))? {
+            let mut next = texts(row);
+            let Some(name) = next().parse().ok().and_then(|at: usize| some.get(at)) else { continue };
+            let last_value = next().parse().unwrap_or(0);
+            found.insert(name.clone(), SequenceValue { last_value, is_called: next() == "t" });
+        }
+    }
+    Ok(found)
+}

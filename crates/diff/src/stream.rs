@@ -1,0 +1,109 @@
+//! The rows of a table as digests, in order, a batch at a time: the server sorts, or reads an index, and we hold little.
+
+use std::vec::IntoIter;
+
+use crate::merge::{Entry, KeyPart, Place, Source};
+use crate::relations::{KeyOrder, Matching, Relation};
+use crate::session::{ReadError, Reader};
+use crate::sql::texts;
+
+/// Rows that come at once.
+const BATCH: usize = 2000;
+/// Ends what [`RowStream::begin`] began, however it went.
+const END: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
+
+/// The rows of a table; of none where a side has no such table.
+#[derive(Debug)]
+pub(crate) struct RowStream<'a> {
+    reader: &'a mut Reader,
+    batch: IntoIter<Vec<Option<String>>>,
+    orders: Vec<KeyOrder>,
+    /// Whether there may be more behind the batch.
+    has_more: bool,
+    last: Option<Vec<KeyPart>>,
+    began: bool,
+}
+
+impl<'a> RowStream<'a> {
+    /// Begins to read `relation`, if there is one with rows.
+    pub(crate) fn begin(
+        reader: &'a mut Reader,
+        relation: Option<&Relation>,
+        matching: &Matching,
+    ) -> Result<Self, ReadError> {
+        let orders = matching.key.iter().map(|column| column.order).collect();
+        let mut stream =
+            Self { reader, batch: Vec::new().into_iter(), orders, has_more: false, last: None, began: false };
+        let Some(relation) = relation.filter(|relation| relation.is_populated) else { return Ok(stream) };
+        stream.reader.ask("SAVEPOINT rows")?;
+        stream.began = true;
+        let select = select(relation, matching);
+        let sql = format!("DECLARE rows NO SCROLL CURSOR FOR {select}; FETCH {BATCH} FROM rows");
+        match stream.fetch(&sql) {
+            Ok(()) => Ok(stream),
+            Err(error) => stream.end().and(Err(error)),
+        }
+    }
+
+    /// Leaves the session as it was before.
+    pub(crate) fn end(self) -> Result<(), ReadError> {
+        if self.began {
+            self.reader.ask(END)?;
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, sql: &str) -> Result<(), ReadError> {
+        let rows = self.reader.try_ask(sql)?;
+        self.has_more = rows.len() == BATCH;
+        self.batch = rows.into_iter();
+        Ok(())
+    }
+
+    fn entry(&self, row: Vec<Option<String>>) -> Option<Entry> {
+        let mut next = texts(row);
+        let key: Option<Vec<_>> = self
+            .orders
+            .iter()
+            .map(|order| match order {
+                KeyOrder::Number => next().parse().ok().map(KeyPart::Number),
+                KeyOrder::Text | KeyOrder::Bytes => Some(KeyPart::Text(next())),
+            })
+            .collect();
+        let place = Place { table: next(), row: next() };
+        let digest = next();
+        let key = key
+            .filter(|key| !key.is_empty())
+            .or_else(|| self.orders.is_empty().then(|| vec![KeyPart::Text(digest.clone())]))?;
+        Some(Entry { key, digest, place })
+    }
+}
+
+impl Source for RowStream<'_> {
+    type Error = ReadError;
+
+    fn next(&mut self) -> Result<Option<Entry>, ReadError> {
+        if self.batch.len() == 0 && self.has_more {
+            self.fetch(&format!("FETCH {BATCH} FROM rows"))?;
+        }
+        let Some(row) = self.batch.next() else { return Ok(None) };
+        let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;
+        // Rows in another order than ours would be taken for deleted and inserted.
+        if self.last.as_ref().is_some_and(|last| *last > entry.key) {
+            return Err(ReadError::Refused("its rows do not come in the order of their key".to_owned()));
+        }
+        self.last = Some(entry.key.clone());
+        Ok(Some(entry))
+    }
+}
+
+/// Key, place and digest of each row, in order.
+fn select(relation: &Relation, matching: &Matching) -> String {
+    let digest = format!("md5({}::text) COLLATE \"C\"", matching.row());
+    let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();
+    let order = match key.concat() {
+        key if key.is_empty() => digest.clone(),
+        key => key.trim_end_matches(", ").to_owned(),
+    };
+    format!("SELECT {}t.tableoid, t.ctid, {digest} FROM {} t ORDER BY {order}", key.concat(), relation.source)
+}

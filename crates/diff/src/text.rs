@@ -1,0 +1,478 @@
+//! What differs, as text for a terminal of any width from 60 columns on.
+
+use report::display_width;
+use server::printable;
+
+use crate::{
+    CellValue, DatabaseDiff, Field, FieldChange, ObjectChange, RowChange, RowCounts, SequenceValue,
+    TableDiff, What,
+};
+
+/// The narrowest terminal that lines are made for.
+const NARROWEST: usize = 60;
+/// Before the rows of a table, and before the further lines of a row.
+const INDENT: usize = 4;
+/// Lines of one row.
+const MOST_LINES: usize = 4;
+/// Columns that a value may take beside others.
+const LONGEST_VALUE: usize = 48;
+/// Columns that a value gets, however long its name is.
+const LEAST_VALUE: usize = 12;
+/// Columns of a column's name.
+const LONGEST_NAME: usize = 30;
+/// Characters that two values share and that are shown before what differs.
+const LEAD: usize = 8;
+
+impl DatabaseDiff {
+    /// All of it, on lines of at most `columns`, each with its line feed; nothing if there is no difference.
+    #[must_use]
+    pub fn to_text(&self, columns: usize) -> String {
+        let columns = columns.max(NARROWEST);
+        let mut sections = Vec::new();
+        if !self.schema.is_empty() {
+            let lines = self.schema.iter().map(|object| definition(object, columns)).collect();
+            sections.push(section("Definitions", lines, self.schema_left_out));
+        }
+        if !self.sequences.is_empty() {
+            let lines = self.sequences.iter().map(|sequence| {
+                let change = format!("{} → {}", stand(sequence.old), stand(sequence.new));
+                cut(&format!("  ~ {}: {change}", printable(&sequence.name)), columns)
+            });
+            sections.push(section("Sequences", lines.collect(), self.sequences_left_out));
+        }
+        sections.extend(self.tables.iter().map(|table| table_text(table, columns)));
+        if self.tables_left_out.tables > 0 {
+            let what = if self.tables_left_out.tables == 1 { "table" } else { "tables" };
+            let (count, rows) = (grouped(self.tables_left_out.tables as u64), self.tables_left_out.counts);
+            sections.push(format!("… and {count} more {what}: {}\n", words(rows)));
+        }
+        if !self.not_compared.is_empty() {
+            let line = |table: &crate::NotCompared| {
+                cut(&format!("  ! {}: {}", printable(&table.name), printable(&table.reason)), 2 * columns)
+            };
+            sections.push(section("Not compared", self.not_compared.iter().map(line).collect(), 0));
+        }
+        sections.join("\n")
+    }
+
+    /// In how much both differ, in a few words: "2 tables, 1 sequence".
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let count = |count: usize, one: &str, many: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{} {many}", grouped(count as u64))),
+        };
+        let counts = [
+            count(self.tables.len() + self.tables_left_out.tables, "table", "tables"),
+            count(self.sequences.len() + self.sequences_left_out, "sequence", "sequences"),
+            count(self.schema.len() + self.schema_left_out, "definition", "definitions"),
+        ];
+        counts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn section(title: &str, lines: Vec<String>, left_out: usize) -> String {
+    let mut text = format!("{title}\n");
+    for line in lines {
+        text += &line;
+        text += "\n";
+    }
+    if left_out > 0 {
+        text += &format!("  … and {} more\n", grouped(left_out as u64));
+    }
+    text
+}
+
+fn sign(what: What) -> char {
+    match what {
+        What::Created => '+',
+        What::Changed => '~',
+        What::Dropped => '-',
+    }
+}
+
+fn definition(object: &ObjectChange, columns: usize) -> String {
+    let ObjectChange { kind, name, change, old, new } = object;
+    let head = format!("  {} {kind} {}", sign(*change), printable(name));
+    let line = match (old, new, change) {
+        (Some(old), Some(new), _) => {
+            let room = columns.saturating_sub(display_width(&head) + 5) / 2;
+            let (old, new) = (one_line(old), one_line(new));
+            let room = room.max(LEAST_VALUE);
+            let from = if fits(&old, room) && fits(&new, room) { 0 } else { first_difference(&old, &new) };
+            format!("{head}: {} → {}", window(&old, from, room), window(&new, from, room))
+        }
+        (None, Some(new), What::Changed) => format!("{head}: none → {}", one_line(new)),
+        (Some(old), None, What::Changed) => format!("{head}: {} → none", one_line(old)),
+        (None, Some(new), _) => format!("{head}: {}", one_line(new)),
+        _ => head,
+    };
+    cut(&line, columns)
+}
+
+fn stand(value: SequenceValue) -> String {
+    let SequenceValue { last_value, is_called } = value;
+    if is_called { last_value.to_string() } else { format!("{last_value} (not called)") }
+}
+
+/// A definition without its line breaks.
+fn one_line(definition: &str) -> String {
+    printable(&definition.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// "2 inserted, 1 deleted".
+fn words(counts: RowCounts) -> String {
+    let kinds = [(counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted")];
+    let words = kinds.into_iter().filter(|(count, _)| *count > 0);
+    words.map(|(count, word)| format!("{} {word}", grouped(count))).collect::<Vec<_>>().join(", ")
+}
+
+fn table_text(table: &TableDiff, columns: usize) -> String {
+    let keyless = if table.key.is_empty() { " (no primary key: whole rows)" } else { "" };
+    let counts = words(table.counts);
+    let name = cut(&printable(&table.table), columns.saturating_sub(display_width(&counts) + 2));
+    let mut text = format!("{name}: {counts}");
+    if display_width(&text) + display_width(keyless) <= columns {
+        text += keyless;
+    }
+    text += "\n";
+    for row in &table.rows {
+        text += &row_text(row, columns);
+    }
+    if table.rows_left_out.total() > 0 {
+        text += &format!("  … not shown: {}\n", words(table.rows_left_out));
+    }
+    text
+}
+
+fn row_text(row: &RowChange, columns: usize) -> String {
+    let (sign, items) = match row {
+        RowChange::Inserted { values } => {
+            ('+', values.iter().map(|field| field_text(field, columns)).collect())
+        }
+        RowChange::Deleted { values } => {
+            ('-', values.iter().map(|field| field_text(field, columns)).collect())
+        }
+        RowChange::Updated { key, columns: changed } => {
+            let key = key.iter().map(|field| field_text(field, columns));
+            ('~', key.chain(changed.iter().map(|change| change_text(change, columns))).collect())
+        }
+    };
+    lines(sign, items, columns)
+}
+
+/// `items` behind a sign, on as many lines as they need and may have.
+fn lines(sign: char, items: Vec<String>, columns: usize) -> String {
+    let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
+    let mut is_first = true;
+    for (at, item) in items.into_iter().enumerate() {
+        let item = cut(&item, columns - INDENT);
+        if !is_first && display_width(&line) + 2 + display_width(&item) > columns {
+            lines.push(line);
+            line = " ".repeat(INDENT);
+            is_first = true;
+            if lines.len() == MOST_LINES {
+                lines.push(format!("{line}… and {} more columns", count - at));
+                return lines.join("\n") + "\n";
+            }
+        }
+        if !is_first {
+            line += "  ";
+        }
+        line += &item;
+        is_first = false;
+    }
+    lines.push(line);
+    lines.join("\n") + "\n"
+}
+
+fn field_text(field: &Field, columns: usize) -> String {
+    let name = cut(&printable(&field.column), LONGEST_NAME);
+    let room = columns.saturating_sub(INDENT + display_width(&name) + 1);
+    format!("{name}={}", value(&field.value, 0, room.clamp(LEAST_VALUE, LONGEST_VALUE)))
+}
+
+fn change_text(change: &FieldChange, columns: usize) -> String {
+    let name = cut(&printable(&change.column), LONGEST_NAME);
+    let room = columns.saturating_sub(INDENT + display_width(&name) + 5) / 2;
+    let room = room.clamp(LEAST_VALUE, LONGEST_VALUE);
+    let (old, new) = (value(&change.old, 0, usize::MAX), value(&change.new, 0, usize::MAX));
+    if fits(&old, room) && fits(&new, room) {
+        return format!("{name}: {old} → {new}");
+    }
+    let from = match (&change.old, &change.new) {
+        (CellValue::Whole(old), CellValue::Whole(new)) => first_difference(old, new),
+        _ => 0,
+    };
+    format!("{name}: {} → {}", value(&change.old, from, room), value(&change.new, from, room))
+}
+
+/// A value from a character on, in at most `room` columns.
+fn value(value: &CellValue, from: usize, room: usize) -> String {
+    match value {
+        CellValue::Null => "NULL".to_owned(),
+        CellValue::Whole(text) if from == 0 => {
+            let shown = quoted(text);
+            if fits(&shown, room) {
+                return shown;
+            }
+            let length = format!(" ({} chars)", grouped(text.chars().count() as u64));
+            window(&shown, 0, room.saturating_sub(length.len())) + &length
+        }
+        CellValue::Whole(text) => window(&printable(text), from, room),
+        CellValue::Part { part, from, length, bytes } => {
+            let unit = if *bytes { "bytes" } else { "chars" };
+            let length = format!(" ({} {unit})", grouped(*length as u64));
+            let prefix = match (*from, *bytes) {
+                (0, true) => "\\x",
+                (0, false) => "",
+                _ => "…",
+            };
+            let part = format!("{prefix}{}…", printable(part));
+            window(&part, 0, room.saturating_sub(length.len())) + &length
+        }
+    }
+}
+
+/// A text in quotes, if it could be taken for something else.
+fn quoted(text: &str) -> String {
+    let is_plain = |sign: char| sign.is_alphanumeric() || "_.,:;+-*/@#%&()[]{}\\!?<>|~^$\"".contains(sign);
+    let is_word = !text.is_empty() && !text.eq_ignore_ascii_case("null") && text.chars().all(is_plain);
+    if is_word { text.to_owned() } else { format!("'{}'", printable(&text.replace('\'', "''"))) }
+}
+
+fn fits(text: &str, room: usize) -> bool {
+    room == usize::MAX || display_width(text) <= room
+}
+
+/// A little before the first character in which two texts differ.
+fn first_difference(old: &str, new: &str) -> usize {
+    let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+    same.saturating_sub(LEAD)
+}
+
+/// `text` from a character on, in at most `room` columns, with an ellipsis where something is missing.
+fn window(text: &str, from: usize, room: usize) -> String {
+    let rest: String = text.chars().skip(from).collect();
+    let text = if from > 0 { format!("…{rest}") } else { rest };
+    cut(&text, room)
+}
+
+/// As much of `text` as fits into `room` columns.
+fn cut(text: &str, room: usize) -> String {
+    if fits(text, room) {
+        return text.to_owned();
+    }
+    let (mut line, mut taken) = (String::new(), 0);
+    for sign in text.chars() {
+        taken += display_width(sign.encode_utf8(&mut [0; 4]));
+        if taken >= room {
+            break;
+        }
+        line.push(sign);
+    }
+    line + "…"
+}
+
+/// With a comma after thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{LeftOut, NotCompared, SequenceChange};
+
+    fn field(column: &str, text: &str) -> Field {
+        Field { column: column.into(), value: CellValue::Whole(text.into()) }
+    }
+
+    fn orders() -> TableDiff {
+        let part = |part: &str| CellValue::Part { part: part.into(), from: 988, length: 1003, bytes: false };
+        TableDiff {
+            table: "public.orders".into(),
+            key: vec!["id".into()],
+            counts: RowCounts { inserted: 1200, updated: 1, deleted: 1 },
+            rows: vec![
+                RowChange::Updated {
+                    key: vec![field("id", "3")],
+                    columns: vec![
+                        FieldChange {
+                            column: "status".into(),
+                            old: CellValue::Whole("open".into()),
+                            new: CellValue::Null,
+                        },
+                        FieldChange {
+                            column: "note".into(),
+                            old: part("the old end"),
+                            new: part("the new end"),
+                        },
+                    ],
+                },
+                RowChange::Inserted {
+                    values: vec![
+                        field("id", "18"),
+                        field("note", "NULL"),
+                        field("empty", ""),
+                        field("said", "it's\n"),
+                        Field {
+                            column: "picture".into(),
+                            value: CellValue::Part {
+                                part: "00ff".repeat(100),
+                                from: 0,
+                                length: 5000,
+                                bytes: true,
+                            },
+                        },
+                    ],
+                },
+                RowChange::Deleted { values: vec![field("id", "9")] },
+            ],
+            rows_left_out: RowCounts { inserted: 1199, updated: 0, deleted: 0 },
+        }
+    }
+
+    fn object(kind: &str, name: &str, change: What, old: Option<&str>, new: Option<&str>) -> ObjectChange {
+        let [old, new] = [old, new].map(|text| text.map(Into::into));
+        ObjectChange { kind: kind.into(), name: name.into(), change, old, new }
+    }
+
+    fn example() -> DatabaseDiff {
+        let log = TableDiff {
+            table: "public.log".into(),
+            key: Vec::new(),
+            counts: RowCounts { inserted: 1, ..RowCounts::default() },
+            rows: vec![RowChange::Inserted { values: vec![field("line", "a b")] }],
+            rows_left_out: RowCounts::default(),
+        };
+        DatabaseDiff {
+            schema: vec![
+                object("column", "public.orders.note", What::Changed, Some("text"), Some("text not null")),
+                object("function", "public.f(integer)", What::Changed, None, None),
+                object("table", "public.old", What::Dropped, Some("owner postgres"), None),
+                object("view", "public.v", What::Created, None, Some("SELECT 1;")),
+            ],
+            schema_left_out: 2,
+            sequences: vec![SequenceChange {
+                name: "public.orders_id_seq".into(),
+                old: SequenceValue { last_value: 1, is_called: false },
+                new: SequenceValue { last_value: 18, is_called: true },
+            }],
+            sequences_left_out: 0,
+            tables: vec![orders(), log],
+            tables_left_out: LeftOut { tables: 3, counts: RowCounts { inserted: 2, updated: 0, deleted: 1 } },
+            not_compared: vec![NotCompared {
+                name: "public.f".into(),
+                reason: "it has partitions on other servers".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn it_is_read_as_rows() {
+        let expected = "\
+Definitions
+  ~ column public.orders.note: text → text not null
+  ~ function public.f(integer)
+  - table public.old
+  + view public.v: SELECT 1;
+  … and 2 more
+
+Sequences
+  ~ public.orders_id_seq: 1 (not called) → 18
+
+public.orders: 1,200 inserted, 1 updated, 1 deleted
+  ~ id=3  status: open → NULL
+    note: …the old end… (1,003 chars) → …the new end… (1,003 chars)
+  + id=18  note='NULL'  empty=''  said='it''s\\n'
+    picture=\\x00ff00ff00ff00ff00ff00ff00ff00f… (5,000 bytes)
+  - id=9
+  … not shown: 1,199 inserted
+
+public.log: 1 inserted (no primary key: whole rows)
+  + line='a b'
+
+… and 3 more tables: 2 inserted, 1 deleted
+
+Not compared
+  ! public.f: it has partitions on other servers
+";
+        assert_eq!(example().to_text(80), expected);
+        assert_eq!(example().summary(), "5 tables, 1 sequence, 6 definitions");
+    }
+
+    #[test]
+    fn nothing_is_no_text() {
+        assert_eq!(
+            (DatabaseDiff::default().to_text(80), DatabaseDiff::default().summary()),
+            Default::default()
+        );
+    }
+
+    #[test]
+    fn of_two_long_values_the_end_is_shown_in_which_they_differ() {
+        let long = "x".repeat(90);
+        let value = |end: &str| CellValue::Whole(format!("{long}{end}"));
+        let change = FieldChange { column: "a".into(), old: value("old"), new: value("new") };
+        assert_eq!(change_text(&change, 80), "a: …xxxxxxxxold → …xxxxxxxxnew");
+    }
+
+    #[test]
+    fn a_row_of_many_columns_is_cut() {
+        let values = (0..200).map(|at| field(&format!("column_{at}"), "value")).collect();
+        let text = row_text(&RowChange::Inserted { values }, 80);
+        assert_eq!(text.lines().count(), MOST_LINES + 1);
+        assert!(text.ends_with("    … and 184 more columns\n"), "{text}");
+    }
+
+    fn cell() -> impl Strategy<Value = CellValue> {
+        prop_oneof![
+            Just(CellValue::Null),
+            any::<String>().prop_map(CellValue::Whole),
+            "[a-z]{0,200}".prop_map(CellValue::Whole),
+            (any::<String>(), 0..9_usize, any::<u32>(), any::<bool>()).prop_map(
+                |(part, from, length, bytes)| CellValue::Part { part, from, length: length as usize, bytes }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_in_it_lines_are_as_long_as_the_terminal_and_do_nothing_to_it(
+            table in any::<String>(),
+            rows in prop::collection::vec((any::<String>(), cell(), cell()), 1..12),
+            columns in NARROWEST..200,
+        ) {
+            let mut diff = example();
+            let changed: Vec<_> = rows.iter().map(|(column, old, new)| FieldChange { column: column.clone(), old: old.clone(), new: new.clone() }).collect();
+            let values: Vec<_> = rows.into_iter().map(|(column, value, _)| Field { column, value }).collect();
+            let name = table.clone();
+            diff.tables[1] = TableDiff {
+                rows: vec![
+                    RowChange::Inserted { values: values.clone() },
+                    RowChange::Updated { key: values, columns: changed },
+                ],
+                table,
+                ..diff.tables[1].clone()
+            };
+            diff.schema[0].name.clone_from(&name);
+            diff.not_compared.clear();
+            for line in diff.to_text(columns).lines() {
+                prop_assert!(!line.contains(char::is_control), "{line:?}");
+                prop_assert!(display_width(line) <= columns, "{} > {columns}: {line:?}", display_width(line));
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What one test has run, statement by statement.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pgwire::{Completed, NormalizedStatement, QueryRuns, RepeatedPart, StatementKind};
+use serde::Serialize;
+
+use crate::budget::{Budget, ExceededLimit};
+
+/// Different statements of one test that are told apart; 500 kB if each has the greatest length.
+const DIFFERENT: usize = 500;
+/// Statements as they were sent of which it is remembered which one they are.
+const KNOWN: usize = 500;
+/// Stands for a statement whose text is not known, or empty.
+const NO_TEXT: &str = "(no text)";
+/// Statements that a message shows, and characters of each.
+const SHOWN: usize = 10;
+const WIDTH: usize = 100;
+
+/// What a test has run since its lease began or was reset.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecordedStatements {
+    /// Whether all that ran is counted and listed.
+    pub complete: bool,
+    /// How many statements ran.
+    pub count: u64,
+    /// How long they took together.
+    pub seconds: f64,
+    /// Rows that they returned or changed.
+    pub rows: u64,
+    /// Each statement once, those that ran most often first.
+    pub statements: Vec<RecordedStatement>,
+}
+
+/// A statement that has run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecordedStatement {
+    /// Its text on one line, `?` in place of each value; of a very long one the begin.
+    pub statement: String,
+    /// How often it ran.
+    pub count: u64,
+    /// How long it took in all.
+    pub seconds: f64,
+    /// Rows that it returned or changed in all.
+    pub rows: u64,
+    /// Whether it is an N+1: a query that ran many times with other values.
+    pub n_plus_one: bool,
+}
+
+/// What a test has run, and where that is beyond its budget.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestMeasurement {
+    /// What it ran.
+    pub statements: RecordedStatements,
+    /// Nothing if it is within its budget.
+    pub exceeded: Vec<ExceededLimit>,
+}
+
+impl TestMeasurement {
+    /// What to tell of a test beyond its budget: the limits on one line, and the statements that ran most often; `None` of one
+    /// within it.
+    #[must_use]
+    pub fn message(&self) -> Option<String> {
+        let limits: Vec<_> = self.exceeded.iter().map(ToString::to_string).collect();
+        let mut lines = Some(limits.join("; ")).filter(|limits| !limits.is_empty())?;
+        let shown = &self.statements.statements[..self.statements.statements.len().min(SHOWN)];
+        for RecordedStatement { statement, count, n_plus_one, .. } in shown {
+            let mark = if *n_plus_one { " (N+1)" } else { "" };
+            lines += &format!("\n{count:>7} × {}{mark}", cut(statement));
+        }
+        let others = self.statements.count - shown.iter().map(|statement| statement.count).sum::<u64>();
+        if others > 0 {
+            lines += &format!("\n{others:>7} others");
+        }
+        Some(lines)
+    }
+}
+
+/// As much of a statement as fits on a line.
+fn cut(statement: &str) -> Cow<'_, str> {
+    match statement.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &statement[..end]).into(),
+        None => statement.into(),
+    }
+}
+
+/// What a test has run so far.
+#[derive(Debug, Default)]
+pub(crate) struct StatementRecord {
+    incomplete: bool,
+    count: u64,
+    seconds: f64,
+    rows: u64,
+    lines: Vec<Line>,
+    /// Places in `lines`: by the text that was sent, and by the statement.
+    known: HashMap<Arc<str>, Option<usize>>,
+    places: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Line {
+    statement: RecordedStatement,
+    kind: StatementKind,
+    runs: QueryRuns,
+}
+
+impl StatementRecord {
+    /// Takes note of a statement that is done and took so long.
+    pub(crate) fn add(&mut self, done: &Completed, seconds: f64) {
+        let runs = u64::from(done.ran);
+        self.count += runs;
+        self.seconds += seconds;
+        self.rows += done.rows;
+        let Some(place) = self.place(&done.statement) else { return self.lose() };
+        let Line { statement, kind, runs: query } = &mut self.lines[place];
+        statement.count += runs;
+        statement.seconds += seconds;
+        statement.rows += done.rows;
+        if done.ran && *kind == StatementKind::Select {
+            query.add(done.values, &done.statement);
+        }
+    }
+
+    /// Takes note that something is not counted.
+    pub(crate) fn lose(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Where the statement of that text is counted; `None` if there is no room for another one.
+    fn place(&mut self, text: &Arc<str>) -> Option<usize> {
+        if let Some(place) = self.known.get(text) {
+            return *place;
+        }
+        let NormalizedStatement { kind, text: statement, .. } = NormalizedStatement::read(text);
+        let statement = if statement.is_empty() { NO_TEXT.to_owned() } else { statement };
+        let place = match self.places.get(&statement) {
+            Some(place) => Some(*place),
+            None if self.lines.len() >= DIFFERENT => None,
+            None => {
+                self.places.insert(statement.clone(), self.lines.len());
+                let statement =
+                    RecordedStatement { statement, count: 0, seconds: 0.0, rows: 0, n_plus_one: false };
+                self.lines.push(Line { statement, kind, runs: QueryRuns::default() });
+                Some(self.lines.len() - 1)
+            }
+        };
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(Arc::clone(text), place);
+        place
+    }
+
+    /// All of it.
+    pub(crate) fn statements(&self) -> RecordedStatements {
+        let ran = self.lines.iter().filter(|line| line.statement.count > 0);
+        let mut statements: Vec<_> = ran
+            .map(|line| RecordedStatement { n_plus_one: line.is_n_plus_one(), ..line.statement.clone() })
+            .collect();
+        statements.sort_by_key(|statement| Reverse(statement.count));
+        let Self { incomplete, count, seconds, rows, .. } = *self;
+        RecordedStatements { complete: !incomplete, count, seconds, rows, statements }
+    }
+
+    /// The limits that it is beyond.
+    pub(crate) fn exceeded(&self, budget: &Budget) -> Vec<ExceededLimit> {
+        let statements = budget
+            .statements
+            .filter(|allowed| self.count > *allowed)
+            .map(|allowed| ExceededLimit::Statements { allowed, measured: self.count });
+        let repeated = self.lines.iter().filter(|line| line.is_n_plus_one());
+        let worst = repeated.max_by_key(|line| line.runs.count());
+        let n_plus_one = budget.n_plus_one.zip(worst).and_then(|(allowed, line)| {
+            let (measured, statement) = (line.runs.count(), line.statement.statement.clone());
+            (measured > allowed).then_some(ExceededLimit::NPlusOne { allowed, measured, statement })
+        });
+        let time = budget
+            .time
+            .map(|time| time.as_secs_f64())
+            .filter(|allowed| self.seconds > *allowed)
+            .map(|allowed| ExceededLimit::Time { allowed, measured: self.seconds });
+        statements.into_iter().chain(n_plus_one).chain(time).collect()
+    }
+}
+
+impl Line {
+    fn is_n_plus_one(&self) -> bool {
+        self.runs.repeated() == Some(RepeatedPart::Query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn play(record: &mut StatementRecord, sql: &str, values: Option<u64>, ran: bool) {
+        let (statement, begun) = (sql.into(), Instant::now());
+        let done = Completed { statement, begun, ran, values, rows: 2, error: None, rests: None };
+        record.add(&done, 1e-3);
+    }
+
+    fn budget(statements: u64, n_plus_one: u64, millis: u64) -> Budget {
+        Budget {
+            statements: Some(statements),
+            n_plus_one: Some(n_plus_one),
+            time: Some(Duration::from_millis(millis)),
+        }
+    }
+
+    #[test]
+    fn the_most_frequent_come_first_and_what_was_only_prepared_takes_time() {
+        let mut record = StatementRecord::default();
+        play(&mut record, "BEGIN", None, true);
+        play(&mut record, "SELECT $1", None, false);
+        for number in 0..6 {
+            play(&mut record, &format!("SELECT  {number}"), None, true);
+        }
+        play(&mut record, "SET a = 1", None, false);
+        play(&mut record, "", None, true);
+        let seen = record.statements();
+        let lines: Vec<_> = seen
+            .statements
+            .iter()
+            .map(|line| (line.statement.as_str(), line.count, line.rows, line.n_plus_one))
+            .collect();
+        assert_eq!(lines, [("SELECT ?", 6, 14, true), ("BEGIN", 1, 2, false), (NO_TEXT, 1, 2, false)]);
+        assert_eq!((seen.complete, seen.count, seen.rows), (true, 8, 20));
+        assert!((seen.seconds - 10e-3).abs() < 1e-9 && (seen.statements[0].seconds - 7e-3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_limit_is_one_that_may_be_reached_and_not_passed() {
+        let mut record = StatementRecord::default();
+        for value in 0..6 {
+            play(&mut record, "SELECT $1", Some(value), true);
+            play(&mut record, "INSERT INTO t VALUES ($1)", Some(value), true);
+        }
+        assert_eq!(record.exceeded(&budget(12, 6, 13)), []);
+        let exceeded = record.exceeded(&budget(11, 5, 11));
+        let [
+            ExceededLimit::Statements { allowed: 11, measured: 12 },
+            ExceededLimit::NPlusOne { allowed: 5, measured: 6, statement },
+            ExceededLimit::Time { .. },
+        ] = &exceeded[..]
+        else {
+            panic!("{exceeded:?}")
+        };
+        assert_eq!(statement, "SELECT ?");
+        assert_eq!(record.exceeded(&Budget::default()), []);
+        assert_eq!(StatementRecord::default().exceeded(&budget(0, 0, 0)), []);
+    }
+
+    #[test]
+    fn a_message_has_the_limits_and_the_most_frequent_statements() {
+        let mut record = StatementRecord::default();
+        for number in 0..12 {
+            play(&mut record, &format!("SELECT * FROM t{number}"), None, true);
+        }
+        (0..9).for_each(|value| play(&mut record, "SELECT $1", Some(value), true));
+        (0..2).for_each(|_| play(&mut record, &format!("SELECT {}", "ä".repeat(200)), None, true));
+        let message = |budget: &Budget| {
+            let (statements, exceeded) = (record.statements(), record.exceeded(budget));
+            TestMeasurement { statements, exceeded }.message()
+        };
+        let said = message(&budget(5, 5, 1)).unwrap();
+        let lines: Vec<_> = said.lines().collect();
+        let limits = "23 statements, 5 allowed; one query ran 9 times with different values, 5 allowed; 23.0 ms in the database, 1.0 ms allowed";
+        assert_eq!((lines.len(), lines[0], lines[1]), (12, limits, "      9 × SELECT ? (N+1)"));
+        assert_eq!(lines[2], format!("      2 × SELECT {}…", "ä".repeat(93)));
+        assert_eq!((lines[3], lines[11]), ("      1 × SELECT * FROM t0", "      4 others"));
+        assert_eq!(message(&Budget::default()), None);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted_and_told_of() {
+        let mut record = StatementRecord::default();
+        for number in 0..2 * DIFFERENT {
+            play(&mut record, &format!("SELECT * FROM t{number}"), None, true);
+        }
+        let seen = record.statements();
+        assert_eq!((seen.complete, seen.count, seen.statements.len()), (false, 1000, DIFFERENT));
+        play(&mut record, &format!("SELECT '{}'", "x".repeat(100_000)), None, true);
+        assert_eq!(record.statements().count, 1001);
+    }
+}

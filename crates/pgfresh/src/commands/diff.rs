@@ -1,0 +1,90 @@
+//! `pgfresh diff`: what a database has that its template has not.
+
+use std::process::ExitCode;
+
+use ::diff::DatabaseDiff;
+use serde_json::Value;
+use server::percent_encode;
+use ureq::http::Method;
+
+use crate::background;
+use crate::cli::{Diff, Options};
+use crate::control::{Control, path_of};
+use crate::failure::Failure;
+use crate::output::{print, say};
+use crate::settings::ResolvedSettings;
+
+/// Columns where there is no terminal.
+const USUAL_WIDTH: usize = 80;
+
+pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, Failure> {
+    let (control, name) = find(options, &arguments.name)?;
+    let mut query = format!("/diff?rows={}", arguments.rows);
+    for (key, value) in [("table", &arguments.table), ("template", &arguments.of)] {
+        if let Some(value) = value {
+            query += &format!("&{key}={}", percent_encode(value));
+        }
+    }
+    let mut answer = control.call(&Method::GET, &path_of(&name, &query), &Value::Null)?;
+    answer["url"] = control.address(&name).url().into();
+    if arguments.json {
+        say!("{answer}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let word = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    let (template, test) = (word("template"), word("test"));
+    let diff: DatabaseDiff = serde_json::from_value(answer)
+        .map_err(|error| Failure::new(format!("cannot read what the server says of \"{name}\": {error}")))?;
+    show(&diff, &name, &template, &test, arguments.table.as_deref());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The server that has a lease or a kept database of that name, or else of the test of that name.
+fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
+    let controls = if let Some(control) = Control::of_this_run()? {
+        vec![control]
+    } else {
+        let found = background::running(&ResolvedSettings::resolve(options)?)?;
+        found.into_iter().map(|found| found.control).collect()
+    };
+    if controls.is_empty() {
+        return Err(background::none_runs());
+    }
+    let mut of_test = None;
+    for control in controls {
+        let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
+        let all = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+        let databases: Vec<_> = all("leases").into_iter().chain(all("kept")).collect();
+        if databases.iter().any(|database| database["database"] == wanted) {
+            return Ok((control, wanted.to_owned()));
+        }
+        // The last one, if the test has failed several times.
+        let last = databases.iter().rfind(|database| database["test"] == wanted);
+        if let Some(name) = last.and_then(|database| database["database"].as_str()) {
+            of_test = Some((control, name.to_owned()));
+        }
+    }
+    of_test.ok_or_else(|| {
+        Failure::new(format!("no database \"{wanted}\" is leased or kept"))
+            .hint("\"pgfresh status\" lists those that are.".to_owned())
+    })
+}
+
+fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Option<&str>) {
+    if !test.is_empty() && test != name {
+        say!("{test}");
+    }
+    let whole = table.map_or_else(|| name.to_owned(), |table| format!("table \"{table}\" of {name}"));
+    match (diff.is_empty(), diff.not_compared.is_empty()) {
+        (false, _) if table.is_some() => say!("{whole} differs from template \"{template}\"\n"),
+        (false, _) => say!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
+        (true, true) => return say!("{whole} does not differ from template \"{template}\""),
+        (true, false) => {
+            say!("{whole} does not differ from template \"{template}\" in what could be compared\n");
+        }
+    }
+    print(diff.to_text(sys::terminal_width().unwrap_or(USUAL_WIDTH)));
+    if diff.tables_left_out.tables > 0 {
+        say!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
+    }
+}

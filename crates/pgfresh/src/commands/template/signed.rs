@@ -1,0 +1,156 @@
+//! Templates that are signed: keys, signatures, and what may be taken over.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use storage::{Cache, CacheError, SigningKey, TrustedKey};
+
+use super::{print_line, short};
+use crate::cancellation::cancellable;
+use crate::failure::Failure;
+use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
+
+/// Writes a new secret key to `file` and its public one beside it. Neither replaces anything.
+pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
+    let beside = file.with_added_extension("pub");
+    let there = [file, &beside].into_iter().find(|path| path.symlink_metadata().is_ok());
+    if let Some(path) = there {
+        return Err(Failure::new(format!("\"{}\" is there already", path.display()))
+            .hint("A key is never overwritten: choose another name.".to_owned()));
+    }
+    let key =
+        SigningKey::generate().map_err(|error| Failure::new(format!("could not make a key: {error}")))?;
+    let could_not = |path: &Path, error: &io::Error| {
+        Failure::new(format!("could not write \"{}\": {error}", path.display()))
+    };
+    write_new(file, &key.to_text()).map_err(|error| could_not(file, &error))?;
+    let public = key.public();
+    let written = write_new(&beside, &public.to_text())
+        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
+    if let Err(error) = written {
+        // A secret key is of no use without its public file. This run has made it, so it may remove it.
+        drop(fs::remove_file(file));
+        return Err(could_not(&beside, &error));
+    }
+    print_line(format_args!(
+        "# Keep {} secret. In pgfresh.toml:\n[cache]\nkeys = [{}]",
+        file.display(),
+        json!(public.to_string())
+    ));
+    Ok(())
+}
+
+/// Writes a file that only our user can read.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+}
+
+/// The key that `push` signs with: one that is trusted, if any are.
+pub(super) fn key_for_push(
+    settings: &ResolvedSettings,
+    file: Option<&Path>,
+) -> Result<Option<SigningKey>, Failure> {
+    let key = signing_key(file)?;
+    match &key {
+        None if !settings.trusted.is_empty() => {
+            Err(Failure::new("cannot push a template without a signature: [cache] keys are configured")
+                .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE.")))
+        }
+        Some(key) if !settings.trusted.is_empty() && !settings.trusted.contains(&key.public()) => {
+            Err(Failure::new("cannot push with a key that [cache] keys do not name").hint(format!(
+                "No cache that has these keys would take the template: add \"{}\" to the keys first.",
+                key.public()
+            )))
+        }
+        _ => Ok(key),
+    }
+}
+
+/// Signs what lies in `folder`.
+pub(super) fn sign(folder: &Path, file: Option<&Path>, quiet: bool) -> Result<(), Failure> {
+    let key = signing_key(file)?.ok_or_else(|| {
+        Failure::new("there is no key to sign with")
+            .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."))
+    })?;
+    let paths = carried(folder)?;
+    cancellable(|cancelled| {
+        for path in &paths {
+            storage::sign(path, &key, cancelled)?;
+            say(quiet, path, "signed");
+        }
+        Ok::<_, Failure>(())
+    })
+}
+
+/// Compares what lies in `folder` with what was signed.
+pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
+    if settings.trusted.is_empty() {
+        return Err(Failure::new("there are no keys to verify with").hint(
+            "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key.".to_owned(),
+        ));
+    }
+    let paths = carried(folder)?;
+    cancellable(|cancelled| {
+        one_by_one(&paths, |path| {
+            let signed = storage::verify(path, &settings.trusted, cancelled)?;
+            say(settings.verbosity.is_quiet(), path, &format!("signed with key {}", signed.key));
+            Ok(())
+        })
+    })
+}
+
+/// Takes over what lies in `folder`: with any signature or none if no key is trusted.
+pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
+    let paths = storage::carried(folder)?;
+    cancellable(|cancelled| {
+        let take = |path: &PathBuf| {
+            let new = cache.import(path, trusted, cancelled)?;
+            say(quiet, path, if new { "taken over" } else { "is here already" });
+            Ok(())
+        };
+        if trusted.is_empty() {
+            return paths.iter().try_for_each(take).map_err(Failure::from);
+        }
+        one_by_one(&paths, take)
+    })
+}
+
+/// Calls `work` for each entry, even after one was refused: one bad entry must not hold up the others.
+/// All that are refused are reported, the last one as the failure.
+fn one_by_one(
+    paths: &[PathBuf],
+    mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
+) -> Result<(), Failure> {
+    let mut refused: Option<Failure> = None;
+    for path in paths {
+        match work(path) {
+            Err(error @ (CacheError::Untrusted { .. } | CacheError::Unfit { .. })) => {
+                if let Some(before) = refused.replace(error.into()) {
+                    anstream::eprint!("{before}");
+                }
+            }
+            other => other?,
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+/// The entries of `folder`, of which there must be one.
+fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let paths = storage::carried(folder)?;
+    if paths.is_empty() {
+        return Err(Failure::new(format!("there is no template in \"{}\"", folder.display()))
+            .hint("\"pgfresh template push FOLDER\" writes one.".to_owned()));
+    }
+    Ok(paths)
+}
+
+fn say(quiet: bool, path: &Path, what: &str) {
+    if !quiet {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        print_line(format_args!("{} {what}", short(&name)));
+    }
+}

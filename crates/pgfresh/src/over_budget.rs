@@ -1,0 +1,29 @@
+//! Tests that went beyond their budget, as the user is told of them.
+
+use gateway::TestOverBudget;
+use serde_json::Value;
+use server::printable;
+
+/// The exit code where nothing else has failed.
+pub(crate) const EXIT: u8 = 1;
+
+/// Says which tests did, and what they ran; there are `more` of them.
+pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
+    match tests.len() + more {
+        1 => eprintln!("pgfresh: a test exceeded its budget"),
+        count => eprintln!("pgfresh: {count} tests exceeded their budget"),
+    }
+    for TestOverBudget { database, message } in tests {
+        eprintln!("{}: {message}", printable(database));
+    }
+    if more > 0 {
+        eprintln!("… and {more} more tests");
+    }
+}
+
+/// Says so of one test, if the API's answer has a budget message. Returns whether it has.
+pub(crate) fn tell_answer(test: &str, answer: &Value) -> bool {
+    let Some(message) = answer["message"].as_str() else { return false };
+    tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
+    true
+}

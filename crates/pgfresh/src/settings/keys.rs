@@ -1,0 +1,52 @@
+//! The keys of templates: the public keys that are trusted, and the secret key for signing.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use storage::{KeyError, SigningKey, TrustedKey};
+
+use crate::failure::Failure;
+
+/// The secret key that templates are signed with, as a CI system hands it over.
+pub(crate) const SIGNING_KEY: &str = "PGFRESH_SIGNING_KEY";
+/// The value of [`SIGNING_KEY`], once it was taken out of the environment.
+static TAKEN: OnceLock<Option<OsString>> = OnceLock::new();
+
+/// Takes the secret out of the environment: no setup, no command and no server inherits it. `main` calls this before all else.
+pub(crate) fn take_signing_key() {
+    TAKEN.get_or_init(|| sys::take_variable(SIGNING_KEY));
+}
+
+/// The key in `file`, or else in the variable, if there is one.
+pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Failure> {
+    let (text, source) = if let Some(path) = file {
+        if !matches!(SigningKey::parse(&path.to_string_lossy()), Err(KeyError::Foreign)) {
+            return Err(Failure::new(
+                "the secret key itself is on the command line, where other users can read it",
+            )
+            .hint(format!("Make a new key, and name its file, or set {SIGNING_KEY}.")));
+        }
+        let unreadable = |error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
+        (fs::read_to_string(path).map_err(unreadable)?, format!("\"{}\"", path.display()))
+    } else {
+        let taken = TAKEN.get().and_then(Option::as_ref).filter(|text| !text.is_empty());
+        let Some(text) = taken else { return Ok(None) };
+        // What is no text is no key either.
+        (text.to_str().unwrap_or_default().to_owned(), SIGNING_KEY.to_owned())
+    };
+    let key = SigningKey::parse(&text);
+    key.map(Some)
+        .map_err(|error| Failure::new(format!("cannot sign with {source}: {error}")).hint(error.hint()))
+}
+
+/// The keys that flags or variables name; those of the file if they name none.
+pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<TrustedKey>, Failure> {
+    let named = flags.iter().filter(|text| !text.trim().is_empty());
+    let named = named.map(|text| {
+        text.parse().map_err(|why| Failure::new(format!("cannot use a key of --cache-key: {why}")))
+    });
+    let named = named.collect::<Result<Vec<_>, _>>()?;
+    Ok(if named.is_empty() { file } else { named })
+}

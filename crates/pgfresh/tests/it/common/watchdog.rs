@@ -1,0 +1,103 @@
+//! Makes a test that does not end fail: says where it hangs, and kills what it has started.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::depth;
+use super::leftovers::{Process, processes_about};
+
+/// Longer than any test takes on a machine that is ten times as slow as a desktop.
+const TEST_TIMEOUT: Duration = Duration::from_mins(8);
+/// How long a test may go on without its processes.
+const FAIL_TIMEOUT: Duration = Duration::from_mins(1);
+
+static WATCHED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+struct Entry {
+    id: u64,
+    test: String,
+    /// What all its processes know of.
+    place: PathBuf,
+    until: Instant,
+    killed: bool,
+}
+
+/// Watches a test for as long as it lives.
+pub(crate) struct Watchdog(u64);
+
+impl Watchdog {
+    /// For the test of this thread, all processes of which know of `place`.
+    pub(crate) fn new(place: &Path) -> Self {
+        static THREAD: Once = Once::new();
+        THREAD.call_once(|| drop(thread::spawn(watch)));
+        let mut watched = watched();
+        let id = watched.last().map_or(0, |last| last.id + 1);
+        let test = thread::current().name().unwrap_or("a thread of a test").to_owned();
+        let until = Instant::now() + TEST_TIMEOUT * depth::rounds(1);
+        watched.push(Entry { id, test, place: place.to_owned(), until, killed: false });
+        Self(id)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        watched().retain(|entry| entry.id != self.0);
+    }
+}
+
+fn watched() -> MutexGuard<'static, Vec<Entry>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch() {
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        for entry in watched().iter_mut().filter(|entry| entry.until < Instant::now()) {
+            let processes = processes_about(&entry.place);
+            say(&format!("test {} does not end; its processes are:\n{}", entry.test, describe(&processes)));
+            if entry.killed {
+                say(&format!(
+                    "it did not end without those that were killed; we are:\n{}",
+                    threads(std::process::id())
+                ));
+                std::process::exit(101);
+            }
+            for process in &processes {
+                process.kill();
+            }
+            (entry.until, entry.killed) = (Instant::now() + FAIL_TIMEOUT, true);
+        }
+    }
+}
+
+/// Not by a macro: what those print is kept until the test ends, in threads of a test, too.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// What each of them is, and what its threads wait for.
+fn describe(processes: &[Process]) -> String {
+    processes.iter().fold(String::new(), |mut text, process| {
+        let Process { pid, parent, command } = process;
+        let _ = writeln!(text, "{pid} of {parent}: {command}");
+        text + &threads(pid.unsigned_abs())
+    })
+}
+
+/// A line for each thread: its state, where in the kernel it is, and its name.
+fn threads(pid: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.fold(String::new(), |mut text, task| {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (status, place, call) = (read("status"), read("wchan"), read("syscall"));
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        let (name, state) = (field("Name:").trim(), field("State:").trim());
+        let _ = writeln!(text, "    {state} in {place}, system call {}: {name}", call.trim());
+        text
+    })
+}

@@ -1,0 +1,179 @@
+//! Tests as JUnit XML, which CI systems show.
+
+/// What every test is said to belong to: its runner's own file has its class, and its result.
+const CLASS: &str = "pgfresh";
+
+/// The tests of a run. Whether they passed is not known here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredTests {
+    /// What was run.
+    pub name: String,
+    /// What it took, in seconds.
+    pub seconds: f64,
+    /// Each test.
+    pub tests: Vec<MeasuredTest>,
+}
+
+/// What was measured of one test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredTest {
+    /// As its runner calls it.
+    pub name: String,
+    /// How long it was at work, in seconds.
+    pub seconds: f64,
+    /// Names and values, for programs.
+    pub properties: Vec<(&'static str, String)>,
+    /// Sentences for people.
+    pub notes: Vec<String>,
+}
+
+/// A testcase for each test. It has no results, so that no test counts as failed; without tests it is empty.
+///
+/// The elements are those that Jenkins, GitLab and pytest agree on: the schema of Ant's junit task, and `properties` of a
+/// testcase as pytest writes them.
+pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    if let Some(suite) = tests {
+        suite.write_to(&mut text);
+    }
+    text + "</testsuites>\n"
+}
+
+impl MeasuredTests {
+    fn write_to(&self, text: &mut String) {
+        let (name, count, seconds) = (escaped(&self.name), self.tests.len(), decimal(self.seconds));
+        text.push_str(&format!(
+            "<testsuite name=\"{name}\" tests=\"{count}\" failures=\"0\" errors=\"0\" skipped=\"0\" time=\"{seconds}\">\n"
+        ));
+        self.tests.iter().for_each(|test| test.write_to(text));
+        text.push_str("</testsuite>\n");
+    }
+}
+
+impl MeasuredTest {
+    fn write_to(&self, text: &mut String) {
+        let (name, seconds) = (escaped(&self.name), decimal(self.seconds));
+        text.push_str(&format!(
+            "<testcase classname=\"{CLASS}\" name=\"{name}\" time=\"{seconds}\">\n<properties>\n"
+        ));
+        for (name, value) in &self.properties {
+            text.push_str(&format!("<property name=\"{}\" value=\"{}\"/>\n", escaped(name), escaped(value)));
+        }
+        text.push_str("</properties>\n");
+        if !self.notes.is_empty() {
+            let notes: Vec<_> = self.notes.iter().map(|note| escaped(note)).collect();
+            text.push_str(&format!("<system-out>{}</system-out>\n", notes.join("\n")));
+        }
+        text.push_str("</testcase>\n");
+    }
+}
+
+/// Seconds to the microsecond: an exponent is no decimal of XML.
+fn decimal(seconds: f64) -> String {
+    if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
+}
+
+/// `text` in an element or an attribute. What XML cannot have becomes a replacement character, and what a reader would change,
+/// such as a line break in an attribute, a reference.
+///
+/// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\t' | '\n' | '\r' | '\u{7f}'..='\u{9f}' => escaped.push_str(&format!("&#{};", u32::from(sign))),
+            '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            sign => escaped.push(sign),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use roxmltree::{Document, Node};
+
+    use super::*;
+    use crate::Report;
+
+    fn report(tests: Vec<MeasuredTest>) -> Report {
+        let mut report = Report::new("x");
+        report.set_tests(MeasuredTests { name: "pytest -q".into(), seconds: 1.5, tests });
+        report
+    }
+
+    fn test(name: &str) -> MeasuredTest {
+        MeasuredTest {
+            name: name.into(),
+            seconds: 0.25,
+            properties: vec![("statements", "51".into())],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_test_is_a_testcase_with_its_properties() {
+        let noted = MeasuredTest {
+            notes: vec!["N+1: 50 × SELECT 1 < 2".into(), "more".into()],
+            ..test("b > \"c\"")
+        };
+        let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n\
+            <testsuite name=\"pytest -q\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"0\" time=\"1.500000\">\n\
+            <testcase classname=\"pgfresh\" name=\"a::b\" time=\"0.250000\">\n<properties>\n\
+            <property name=\"statements\" value=\"51\"/>\n</properties>\n</testcase>\n\
+            <testcase classname=\"pgfresh\" name=\"b &gt; &quot;c&quot;\" time=\"0.250000\">\n<properties>\n\
+            <property name=\"statements\" value=\"51\"/>\n</properties>\n\
+            <system-out>N+1: 50 × SELECT 1 &lt; 2\nmore</system-out>\n</testcase>\n\
+            </testsuite>\n</testsuites>\n";
+        assert_eq!(report(vec![test("a::b"), noted]).to_junit(), expected);
+    }
+
+    #[test]
+    fn without_tests_it_is_empty() {
+        let text = Report::new("x").to_junit();
+        let document = Document::parse(&text).unwrap();
+        assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 0);
+    }
+
+    /// What XML can have of a text.
+    fn possible(text: &str) -> String {
+        text.replace(
+            |sign: char| sign < ' ' && !"\t\n\r".contains(sign) || "\u{fffe}\u{ffff}".contains(sign),
+            "\u{fffd}",
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_test_is_called_a_parser_reads_it_back(
+            names in prop::collection::vec(any::<String>(), 0..5),
+            note in any::<String>(),
+            value in any::<String>(),
+            seconds in any::<f64>(),
+        ) {
+            let tests = names.iter().map(|name| MeasuredTest {
+                seconds,
+                properties: vec![("n_plus_one", value.clone())],
+                notes: vec![note.clone()],
+                ..test(name)
+            });
+            let text = report(tests.collect()).to_junit();
+            let document = Document::parse(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
+            let cases: Vec<Node<'_, '_>> = document.descendants().filter(|node| node.has_tag_name("testcase")).collect();
+            prop_assert_eq!(cases.len(), names.len());
+            for (case, name) in cases.iter().zip(&names) {
+                prop_assert_eq!(case.attribute("name"), Some(&*possible(name)));
+                let property = case.descendants().find(|node| node.has_tag_name("property"));
+                prop_assert_eq!(property.and_then(|node| node.attribute("value")), Some(&*possible(&value)));
+                let said = case.descendants().find(|node| node.has_tag_name("system-out"));
+                prop_assert_eq!(said.and_then(|node| node.text()).unwrap_or_default(), possible(&note));
+                prop_assert!(case.attribute("time").is_some_and(|time| time.parse::<f64>().is_ok()));
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Entries that are signed, and what may have been done to them on the way.
+
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use super::*;
+
+/// A signed entry that travels.
+struct Journey {
+    directory: tempfile::TempDir,
+    key: SigningKey,
+    tree: PathBuf,
+    folder: PathBuf,
+}
+
+impl Journey {
+    fn begin() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, folder) = travelling(directory.path());
+        let key = SigningKey::generate().unwrap();
+        sign(&folder, &key, &AtomicBool::new(false)).unwrap();
+        Self { directory, key, tree, folder }
+    }
+
+    fn trusted(&self) -> [TrustedKey; 1] {
+        [self.key.public()]
+    }
+
+    /// Takes it in where those keys are trusted; the cache has it whole, or nothing of it.
+    fn arrive(&self, trusted: &[TrustedKey]) -> Result<(), CacheError> {
+        let root = tempfile::tempdir_in(self.directory.path()).unwrap();
+        let there = Cache::locate(Some(root.path())).unwrap();
+        let result = there.import(&self.folder, trusted, &AtomicBool::new(false));
+        let entry = there.look_up("abc").unwrap();
+        match &result {
+            Ok(new) => {
+                let entry = entry.unwrap();
+                assert!(*new && entry.about() == "about");
+                assert_eq!(all(&entry.data()), all(&self.tree));
+            }
+            Err(error) => {
+                let words = error.to_string();
+                assert!(words.contains("abc") && !words.contains('\n'), "{words}");
+                assert!(
+                    entry.is_none() && fs::read_dir(root.path().join("images")).unwrap().next().is_none()
+                );
+            }
+        }
+        result.map(drop)
+    }
+
+    fn refused(&self, words: &str) {
+        let trusted = self.trusted();
+        let error = self.arrive(&trusted).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        let error = verify(&self.folder, &trusted, &AtomicBool::new(false)).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+
+    /// Changes a file, and makes the manifest say that it has always been so.
+    fn forge(&self) {
+        fs::write(self.folder.join("data/top"), "archive_command = 'anything'").unwrap();
+        let path = self.folder.join("manifest");
+        let mut said = Manifest::parse(&fs::read_to_string(&path).unwrap()).unwrap();
+        let file = said.files.iter_mut().find(|file| file.path == "top").unwrap();
+        let bytes = fs::read(self.folder.join("data/top")).unwrap();
+        (file.size, file.digest) = (bytes.len() as u64, blake3::hash(&bytes));
+        fs::write(path, said.to_text()).unwrap();
+    }
+
+    /// Every file and directory of it.
+    fn paths(&self) -> Vec<PathBuf> {
+        all(&self.folder).into_iter().map(|(path, _)| self.folder.join(path)).collect()
+    }
+}
+
+#[test]
+fn a_forged_entry_is_refused_where_keys_are_trusted() {
+    let journey = Journey::begin();
+    journey.arrive(&journey.trusted()).unwrap();
+    journey.forge();
+    journey.refused("manifest\": it is not the one that was signed");
+    // Without keys a manifest that fits is all that there is to go by.
+    let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
+    assert!(there.import(&journey.folder, &[], &AtomicBool::new(false)).unwrap());
+}
+
+#[test]
+fn what_is_unsigned_or_signed_by_another_key_is_refused() {
+    let journey = Journey::begin();
+    for name in ["head", "head.minisig"] {
+        let text = fs::read(journey.folder.join(name)).unwrap();
+        fs::remove_file(journey.folder.join(name)).unwrap();
+        journey.refused("cannot trust \"");
+        journey.refused("it is not signed");
+        fs::write(journey.folder.join(name), text).unwrap();
+    }
+    let other = SigningKey::generate().unwrap();
+    sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
+    journey.refused("which is not trusted");
+    // A key of the same number is still another key.
+    let mut words = other.public().to_string();
+    words.replace_range(3..13, &journey.key.public().to_string()[3..13]);
+    if let Ok(alike) = words.parse() {
+        assert!(journey.arrive(&[alike]).is_err());
+    }
+}
+
+#[test]
+fn keys_rotate() {
+    let journey = Journey::begin();
+    let (old, new) = (journey.key.public(), SigningKey::generate().unwrap());
+    let both = [new.public(), old.clone()];
+    journey.arrive(&both).unwrap();
+    sign(&journey.folder, &new, &AtomicBool::new(false)).unwrap();
+    journey.arrive(&both).unwrap();
+    journey.arrive(&[new.public()]).unwrap();
+    assert!(journey.arrive(&[old]).is_err());
+    let signed = verify(&journey.folder, &both, &AtomicBool::new(false)).unwrap();
+    assert!(format!("{new:?}").contains(&signed.key) && signed.time > 1_700_000_000);
+}
+
+#[test]
+fn the_signature_of_one_template_is_none_of_another() {
+    let journey = Journey::begin();
+    // An older entry, whole and signed, under the name of a newer one.
+    let renamed = journey.folder.with_file_name("def");
+    fs::rename(&journey.folder, &renamed).unwrap();
+    let error = verify(&renamed, &journey.trusted(), &AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(error.ends_with("def\": its signature is that of template abc"), "{error}");
+    let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
+    assert!(there.import(&renamed, &journey.trusted(), &AtomicBool::new(false)).is_err());
+    assert!(there.look_up("def").unwrap().is_none());
+}
+
+#[test]
+fn what_is_too_long_is_not_read() {
+    for (name, size) in
+        [("head", 5 << 10), ("head.minisig", 1 << 40), ("manifest", 1 << 40), ("about", 1 << 40)]
+    {
+        let journey = Journey::begin();
+        let file = fs::File::options().write(true).open(journey.folder.join(name)).unwrap();
+        file.set_len(size).unwrap();
+        journey.refused("it is too long");
+    }
+    let journey = Journey::begin();
+    let file = fs::File::options().write(true).open(journey.folder.join("data/base/1/rows")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    journey.refused("it is not as its manifest says");
+}
+
+#[test]
+fn modes_that_no_data_file_has_are_refused_and_never_kept() {
+    let journey = Journey::begin();
+    let set = |mode| {
+        let path = journey.folder.join("data/top");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for mode in [0o700, 0o610, 0o601, 0o4600, 0o2600, 0o1600, 0o4755] {
+        set(mode);
+        journey.refused("its mode is not that of a data file");
+    }
+    // As what carries it may leave them.
+    for mode in [0o600, 0o640, 0o644, 0o666] {
+        set(mode);
+        let there = Cache::locate(Some(&journey.directory.path().join(format!("there-{mode}")))).unwrap();
+        assert!(there.import(&journey.folder, &journey.trusted(), &AtomicBool::new(false)).unwrap());
+        let meta = there.look_up("abc").unwrap().unwrap().data().join("top").metadata().unwrap();
+        assert_eq!(meta.permissions().mode() & 0o7777, 0o600);
+    }
+}
+
+#[test]
+fn nothing_is_signed_that_is_not_as_its_manifest_says() {
+    let journey = Journey::begin();
+    fs::write(journey.folder.join("data/top"), "x").unwrap();
+    assert!(sign(&journey.folder, &journey.key, &AtomicBool::new(false)).is_err());
+    // A link in the place of a signature is replaced, and leads nowhere.
+    let journey = Journey::begin();
+    let outside = journey.directory.path().join("outside");
+    fs::write(&outside, "precious").unwrap();
+    fs::remove_file(journey.folder.join("head")).unwrap();
+    symlink(&outside, journey.folder.join("head")).unwrap();
+    journey.refused("it is no regular file");
+    sign(&journey.folder, &journey.key, &AtomicBool::new(false)).unwrap();
+    assert_eq!(fs::read_to_string(outside).unwrap(), "precious");
+    journey.arrive(&journey.trusted()).unwrap();
+}
+
+#[test]
+fn whatever_is_missing_it_is_refused() {
+    let count = Journey::begin().paths().len();
+    assert_eq!(count, FILES.len() + FOLDERS.len() + 5);
+    for at in 0..count {
+        let journey = Journey::begin();
+        let path = &journey.paths()[at];
+        remove(path);
+        let error = journey.arrive(&journey.trusted());
+        assert!(error.is_err(), "without {}", path.display());
+    }
+}
+
+#[test]
+fn every_byte_of_a_signature_counts() {
+    let journey = Journey::begin();
+    for name in ["head", "head.minisig"] {
+        let path = journey.folder.join(name);
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            fs::write(&path, &changed).unwrap();
+            let result = verify(&journey.folder, &journey.trusted(), &AtomicBool::new(false));
+            assert!(result.is_err(), "byte {at} of {name}");
+        }
+        for changed in [[&bytes[..], b"\n"].concat(), bytes[..bytes.len() - 1].to_vec()] {
+            fs::write(&path, changed).unwrap();
+            assert!(verify(&journey.folder, &journey.trusted(), &AtomicBool::new(false)).is_err());
+        }
+        fs::write(&path, bytes).unwrap();
+    }
+    journey.arrive(&journey.trusted()).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn whatever_byte_is_changed_it_is_refused(file in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let journey = Journey::begin();
+        let mut files = journey.paths();
+        files.retain(|path| path.is_file() && path.metadata().unwrap().len() > 0);
+        let path = &files[file.index(files.len())];
+        let file = fs::File::options().read(true).write(true).open(path).unwrap();
+        let at = at.index(usize::try_from(file.metadata().unwrap().len()).unwrap()) as u64;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
+        prop_assert!(journey.arrive(&journey.trusted()).is_err(), "byte {} of {}", at, path.display());
+        prop_assert!(verify(&journey.folder, &journey.trusted(), &AtomicBool::new(false)).is_err());
+    }
+
+    #[test]
+    fn whatever_happens_on_the_way_what_is_signed_is_refused_or_exactly_what_was_sent(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+        let journey = Journey::begin();
+        for mishap in &mishaps {
+            happen(mishap, &journey.folder);
+        }
+        if let Err(error) = journey.arrive(&journey.trusted()) {
+            prop_assert!(!mishaps.is_empty(), "{}", error);
+        }
+    }
+}

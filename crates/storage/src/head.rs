@@ -1,0 +1,91 @@
+//! What is signed of a carried entry: which one it is, and what it must be made of.
+//!
+//! ```text
+//! pgfresh template 1
+//! fingerprint c50c4d91…
+//! manifest DIGEST
+//! about DIGEST
+//! signed 1700000000
+//! ```
+//! Digests are BLAKE3 in hex, of the files of these names; the manifest has those of all others. The last line is the time in
+//! seconds since 1970.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The first line.
+const HEADER: &str = "pgfresh template 1";
+
+/// What a signature vouches for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) fingerprint: String,
+    manifest: blake3::Hash,
+    about: blake3::Hash,
+    /// Seconds since 1970.
+    pub(crate) signed: u64,
+}
+
+impl Head {
+    /// Of an entry, now.
+    pub(crate) fn new(fingerprint: &str, manifest: &str, about: &str) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            fingerprint: fingerprint.to_owned(),
+            manifest: blake3::hash(manifest.as_bytes()),
+            about: blake3::hash(about.as_bytes()),
+            signed: now.as_secs(),
+        }
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let Self { fingerprint, manifest, about, signed } = self;
+        format!("{HEADER}\nfingerprint {fingerprint}\nmanifest {manifest}\nabout {about}\nsigned {signed}\n")
+    }
+
+    /// Reads what [`Self::to_text`] wrote; `None` for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
+        let (fingerprint, rest) = rest.split_once("\nmanifest ")?;
+        let (manifest, rest) = rest.split_once("\nabout ")?;
+        let (about, signed) = rest.split_once("\nsigned ")?;
+        let head = Self {
+            fingerprint: fingerprint.to_owned(),
+            manifest: blake3::Hash::from_hex(manifest).ok()?,
+            about: blake3::Hash::from_hex(about).ok()?,
+            signed: signed.trim_end().parse().ok()?,
+        };
+        (head.to_text() == text).then_some(head)
+    }
+
+    /// Which of the two texts is another one than that which was signed.
+    pub(crate) fn differs(&self, manifest: &str, about: &str) -> Option<&'static str> {
+        let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
+        if other(manifest, self.manifest) {
+            return Some("manifest");
+        }
+        other(about, self.about).then_some("about")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_not_otherwise() {
+        let head = Head::new("abc", "a manifest", "about it");
+        let text = head.to_text();
+        assert_eq!(Head::parse(&text), Some(head.clone()));
+        assert_eq!(head.differs("a manifest", "about it"), None);
+        assert_eq!(head.differs("another", "about it"), Some("manifest"));
+        assert_eq!(head.differs("a manifest", ""), Some("about"));
+        for at in 0..text.len() {
+            assert_eq!(Head::parse(&text[..at]), None, "{at}");
+        }
+        for (one, other) in [("signed ", "signed +"), ("\nabout", "\n\nabout"), ("template 1", "template 2")]
+        {
+            assert_eq!(Head::parse(&text.replacen(one, other, 1)), None, "{other}");
+        }
+        assert_eq!(Head::parse(&format!("{text}\n")), None);
+    }
+}

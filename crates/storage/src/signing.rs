@@ -1,0 +1,302 @@
+//! Keys and signatures in the format of minisign, so that its own programs can make and check them.
+//!
+//! Keys are not protected by a password: they are meant for the secrets of a CI system. No secret is in an error or in what
+//! `Debug` shows. Source: jedisct1.github.io/minisign, sections "Signature format" and "Secret key format".
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use blake2::digest::consts::U32;
+use blake2::{Blake2b, Blake2b512, Digest};
+use ed25519_dalek::Signer;
+use minisign_verify::{PublicKey, Signature};
+
+/// The first line of a signature. Nothing signs it, so it is always the same.
+const COMMENT: &str = "untrusted comment: signature of a pgfresh template";
+/// What a public and a secret key begin with.
+const ED25519: [u8; 2] = *b"Ed";
+/// What a signature of a digest begins with.
+const PREHASHED: [u8; 2] = *b"ED";
+/// What follows in a secret key: without a password, with a checksum by `BLAKE2b`.
+const PLAIN: [u8; 4] = [0, 0, b'B', b'2'];
+/// Where the parts of a secret key begin: what derives a key from a password, the number, the key, the checksum, the end.
+const PARTS: [usize; 5] = [6, 54, 62, 126, 158];
+
+/// A public key whose signatures are trusted.
+#[derive(Clone)]
+pub struct TrustedKey {
+    id: [u8; 8],
+    base64: String,
+    key: PublicKey,
+}
+
+impl FromStr for TrustedKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // It may be the secret key, by mistake: it is not shown.
+        let expected =
+            || "expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it".to_owned();
+        let base64 = text.trim();
+        let bytes = BASE64_STANDARD.decode(base64).map_err(|_| expected())?;
+        let (Ok(key), true) = (PublicKey::from_base64(base64), bytes.starts_with(&ED25519)) else {
+            return Err(expected());
+        };
+        let id = bytes[2..10].try_into().map_err(|_| expected())?;
+        Ok(Self { id, base64: base64.to_owned(), key })
+    }
+}
+
+impl TrustedKey {
+    /// The file that minisign would make of it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!("untrusted comment: minisign public key {}\n{self}\n", name(self.id))
+    }
+}
+
+impl PartialEq for TrustedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.base64 == other.base64
+    }
+}
+
+impl fmt::Display for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.base64)
+    }
+}
+
+impl fmt::Debug for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrustedKey({self})")
+    }
+}
+
+/// A secret key.
+pub struct SigningKey {
+    id: [u8; 8],
+    key: ed25519_dalek::SigningKey,
+}
+
+/// Why a text is no secret key that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is something else, or was cut short.
+    #[error("it is no secret key")]
+    Foreign,
+    /// It was made with a password, which pgfresh does not ask for.
+    #[error("it has a password")]
+    Locked,
+}
+
+impl KeyError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(self) -> String {
+        match self {
+            Self::Foreign => "\"pgfresh template keygen FILE\" makes one.",
+            Self::Locked => "Make one without: \"pgfresh template keygen FILE\" or \"minisign -G -W\".",
+        }
+        .to_owned()
+    }
+}
+
+impl SigningKey {
+    /// A new one.
+    pub fn generate() -> io::Result<Self> {
+        let (mut id, mut seed) = ([0; 8], [0; 32]);
+        sys::fill_random(&mut id)?;
+        sys::fill_random(&mut seed)?;
+        Ok(Self { id, key: ed25519_dalek::SigningKey::from_bytes(&seed) })
+    }
+
+    /// Reads the file that [`Self::to_text`] or minisign made, or its last line alone.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let line = text.trim().lines().next_back().unwrap_or_default();
+        let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
+        let [_, number, key, sum, end] = PARTS;
+        if bytes.len() != end || bytes[..2] != ED25519 || bytes[4..6] != PLAIN[2..] {
+            return Err(KeyError::Foreign);
+        }
+        if bytes[2..4] != PLAIN[..2] {
+            return Err(KeyError::Locked);
+        }
+        let foreign = |_| KeyError::Foreign;
+        let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
+        let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
+        let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
+        // minisign leaves the checksum of a key without a password out.
+        if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
+            return Err(KeyError::Foreign);
+        }
+        Ok(Self { id, key: pair })
+    }
+
+    /// The file that minisign would make of it, with the secret.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut bytes = ED25519.to_vec();
+        bytes.extend(PLAIN);
+        bytes.resize(PARTS[1], 0);
+        bytes.extend(self.id);
+        bytes.extend(self.key.to_keypair_bytes());
+        bytes.extend(checksum(self.id, &self.key));
+        let base64 = BASE64_STANDARD.encode(bytes);
+        format!("untrusted comment: secret key of pgfresh templates {}\n{base64}\n", name(self.id))
+    }
+
+    /// The key that its signatures are checked with.
+    ///
+    /// # Panics
+    /// Never: what it makes is one.
+    #[must_use]
+    pub fn public(&self) -> TrustedKey {
+        let public = self.key.verifying_key();
+        let bytes = [&ED25519, &self.id[..], public.as_bytes()].concat();
+        BASE64_STANDARD.encode(bytes).parse().expect("a public key of a pair is one")
+    }
+
+    /// Signs `data`; `comment`, of one line, is signed, too.
+    pub(crate) fn sign(&self, data: &[u8], comment: &str) -> String {
+        let signature = self.key.sign(&Blake2b512::digest(data)).to_bytes();
+        let both = self.key.sign(&[&signature[..], comment.as_bytes()].concat()).to_bytes();
+        let signature = BASE64_STANDARD.encode([&PREHASHED, &self.id[..], &signature].concat());
+        let both = BASE64_STANDARD.encode(both);
+        format!("{COMMENT}\n{signature}\ntrusted comment: {comment}\n{both}\n")
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", name(self.id))
+    }
+}
+
+fn checksum(id: [u8; 8], pair: &ed25519_dalek::SigningKey) -> [u8; 32] {
+    let sum = Blake2b::<U32>::new().chain_update(ED25519).chain_update(id);
+    sum.chain_update(pair.to_keypair_bytes()).finalize().into()
+}
+
+/// How minisign calls a key.
+fn name(id: [u8; 8]) -> String {
+    format!("{:016X}", u64::from_le_bytes(id))
+}
+
+/// The name of the trusted key that has signed `data`, or why there is none.
+pub(crate) fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
+    let wrong = || "its signature is damaged".to_owned();
+    let parsed = Signature::decode(signature).ok().filter(|_| is_as_written(signature)).ok_or_else(wrong)?;
+    let bytes =
+        signature.lines().nth(1).and_then(|line| BASE64_STANDARD.decode(line).ok()).unwrap_or_default();
+    let id: [u8; 8] = bytes.get(2..10).and_then(|id| id.try_into().ok()).ok_or_else(wrong)?;
+    let mut known = trusted.iter().filter(|key| key.id == id).peekable();
+    if known.peek().is_none() {
+        return Err(format!("it is signed with key {}, which is not trusted", name(id)));
+    }
+    if known.any(|key| key.key.verify(data, &parsed, false).is_ok()) {
+        return Ok(name(id));
+    }
+    Err("its signature is not that of what is there".to_owned())
+}
+
+/// Whether a signature has the only form that we write: of what nothing signs, no byte may differ either.
+fn is_as_written(text: &str) -> bool {
+    let lines: Vec<_> = text.split('\n').collect();
+    let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
+    matches!(lines[..], [COMMENT, one, comment, two, ""] if decodes(one) && decodes(two) && !comment.contains('\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_read_as_they_were_written() {
+        let key = SigningKey::generate().unwrap();
+        let text = key.to_text();
+        let again = SigningKey::parse(&text).unwrap();
+        assert_eq!((again.to_text(), again.public()), (text.clone(), key.public()));
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(SigningKey::parse(line).unwrap().public(), key.public());
+        let public: TrustedKey = key.public().to_string().parse().unwrap();
+        assert_eq!(public, key.public());
+        assert!(key.public().to_string().starts_with("RW"));
+        assert!(!format!("{key:?}").contains(&line[90..100]));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_and_not_shown() {
+        let secret = SigningKey::generate().unwrap().to_text();
+        let line = secret.lines().nth(1).unwrap();
+        for text in ["", "RWQ", "secret", line, &"A".repeat(56)] {
+            let error = text.parse::<TrustedKey>().unwrap_err();
+            assert!(error.starts_with("expected a public key") && !error.contains("secret"), "{error}");
+        }
+        let mut bytes = BASE64_STANDARD.decode(line).unwrap();
+        for at in [0, 60, 70, 130] {
+            bytes[at] ^= 1;
+            let text = BASE64_STANDARD.encode(&bytes);
+            assert_eq!(SigningKey::parse(&text).unwrap_err(), KeyError::Foreign, "byte {at}");
+            bytes[at] ^= 1;
+        }
+        bytes[2..4].copy_from_slice(b"Sc");
+        assert_eq!(SigningKey::parse(&BASE64_STANDARD.encode(&bytes)).unwrap_err(), KeyError::Locked);
+        assert_eq!(SigningKey::parse("").unwrap_err(), KeyError::Foreign);
+    }
+
+    /// Made by minisign 0.11: `minisign -G -W`, and `minisign -S -W -m data -t "a comment"` with a line "data".
+    const SECRET: &str = "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAHJGPq2Ah4AUm984IyQ4oVwd6rjsj\
+        ZcjzOoAQu74sddG4qzK1ReUGSf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    const PUBLIC: &str = "RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH";
+    const SIGNATURE: [&str; 2] = [
+        "RUQckY+rYCHgBXC2j8BPNDZOxZUxMAw6T2KRltI0O81PeORGH91Bnz/Ub4/g1BPHca++7qmgaLa94NmTxE5IQc9qhyAi4cQhVgY=",
+        "ek0iXLKQWZ2cBsEvGlJnuwrW1q2fyfPr6q9x0XAAQ6QxqYe/rI/n8rZncla1If5ac4IHMW/Kk5GDvpzz4tmJBQ==",
+    ];
+
+    #[test]
+    fn what_minisign_made_is_read() {
+        let key = SigningKey::parse(SECRET).unwrap();
+        let public: TrustedKey = PUBLIC.parse().unwrap();
+        assert_eq!(key.public(), public);
+        let [one, two] = SIGNATURE;
+        let text = format!("{COMMENT}\n{one}\ntrusted comment: a comment\n{two}\n");
+        assert_eq!(signer(b"data\n", &text, &[public]), Ok(name(key.id)));
+    }
+
+    proptest! {
+        // Curves are slow without optimisation.
+        #![proptest_config(ProptestConfig::with_cases(10))]
+        #[test]
+        fn one_of_the_trusted_keys_signs_and_no_other(data in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+            let [one, two, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
+            let trusted = [one.public(), two.public()];
+            for key in [&one, &two] {
+                let signature = key.sign(&data, "a comment");
+                prop_assert_eq!(signer(&data, &signature, &trusted), Ok(name(key.id)));
+                let mut bytes = signature.into_bytes();
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+                if let Ok(changed) = String::from_utf8(bytes) {
+                    prop_assert!(signer(&data, &changed, &trusted).is_err(), "{}", changed);
+                }
+                let mut longer = data.clone();
+                longer.push(0);
+                prop_assert!(signer(&longer, &key.sign(&data, "a comment"), &trusted).is_err());
+            }
+            let foreign = signer(&data, &other.sign(&data, "a comment"), &trusted).unwrap_err();
+            prop_assert!(foreign.ends_with("which is not trusted"));
+        }
+
+        #[test]
+        fn any_text_is_a_signature_or_not(text in "\\PC*(\n\\PC*){0,5}") {
+            let key = SigningKey::generate().unwrap();
+            prop_assert!(signer(b"", &text, &[key.public()]).is_err());
+        }
+    }
+}
