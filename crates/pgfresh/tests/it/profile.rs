@@ -1,5 +1,6 @@
 //! `pgfresh run --profile` and `pgfresh profile`: what they see of real servers.
 
+use std::collections::HashSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -373,16 +374,23 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
     let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.code, Some(7), "{failing}");
-    let asks = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pgfresh%backend_type = ''client%'";
-    let is_watched = || {
+    // When the watch's statement was last sent, if it goes on.
+    let asks =
+        "SELECT query_start FROM pg_stat_activity WHERE query LIKE '%pgfresh%a.backend_type = ''client%'";
+    let look = || {
         let mut asking = Command::new(psql);
         asking.args(["-XAtqc", asks, "-d", url]);
-        finish(asking).stdout.trim() == "1"
+        finish(asking).stdout.trim().to_owned()
     };
-    wait_until("the end of the watch before", || !is_watched());
+    wait_until("the end of the watch before", || look().is_empty());
     let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("the watch to begin", is_watched);
+    // It is sent once to be prepared, before the counters are read: the second time is the first look, done by the third.
+    let mut sent = HashSet::new();
+    wait_until("the first look", || {
+        sent.extend(Some(look()).filter(|time| !time.is_empty()));
+        sent.len() > 2
+    });
     drop(owner.stdin.take());
     assert!(collect(owner).code == Some(0));
     let watched = collect(watching);
