@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -128,7 +129,12 @@ func TestPgxPool(t *testing.T) {
 }
 
 func TestDatabaseSQL(t *testing.T) {
-	for driver, suffix := range map[string]string{"pgx": "", "postgres": "?sslmode=disable"} {
+	// lib/pq insists on TLS, which "pgfresh run --tls" has.
+	plain := "?sslmode=disable"
+	if os.Getenv("PGSSLROOTCERT") != "" {
+		plain = ""
+	}
+	for driver, suffix := range map[string]string{"pgx": "", "postgres": plain} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			db, err := sql.Open(driver, pgfreshtest.New(t).URL+suffix)

@@ -27,6 +27,14 @@ const IN_PATH: &str = "/token/";
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    /// By TLS.
+    pub(crate) encrypted: bool,
+}
+
+impl Ends {
+    fn are_here(self) -> bool {
+        self.remote.ip().to_canonical().is_loopback()
+    }
 }
 
 /// The secret that came in front of the path.
@@ -66,14 +74,16 @@ pub(crate) async fn admit(
 }
 
 fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
-    if ends.is_some_and(|ends| !ends.remote.ip().to_canonical().is_loopback()) {
-        let problem =
-            Problem::new(StatusCode::FORBIDDEN, "28000", "HTTP is for programs on the same machine");
-        return Err(problem
-            .hint("The secret would cross the network in the clear; PostgreSQL's protocol has no need to."));
+    if ends.is_some_and(|ends| !ends.are_here() && !ends.encrypted) {
+        let problem = Problem::new(
+            StatusCode::FORBIDDEN,
+            "28000",
+            "HTTP without TLS is for programs on the same machine",
+        );
+        return Err(problem.hint("The secret would cross the network in the clear: ask by https."));
     }
     let host = host(request, ends)?;
-    own_page(request, host)?;
+    own_page(request, host, ends.is_some_and(|ends| ends.encrypted))?;
     // A client that reaches the unix socket needs no password there either.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
@@ -117,6 +127,8 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
+        // Another machine reaches us by any name, and gets nothing without the secret.
+        Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(80) == ends.local.port()
                 && is_ours(authority.host(), ends.local.ip())
@@ -143,10 +155,11 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
 }
 
 /// Refuses what a browser sends for a page that is not ours. Who follows a link to our page may come from anywhere.
-fn own_page<B>(request: &Request<B>, host: &str) -> Result<(), Problem> {
+fn own_page<B>(request: &Request<B>, host: &str, encrypted: bool) -> Result<(), Problem> {
+    let scheme = if encrypted { "https://" } else { "http://" };
     let origin = request.headers().get(header::ORIGIN);
     let same = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
         origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
     };
     let says = |name: &HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
@@ -202,7 +215,11 @@ mod tests {
 
     /// An account that the kernel does not know, so that only the secret counts.
     fn far() -> Ends {
-        Ends { local: "192.0.2.1:5433".parse().unwrap(), remote: "127.0.0.1:999".parse().unwrap() }
+        Ends {
+            local: "192.0.2.1:5433".parse().unwrap(),
+            remote: "127.0.0.1:999".parse().unwrap(),
+            encrypted: false,
+        }
     }
 
     #[test]
@@ -211,10 +228,22 @@ mod tests {
         let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
         assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
         assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
+        // By TLS it is, by any name; and without the secret there is still nothing.
+        let ends = Ends { encrypted: true, ..ends };
+        for host in ["192.0.2.1:5433", "balancer.example", "evil.example:5433"] {
+            let asked =
+                |secret| asked("GET", "/v1/status", &[("host", host), ("authorization", secret)], Some(ends));
+            assert_eq!(asked("Bearer secret"), None);
+            assert_eq!(asked("Bearer guess"), Some(StatusCode::UNAUTHORIZED));
+        }
     }
 
     fn near() -> Ends {
-        Ends { local: "127.0.0.1:5433".parse().unwrap(), remote: "127.0.0.1:999".parse().unwrap() }
+        Ends {
+            local: "127.0.0.1:5433".parse().unwrap(),
+            remote: "127.0.0.1:999".parse().unwrap(),
+            encrypted: false,
+        }
     }
 
     fn asked(method: &str, uri: &str, headers: &[(&str, &str)], ends: Option<Ends>) -> Option<StatusCode> {
@@ -301,6 +330,13 @@ mod tests {
             let headers = [same[0], same[1], header];
             assert_eq!(asked("GET", uri, &headers, Some(near())), expected, "{uri} {header:?}");
         }
+        let encrypted = Ends { encrypted: true, ..near() };
+        for (origin, expected) in [("https://127.0.0.1:5433", None), ("http://127.0.0.1:5433", refused)] {
+            let headers = [same[0], same[1], ("origin", origin)];
+            assert_eq!(asked("GET", "/v1/events", &headers, Some(encrypted)), expected, "{origin}");
+        }
+        let foreign = [("host", "evil.example:5433"), same[1]];
+        assert_eq!(asked("GET", "/v1/events", &foreign, Some(encrypted)), refused);
         let visit = [same[0], same[1], ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
         assert_eq!(asked("GET", "/", &visit, Some(near())), None);
         assert_eq!(asked("GET", "/v1/status", &visit, Some(near())), refused);

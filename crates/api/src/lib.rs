@@ -117,7 +117,8 @@ impl Api {
 
 impl HttpService for Api {
     fn serve(self: Arc<Self>, stream: Stream) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let ends = stream.tcp_ends().map(|(local, remote)| Ends { local, remote });
+        let encrypted = stream.is_encrypted();
+        let ends = stream.tcp_ends().map(|(local, remote)| Ends { local, remote, encrypted });
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(ends)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

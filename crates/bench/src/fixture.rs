@@ -145,7 +145,15 @@ impl Fixture {
 pub(crate) fn front(leases: &Leases) -> Result<Gateway, BenchError> {
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
     let listen = ([127, 0, 0, 1], 0).into();
-    let options = GatewayOptions { listen, socket: None, secret, history: None, budget: Budget::default() };
+    let options = GatewayOptions {
+        listen,
+        advertised: None,
+        certificate: None,
+        socket: None,
+        secret,
+        history: None,
+        budget: Budget::default(),
+    };
     Ok(Gateway::bind(options)?.serve(leases.clone(), None)?)
 }
 

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
 
 use pgwire::Verifier;
 use server::Address;
+
+use crate::certificate::ServerCertificate;
 
 /// Bytes of a random secret: 128 bits.
 const SECRET_BYTES: usize = 16;
@@ -15,10 +19,43 @@ const SECRET_BYTES: usize = 16;
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
-    /// Where others than this machine's could listen in.
+    /// Where clients are to prove that they know the secret.
     verifier: Option<Verifier>,
+    /// Where TLS is offered.
+    certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
+    advertised: Option<Advertised>,
     socket: Option<SocketFile>,
+}
+
+/// A host, and a port if clients do not reach the gateway by its own, that other machines are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertised {
+    host: String,
+    port: Option<u16>,
+}
+
+impl FromStr for Advertised {
+    type Err = String;
+
+    /// Reads `HOST` or `HOST:PORT`; an address of IPv6 with a port is `[ADDRESS]:PORT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write HOST or HOST:PORT".to_owned();
+        let (host, port) = match text.rsplit_once(':') {
+            // More colons: an address of IPv6, which a port may come after in brackets only.
+            Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
+            Some((host, port)) if !text.ends_with(']') => {
+                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
+            }
+            _ => (text, None),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        if host.is_empty() || !is_name && host.parse::<Ipv6Addr>().is_err() {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
 }
 
 /// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that is closed to others. A client that reaches it
@@ -44,18 +81,32 @@ impl Access {
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
-        Self { secret, digest, verifier: None, address, socket }
+        Self { secret, digest, verifier: None, certificate: None, address, advertised: None, socket }
     }
 
-    /// The same for clients who come in on `listen`: beyond loopback they have to prove that they know the secret, and do
-    /// not say it.
-    pub(crate) fn for_clients_on(self, listen: SocketAddr) -> io::Result<Self> {
-        if listen.ip().is_loopback() {
+    /// The same for clients who come in on `listen`, by TLS if there is a certificate: beyond loopback, and where they can
+    /// bind that to it, they have to prove that they know the secret, and do not say it.
+    pub(crate) fn for_clients_on(
+        self,
+        listen: SocketAddr,
+        certificate: Option<Arc<ServerCertificate>>,
+    ) -> io::Result<Self> {
+        if listen.ip().is_loopback() && certificate.is_none() {
             return Ok(self);
         }
         let mut salt = [0; SECRET_BYTES];
         sys::fill_random(&mut salt)?;
-        Ok(Self { verifier: Some(Verifier::new(&self.secret, salt)), ..self })
+        Ok(Self { verifier: Some(Verifier::new(&self.secret, salt)), certificate, ..self })
+    }
+
+    /// The same, with another address in what clients are told.
+    pub(crate) fn advertised_as(self, advertised: Option<Advertised>) -> Self {
+        Self { advertised, ..self }
+    }
+
+    /// What TLS is offered with, if it is.
+    pub(crate) fn certificate(&self) -> Option<&Arc<ServerCertificate>> {
+        self.certificate.as_ref()
     }
 
     /// A new secret that cannot be guessed, in letters and digits.
@@ -92,9 +143,21 @@ impl Access {
         self.address
     }
 
-    /// Where `database` is, over TCP and through the gateway: it comes to be with the first session.
+    /// Where `database` is for clients, over TCP and through the gateway: it comes to be with the first session.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
+        let local = self.local_address_of(database);
+        match &self.advertised {
+            Some(Advertised { host, port }) => {
+                Address { host: host.clone(), port: port.unwrap_or(local.port), ..local }
+            }
+            None => local,
+        }
+    }
+
+    /// The same for programs on this machine, whatever others are told.
+    #[must_use]
+    pub fn local_address_of(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
@@ -148,5 +211,26 @@ mod tests {
         let url = access.socket_address_of("ü").unwrap().url();
         assert_eq!(url, "postgresql:///%C3%BC?host=%2Frun%2Fa%20b&port=5433&user=postgres");
         assert_eq!(access.http_url(), "http://127.0.0.1:5433/");
+    }
+
+    #[test]
+    fn clients_are_told_what_is_advertised() {
+        for (text, told) in [
+            ("db.example", "db.example:5433"),
+            ("db.example:6000", "db.example:6000"),
+            ("192.0.2.1", "192.0.2.1:5433"),
+            ("2001:db8::1", "[2001:db8::1]:5433"),
+            ("[2001:db8::1]:6000", "[2001:db8::1]:6000"),
+            ("[::1]", "[::1]:5433"),
+        ] {
+            let access = access("secret").advertised_as(Some(text.parse().unwrap()));
+            assert_eq!(access.address_of("d").url(), format!("postgresql://postgres:secret@{told}/d"));
+            assert_eq!(access.local_address_of("d").url(), "postgresql://postgres:secret@127.0.0.1:5433/d");
+        }
+        for wrong in
+            ["", ":5433", "a b", "host:", "host:0", "host:65536", "host:port", "a/b", "u@h", "[::1", "::g"]
+        {
+            assert!(wrong.parse::<Advertised>().is_err(), "{wrong}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::state::GatewayState;
 use crate::statement_recorder::StatementRecorder;
 use crate::tap::Taps;
 use crate::workers::{self, Threads};
-use crate::{Access, SocketFile};
+use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
 /// How long sessions may take to hear that it is over.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,9 +28,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Where to listen, and for whom.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and there
-    /// is no HTTP for others than this machine's.
+    /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and other
+    /// machines than this one have HTTP by TLS only.
     pub listen: SocketAddr,
+    /// What clients on other machines are told instead of that.
+    pub advertised: Option<Advertised>,
+    /// What TLS is offered with, if it is.
+    pub certificate: Option<Arc<ServerCertificate>>,
     /// A unix socket to listen on as well.
     pub socket: Option<SocketFile>,
     /// The password of every user over TCP, and the token of HTTP; see [`Access::random_secret`].
@@ -145,7 +149,7 @@ impl Gateway {
     /// # Errors
     /// Nothing is left of the attempt.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
-        let GatewayOptions { listen, socket, secret, history, budget } = options;
+        let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
@@ -155,8 +159,8 @@ impl Gateway {
             let unix = UnixListener::bind(&path).map_err(cannot(path.display().to_string()))?;
             listeners.push(Listener::Unix(unix, path));
         }
-        let access = Access::new(secret, address, socket);
-        let access = access.for_clients_on(listen).map_err(GatewayError::Random)?;
+        let access = Access::new(secret, address, socket).advertised_as(advertised);
+        let access = access.for_clients_on(listen, certificate).map_err(GatewayError::Random)?;
         Ok(BoundGateway {
             access: Arc::new(access),
             listeners,

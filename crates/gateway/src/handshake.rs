@@ -2,18 +2,24 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pgwire::{
-    ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, Verifier, negotiation, password,
-    sasl_request, sasl_response, unsupported_protocol,
+    ENCRYPTED, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, Verifier, negotiation,
+    password, sasl_request, sasl_response, unsupported_protocol,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::Access;
+use crate::certificate::ServerCertificate;
 use crate::request::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
+use crate::tls::TlsSocket;
+
+/// What TLS begins with: a record of its handshake. Source: RFC 8446, section 5.1.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a client wants, once that is known.
 pub(crate) enum ClientRequest {
@@ -43,14 +49,24 @@ pub(crate) enum HandshakeError {
 /// Learns what the client wants, and that it may.
 pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
+    // TLS without a request for it, as libpq does it by sslnegotiation=direct, and HTTPS.
+    let mut is_direct = false;
     loop {
-        if read_some(&mut stream, &mut bytes).await.is_err() {
+        if let Err(error) = read_some(&mut stream, &mut bytes).await {
+            tracing::debug!(%error, "a client left before it said what it wants");
             return Err(HandshakeError::Gone);
         }
+        let certificate = state.access.certificate().filter(|_| matches!(stream.socket(), Socket::Tcp(_)));
         // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
-        match bytes[0] {
-            0 => {}
-            b'A'..=b'Z' => return Ok(ClientRequest::Http(stream.preceded_by(bytes))),
+        match (bytes[0], certificate) {
+            (0, _) => {}
+            (b'A'..=b'Z', _) => return Ok(ClientRequest::Http(stream.preceded_by(bytes))),
+            (TLS_HANDSHAKE, Some(certificate)) => {
+                stream = stream.encrypted(certificate, &bytes).map_err(|_| HandshakeError::Gone)?;
+                bytes.clear();
+                is_direct = true;
+                continue;
+            }
             _ => return Err(refused(stream, &ErrorResponse::violation("neither PostgreSQL nor HTTP"))),
         }
         let (what, length) = match StartupPacket::read(&bytes) {
@@ -59,14 +75,17 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
             Err(error) => return Err(refused(stream, &error)),
         };
         match what {
-            // Bytes behind the request are not encrypted: an attacker may have put them there (CVE-2021-23222).
-            StartupPacket::Encryption if bytes.len() > length => {
-                let error = ErrorResponse::violation("received unencrypted data after encryption request");
-                return Err(refused(stream, &error));
-            }
-            StartupPacket::Encryption => {
+            StartupPacket::SslRequest | StartupPacket::GssRequest => {
+                let certificate = certificate.filter(|_| what == StartupPacket::SslRequest);
+                stream = encrypt(stream, certificate, bytes.len() > length).await?;
                 bytes.clear();
-                stream.write_all(NOT_ENCRYPTED).await.map_err(|_| HandshakeError::Gone)?;
+            }
+            // What says that it is another protocol may be made to say these bytes by a page in a browser.
+            _ if is_direct && !stream.tls().is_some_and(TlsSocket::speaks_postgresql) => {
+                let error = ErrorResponse::violation(
+                    "received direct SSL connection request without ALPN protocol negotiation extension",
+                );
+                return Err(refused(stream, &error));
             }
             StartupPacket::Cancel(key) => return Ok(ClientRequest::Cancel(stream, key)),
             StartupPacket::Startup(startup) => {
@@ -82,6 +101,25 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                 return Err(HandshakeError::Refused(stream, words));
             }
         }
+    }
+}
+
+/// Answers a request for encryption, and begins TLS with the certificate that there is for it.
+async fn encrypt(
+    mut stream: Stream,
+    certificate: Option<&Arc<ServerCertificate>>,
+    goes_on: bool,
+) -> Result<Stream, HandshakeError> {
+    // Bytes behind the request are not encrypted: an attacker may have put them there (CVE-2021-23222).
+    if goes_on {
+        let error = ErrorResponse::violation("received unencrypted data after encryption request");
+        return Err(refused(stream, &error));
+    }
+    let answer = if certificate.is_some() { ENCRYPTED } else { NOT_ENCRYPTED };
+    stream.write_all(answer).await.map_err(|_| HandshakeError::Gone)?;
+    match certificate {
+        Some(certificate) => stream.encrypted(certificate, &[]).map_err(|_| HandshakeError::Gone),
+        None => Ok(stream),
     }
 }
 
@@ -141,10 +179,11 @@ async fn exchange(
     bytes: &mut Vec<u8>,
     verifier: &Verifier,
 ) -> Result<bool, Option<ErrorResponse>> {
-    stream.write_all(&sasl_request()).await.map_err(|_| None)?;
+    let certificate = stream.tls().and_then(TlsSocket::certificate_digest).map(<[u8]>::to_vec);
+    stream.write_all(&sasl_request(certificate.is_some())).await.map_err(|_| None)?;
     let first = answer(stream, bytes, sasl_response).await?;
     let nonce = Access::random_secret().map_err(|_| None)?;
-    let (exchange, ours) = verifier.begin(&first, &nonce)?;
+    let (exchange, ours) = verifier.begin(&first, &nonce, certificate.as_deref())?;
     stream.write_all(&ours).await.map_err(|_| None)?;
     let Some(proof) = exchange.finish(&answer(stream, bytes, sasl_response).await?)? else {
         return Ok(false);

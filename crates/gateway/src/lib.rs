@@ -14,6 +14,7 @@
 mod access;
 mod budget;
 mod cancel;
+mod certificate;
 mod connections;
 mod events;
 mod forward;
@@ -34,10 +35,12 @@ mod stream;
 mod tap;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod workers;
 
-pub use access::{Access, SocketFile};
+pub use access::{Access, Advertised, SocketFile};
 pub use budget::{Budget, ExceededLimit};
+pub use certificate::{CertificateError, ServerCertificate};
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
 pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};

@@ -1,4 +1,4 @@
-//! One connection, over TCP or a unix socket.
+//! One connection, over TCP with TLS or without, or over a unix socket.
 //!
 //! The kernel tells of a unix socket that it is writable again each time the other end has read a message: with both
 //! directions watched, as tokio's own streams do it, every message would wake its sender once more. Here only the
@@ -20,6 +20,9 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::time::timeout;
 
+use crate::certificate::ServerCertificate;
+use crate::tls::TlsSocket;
+
 /// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much unless an administrator has
 /// changed it.
 const UNIX_BUFFER: usize = 212_992;
@@ -27,10 +30,11 @@ const UNIX_BUFFER: usize = 212_992;
 /// How long a client may take to read its last words.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A socket of either kind, which never blocks.
+/// A socket of any kind, which never blocks.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    Tls(Box<TlsSocket>),
     Unix(UnixStream),
 }
 
@@ -54,34 +58,39 @@ impl Socket {
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).read(buffer),
+            Self::Tls(socket) => socket.receive(buffer),
             Self::Unix(stream) => (&mut &*stream).read(buffer),
         })
     }
 
-    /// Writes what there is room for; `WouldBlock` if that is nothing.
+    /// Writes what there is room for; `WouldBlock` if that is nothing. Who tries again begins with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).write(bytes),
+            Self::Tls(socket) => socket.send(bytes),
             Self::Unix(stream) => (&mut &*stream).write(bytes),
         })
     }
 
-    /// Tells the other end that nothing more will come.
+    /// Tells the other end that nothing more will come; `WouldBlock` if there is no room for that.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Tls(socket) => socket.finish(),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
         }
     }
 
     /// Tells whether the other end has been closed, for as long as it is kept.
     pub(crate) fn link(&self) -> Option<Arc<dyn ClientLink>> {
-        Some(Arc::new(Link(self.try_clone().ok()?)))
+        Some(Arc::new(Link(self.duplicate().ok()?)))
     }
 
-    fn try_clone(&self) -> io::Result<Self> {
+    /// The same connection, to be watched but not used.
+    fn duplicate(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+            Self::Tls(socket) => socket.stream().try_clone().map(Self::Tcp),
             Self::Unix(stream) => stream.try_clone().map(Self::Unix),
         }
     }
@@ -95,6 +104,7 @@ impl ClientLink for Link {
     fn is_gone(&self) -> bool {
         match &self.0 {
             Socket::Tcp(stream) => sys::is_closed_by_peer(stream),
+            Socket::Tls(socket) => sys::is_closed_by_peer(socket.stream()),
             Socket::Unix(stream) => sys::is_closed_by_peer(stream),
         }
     }
@@ -104,6 +114,7 @@ impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         match self {
             Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Tls(socket) => socket.stream().as_raw_fd(),
             Self::Unix(stream) => stream.as_raw_fd(),
         }
     }
@@ -130,16 +141,47 @@ pub struct Stream {
 
 impl Stream {
     /// Has the current runtime watch `socket`. `unread` is read before all else.
-    pub(crate) fn new(socket: Socket, unread: Vec<u8>) -> io::Result<Self> {
+    pub(crate) fn new(socket: Socket, mut unread: Vec<u8>) -> io::Result<Self> {
+        if let Socket::Tls(socket) = &socket {
+            socket.take_decrypted(&mut unread);
+        }
         Ok(Self { socket: watch(socket, Interest::READABLE)?, room: None, unread })
     }
 
     /// Both ends of it, ours first; none if it is no TCP connection.
     #[must_use]
     pub fn tcp_ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let stream = match self.socket() {
+            Socket::Tcp(stream) => stream,
+            Socket::Tls(socket) => socket.stream(),
+            Socket::Unix(_) => return None,
+        };
+        Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
+    }
+
+    /// Whether it is TLS, which only its two ends can read.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.tls().is_some()
+    }
+
+    /// Its TLS, if it has that.
+    pub(crate) fn tls(&self) -> Option<&TlsSocket> {
         match self.socket() {
-            Socket::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
-            Socket::Unix(_) => None,
+            Socket::Tls(socket) => Some(socket),
+            Socket::Tcp(_) | Socket::Unix(_) => None,
+        }
+    }
+
+    /// Begins TLS on a TCP connection, of whose handshake `read` was read too early. Any other stays as it is.
+    pub(crate) fn encrypted(self, certificate: &Arc<ServerCertificate>, read: &[u8]) -> io::Result<Self> {
+        let (socket, unread) = self.into_parts();
+        match socket {
+            Socket::Tcp(stream) => {
+                let socket = TlsSocket::accept(stream, certificate, read)?;
+                Self::new(Socket::Tls(Box::new(socket)), unread)
+            }
+            other => Self::new(other, unread),
         }
     }
 
@@ -178,8 +220,8 @@ impl Stream {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
             match guard.get_inner().receive(buffer) {
-                // Less than there was room for: the next call would say that there is nothing more.
-                Ok(count) if 0 < count && count < buffer.len() => {
+                // Less than there was room for: the next call would say that there is nothing more. Of TLS it is a record.
+                Ok(count) if 0 < count && count < buffer.len() && !self.is_encrypted() => {
                     guard.clear_ready();
                     return Poll::Ready(Ok(count));
                 }
@@ -191,21 +233,31 @@ impl Stream {
 
     /// Writes at least one byte.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let sent = ready!(self.poll_with_room(context, |socket| socket.send(bytes)));
+        // There may be no room for the rest.
+        if !matches!(sent, Ok(count) if count < bytes.len()) {
+            self.room = None;
+        }
+        Poll::Ready(sent)
+    }
+
+    /// Tries `write` until it does not say any more that it has no room.
+    fn poll_with_room<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl Fn(&Socket) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
         loop {
             let guard = match &self.room {
                 Some(room) => Some(ready!(room.poll_write_ready(context))?),
                 None => None,
             };
-            match self.socket.get_ref().send(bytes) {
+            match write(self.socket.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => match guard {
                     Some(guard) => forget(guard),
                     None => self.room = Some(self.watch_for_room()?),
                 },
-                Ok(count) if count < bytes.len() => return Poll::Ready(Ok(count)),
-                other => {
-                    self.room = None;
-                    return Poll::Ready(other);
-                }
+                other => return Poll::Ready(other),
             }
         }
     }
@@ -224,7 +276,7 @@ impl Stream {
     }
 
     fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {
-        watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)
+        watch(self.socket.get_ref().duplicate()?, Interest::WRITABLE)
     }
 }
 
@@ -266,7 +318,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket().finish())
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_with_room(context, Socket::finish)
     }
 }

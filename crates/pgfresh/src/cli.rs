@@ -12,6 +12,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use gateway::Advertised;
 use lease::Isolation;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
@@ -337,7 +338,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<String>,
     #[command(flatten)]
-    pub(crate) lease: LeaseArguments,
+    pub(crate) service: ServiceArguments,
     /// If the command or the template's setup fails, keep data and log
     #[arg(long)]
     pub(crate) keep: bool,
@@ -359,9 +360,9 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What happens to databases after use.
+/// How clients are served.
 #[derive(Debug, Default, Args)]
-pub(crate) struct LeaseArguments {
+pub(crate) struct ServiceArguments {
     /// Compare each reset database with its template before reuse (slow)
     #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
     pub(crate) paranoid: bool,
@@ -370,6 +371,11 @@ pub(crate) struct LeaseArguments {
     /// The clients' plugins tell pgfresh which tests failed.
     #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true)]
     pub(crate) keep_failed: bool,
+    /// Accept TLS, with a certificate that pgfresh makes
+    ///
+    /// For sslmode=verify-full, "run" sets PGSSLROOTCERT to its root, and "serve" prints the path of it.
+    #[arg(long, env = "PGFRESH_TLS", hide_env_values = true)]
+    pub(crate) tls: bool,
 }
 
 #[derive(Debug, Args)]
@@ -383,9 +389,18 @@ pub(crate) struct Serve {
     pub(crate) port: u16,
     /// The address to listen on [default: 127.0.0.1]
     ///
-    /// For other addresses passwords are checked by SCRAM, and HTTP stays local.
+    /// On other addresses passwords are checked by SCRAM, TLS is accepted, and other machines can use HTTP over TLS only.
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
     pub(crate) listen: Option<IpAddr>,
+    /// The host, and the port if it differs, in the URLs that clients get [default: where it listens]
+    #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env_values = true)]
+    pub(crate) advertise: Option<Advertised>,
+    /// Accept TLS with the certificate in this file (PEM), followed by those that lead to its root
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env_values = true, requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env_values = true, requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// A name for a development server, which keeps its data, port and password between starts
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     pub(crate) name: Option<String>,
@@ -393,9 +408,9 @@ pub(crate) struct Serve {
     #[arg(long, requires = "name")]
     pub(crate) reset: bool,
     #[command(flatten)]
-    pub(crate) lease: LeaseArguments,
+    pub(crate) service: ServiceArguments,
     /// Use a database of the project's background server instead of an own server
-    #[arg(long, conflicts_with_all = ["port", "listen", "name", "paranoid", "keep_failed"])]
+    #[arg(long, conflicts_with_all = ["port", "listen", "advertise", "name", "paranoid", "keep_failed", "tls", "tls_cert"])]
     pub(crate) shared: bool,
     /// Print the server's address as one line of JSON
     #[arg(long)]

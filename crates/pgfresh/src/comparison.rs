@@ -17,7 +17,7 @@ use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
-use crate::cli::{LeaseArguments, Run, Suite};
+use crate::cli::{Run, ServiceArguments, Suite};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::report_file::{self, Format};
@@ -56,7 +56,7 @@ struct Side {
 struct Job<'a> {
     command: &'a [OsString],
     env: &'a [String],
-    lease: &'a LeaseArguments,
+    service: &'a ServiceArguments,
 }
 
 pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -69,7 +69,7 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
-    let job = Job { command: &arguments.command, env: &arguments.env, lease: &arguments.lease };
+    let job = Job { command: &arguments.command, env: &arguments.env, service: &arguments.service };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -103,8 +103,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
             ("nothing flushed, in RAM", on(&PlaceRequest::Ram, Preset::Fast)),
         ],
     )?;
-    let lease = LeaseArguments::default();
-    let job = Job { command: &suite.command, env: &suite.env, lease: &lease };
+    let service = ServiceArguments::default();
+    let job = Job { command: &suite.command, env: &suite.env, service: &service };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -157,7 +157,7 @@ impl Side {
     /// Runs the command once on a new server.
     fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let options = ServeOptions::new(settings)?.with(job.lease);
+        let options = ServeOptions::new(settings)?.with(job.service)?;
         let serve_options = ServeOptions { budget: Budget::default(), ..options };
         let service = startup::serve(settings, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");

@@ -138,6 +138,12 @@ impl From<gateway::GatewayError> for Failure {
     }
 }
 
+impl From<gateway::CertificateError> for Failure {
+    fn from(error: gateway::CertificateError) -> Self {
+        Self::of(&error).hint(error.hint())
+    }
+}
+
 impl From<template::DumpError> for Failure {
     fn from(error: template::DumpError) -> Self {
         Self::of(&error).detail(error.detail()).hint(error.hint())

@@ -1,21 +1,23 @@
 //! A server with its databases and its front door: what commands hand out.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Api, OnFailure};
 use gateway::{
-    Access, Budget, EventLog, Gateway, GatewayOptions, KeptDatabase, SocketFile, StatementHistory,
-    StatementRecorder, TestOverBudget,
+    Access, Advertised, Budget, EventLog, Gateway, GatewayOptions, KeptDatabase, ServerCertificate,
+    SocketFile, StatementHistory, StatementRecorder, TestOverBudget,
 };
 use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
 
-use crate::cli::LeaseArguments;
+use crate::cli::{Serve, ServiceArguments};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
@@ -28,6 +30,10 @@ pub(crate) struct ServeOptions {
     /// 0 is any that is free.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
+    /// What the URLs name that clients get, if not where it listens.
+    pub(crate) advertised: Option<Advertised>,
+    /// What TLS is offered with, if it is.
+    pub(crate) certificate: Option<Arc<ServerCertificate>>,
     /// A random one if nothing is said.
     pub(crate) password: Option<Password>,
     /// Whether recycled databases are compared with their template.
@@ -48,6 +54,8 @@ impl ServeOptions {
         Ok(Self {
             port: 0,
             listen: Ipv4Addr::LOCALHOST.into(),
+            advertised: None,
+            certificate: None,
             password: settings.password.clone()?,
             paranoid: false,
             on_failure: OnFailure::Release,
@@ -57,19 +65,32 @@ impl ServeOptions {
         })
     }
 
-    /// The same, on another address: one that other machines reach needs a password that clients can be told.
-    pub(crate) fn on(self, listen: IpAddr, port: u16) -> Result<Self, Failure> {
+    /// The same, on another address: one that other machines reach needs a password that clients can be told, and offers
+    /// TLS.
+    pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
             return Err(failure.hint(format!("Set {PASSWORD} to one that clients are told.")));
         }
-        Ok(Self { port, listen, ..self })
+        let certificate = match (&arguments.tls_cert, &arguments.tls_key, self.certificate) {
+            (Some(certificate), Some(key), _) => Some(ServerCertificate::read(certificate, key)?.into()),
+            (_, _, None) if !listen.is_loopback() => Some(ServerCertificate::generate()?.into()),
+            (_, _, certificate) => certificate,
+        };
+        Ok(Self {
+            port: arguments.port,
+            listen,
+            advertised: arguments.advertise.clone(),
+            certificate,
+            ..self
+        })
     }
 
-    /// The same, as careful as the command line says.
-    pub(crate) fn with(self, lease: &LeaseArguments) -> Self {
-        let on_failure = if lease.keep_failed { OnFailure::Keep } else { OnFailure::Release };
-        Self { paranoid: lease.paranoid, on_failure, ..self }
+    /// The same, as careful as the command line says, and with TLS if it says so.
+    pub(crate) fn with(self, arguments: &ServiceArguments) -> Result<Self, Failure> {
+        let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
+        let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
+        Ok(Self { paranoid: arguments.paranoid, on_failure, certificate, ..self })
     }
 }
 
@@ -86,6 +107,8 @@ pub(crate) struct Service {
     pub(crate) server: Server,
     /// The database of the usual URL.
     pub(crate) database: String,
+    /// The file of the root certificate, where we made one.
+    pub(crate) root_certificate: Option<PathBuf>,
     /// What it took until it was there.
     pub(crate) times: Times,
 }
@@ -113,6 +136,15 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
         None => Access::random_secret()
             .map_err(|error| Failure::new(format!("could not read random numbers: {error}"))),
     }
+}
+
+/// Writes the root of our own certificate where clients can read it.
+fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
+    let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
+    let path = server.run().path().join("root.crt");
+    let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
+    fs::write(&path, root).map_err(cannot)?;
+    Ok(Some(path))
 }
 
 impl Service {
@@ -154,8 +186,11 @@ impl Service {
             leases.retain(&database);
         }
         let history = (serve_options.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
+        let root_certificate = write_root(serve_options.certificate.as_deref(), &server)?;
         let bound = Gateway::bind(GatewayOptions {
             listen: SocketAddr::new(serve_options.listen, serve_options.port),
+            advertised: serve_options.advertised,
+            certificate: serve_options.certificate,
             socket: Some(socket),
             secret,
             history: history.clone(),
@@ -171,7 +206,7 @@ impl Service {
             Arc::clone(&recorder),
         );
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
-        Ok(Self { gateway, history, recorder, leases, server, database, times })
+        Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
     /// Whether databases are reset, or else copied anew.
@@ -179,9 +214,14 @@ impl Service {
         self.leases.can_reset()
     }
 
-    /// How to reach `database`, which comes to be with the first session.
+    /// How clients reach `database`, which comes to be with the first session.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
+    }
+
+    /// How programs on this machine reach the server, whatever others are told.
+    pub(crate) fn local_address(&self) -> Address {
+        self.access().local_address_of("")
     }
 
     /// All addresses, and the secret.
@@ -189,14 +229,17 @@ impl Service {
         self.gateway.access()
     }
 
-    /// What a command can steer it by: the variable that [`crate::control`] looks for.
+    /// What a command can steer it by: the variable that [`crate::control`] looks for. And whom it may trust, by TLS.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
+        if let Some(root) = &self.root_certificate {
+            command.env("PGSSLROOTCERT", root);
+        }
     }
 
     /// The address of the HTTP API, with its secret.
     pub(crate) fn control(&self) -> String {
-        self.address("").control_url()
+        self.local_address().control_url()
     }
 
     /// What sessions run that begin from now on.

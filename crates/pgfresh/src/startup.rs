@@ -195,7 +195,7 @@ pub(crate) fn serve(
             provisioner.installation.version().major
         );
     }
-    say(settings.verbosity, || format!("live page at {}", service.address("").page_url()));
+    say(settings.verbosity, || format!("live page at {}", service.local_address().page_url()));
     Ok(service)
 }
 

@@ -36,7 +36,7 @@ fn read_packet(bytes: &[u8]) {
     assert!(length <= bytes.len());
     assert!((0..length).all(|cut| matches!(StartupPacket::read(&bytes[..cut]), Ok(None))));
     match read {
-        StartupPacket::Encryption => assert_eq!(length, 8),
+        StartupPacket::SslRequest | StartupPacket::GssRequest => assert_eq!(length, 8),
         StartupPacket::Unsupported(_) => {}
         StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
         StartupPacket::Startup(startup) => {

@@ -28,7 +28,7 @@ pub use conversation::Conversation;
 pub use error::ErrorResponse;
 pub use frame::{Frame, FrameDecoder, FramePrefix, HEADER, MalformedFrame, encode, frames, split_zero};
 pub use message::{
-    DISCARD_ALL, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns,
+    DISCARD_ALL, ENCRYPTED, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns,
     is_frontend_tag, password, query,
 };
 pub use negotiation::{negotiation, unsupported_protocol, without_negotiation};

@@ -6,8 +6,10 @@ use crate::ErrorResponse;
 use crate::frame::{Frame, HEADER, encode};
 use crate::startup::CANCEL;
 
-/// The answer to a request for encryption.
+/// The answer to a request for encryption that is declined.
 pub const NOT_ENCRYPTED: &[u8] = b"N";
+/// The answer to a request for TLS that is granted: its handshake comes next.
+pub const ENCRYPTED: &[u8] = b"S";
 /// The request for a password in the clear.
 pub const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 /// Terminate.

@@ -1,13 +1,16 @@
 //! SCRAM-SHA-256, the server's side: a client proves that it knows the secret, and so do we, without either saying it.
 //!
 //! ```text
-//! server  AuthenticationSASL           SCRAM-SHA-256
+//! server  AuthenticationSASL           SCRAM-SHA-256-PLUS, SCRAM-SHA-256
 //! client  SASLInitialResponse          n,,n=USER,r=NONCE
 //! server  AuthenticationSASLContinue   r=NONCE+OURS,s=SALT,i=4096
 //! client  SASLResponse                 c=biws,r=NONCE+OURS,p=PROOF
 //! server  AuthenticationSASLFinal      v=SIGNATURE
 //! ```
-//! Source: RFC 5802, RFC 7677; the manual's chapter on SASL authentication. No channel binding, for there is no TLS.
+//! Over TLS the client may bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS): it begins with
+//! `p=tls-server-end-point,,`, and its proof holds for no other certificate.
+//!
+//! Source: RFC 5802, RFC 5929, RFC 7677; the manual's chapter on SASL authentication.
 
 use std::ops::Range;
 
@@ -23,6 +26,10 @@ use crate::message::answer_length;
 /// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
 const ITERATIONS: u32 = 4096;
 const MECHANISM: &[u8] = b"SCRAM-SHA-256";
+/// The same, bound to the server's certificate.
+const BOUND_MECHANISM: &[u8] = b"SCRAM-SHA-256-PLUS";
+/// What the client begins with then.
+const BOUND_HEADER: &str = "p=tls-server-end-point,,";
 /// The longest message of a client.
 const LONGEST: usize = 4096;
 
@@ -39,7 +46,7 @@ pub struct Verifier {
 /// An exchange in which the client has said its nonce.
 pub struct Exchange<'a> {
     verifier: &'a Verifier,
-    /// The beginning of its message that its last one must repeat, in base64.
+    /// What its last message must repeat, in base64: the beginning of its first, and the digest that it is bound to.
     binding: String,
     nonce: String,
     /// The first messages of both, as they are signed.
@@ -60,24 +67,36 @@ impl Verifier {
         Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
     }
 
-    /// Reads what the client begins with. Returns our answer; `nonce` is our part of it, fresh and printable.
-    pub fn begin(&self, message: &[u8], nonce: &str) -> Result<(Exchange<'_>, Vec<u8>), ErrorResponse> {
+    /// Reads what the client begins with. Returns our answer; `nonce` is our part of it, fresh and printable, and
+    /// `certificate` the digest of the one that the client has seen, where binding to it was offered.
+    pub fn begin(
+        &self,
+        message: &[u8],
+        nonce: &str,
+        certificate: Option<&[u8]>,
+    ) -> Result<(Exchange<'_>, Vec<u8>), ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
-        let response = message.strip_prefix(MECHANISM).and_then(|rest| rest.strip_prefix(b"\0"));
-        let response = response.ok_or_else(|| {
-            ErrorResponse::violation("client selected an invalid SASL authentication mechanism")
-        })?;
-        let text = response.get(4..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
+        let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
+        let end = message.iter().position(|byte| *byte == 0).ok_or_else(invalid)?;
+        let (mechanism, response) = message.split_at(end);
         // The header of GS2: no channel binding (n), or none because we offer none (y); no other identity.
-        let header =
-            ["n,,", "y,,"].into_iter().find(|header| text.starts_with(header)).ok_or_else(malformed)?;
+        let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
+            (MECHANISM, None) => (&["n,,", "y,,"], b""),
+            // A client that says y has not heard our offer: there is a third party on the way.
+            (MECHANISM, Some(_)) => (&["n,,"], b""),
+            (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
+            _ => return Err(invalid()),
+        };
+        let text = response.get(5..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
+        let header = headers.iter().find(|header| text.starts_with(**header)).ok_or_else(malformed)?;
         let bare = &text[header.len()..];
         let theirs =
             bare.split(',').find_map(|part| part.strip_prefix("r=")).filter(|theirs| !theirs.is_empty());
         let nonce = format!("{}{nonce}", theirs.ok_or_else(malformed)?);
         let answer = format!("r={nonce},s={},i={ITERATIONS}", STANDARD.encode(self.salt));
         let signed = format!("{bare},{answer}");
-        let exchange = Exchange { verifier: self, binding: STANDARD.encode(header), nonce, signed };
+        let binding = STANDARD.encode([header.as_bytes(), bound_to].concat());
+        let exchange = Exchange { verifier: self, binding, nonce, signed };
         Ok((exchange, authentication(11, answer.as_bytes())))
     }
 }
@@ -103,10 +122,11 @@ impl Exchange<'_> {
     }
 }
 
-/// The request for such an exchange.
+/// The request for such an exchange, with the offer to bind it to our certificate or without.
 #[must_use]
-pub fn sasl_request() -> Vec<u8> {
-    authentication(10, &[MECHANISM, b"\0\0"].concat())
+pub fn sasl_request(offers_binding: bool) -> Vec<u8> {
+    let bound: &[&[u8]] = if offers_binding { &[BOUND_MECHANISM, b"\0"] } else { &[] };
+    authentication(10, &[bound.concat(), MECHANISM.to_vec(), b"\0\0".to_vec()].concat())
 }
 
 /// Reads a SASL response from the beginning of `bytes`. Returns where its content is, and the length of the whole; `None`
@@ -143,7 +163,11 @@ mod tests {
     }
 
     fn initial(text: &str) -> Vec<u8> {
-        [MECHANISM, b"\0", &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
+        chosen(MECHANISM, text)
+    }
+
+    fn chosen(mechanism: &[u8], text: &str) -> Vec<u8> {
+        [mechanism, b"\0", &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
     }
 
     /// The example of RFC 7677, section 3: user "user", password "pencil".
@@ -152,7 +176,7 @@ mod tests {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();
         let verifier = Verifier::new("pencil", salt);
         let first = initial("n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-        let (exchange, answer) = verifier.begin(&first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0").unwrap();
+        let (exchange, answer) = verifier.begin(&first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", None).unwrap();
         assert_eq!(
             content(&answer),
             "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -167,20 +191,55 @@ mod tests {
         let salt = [7; 16];
         let (right, wrong) = (Verifier::new("right", salt), Verifier::new("wrong", salt));
         let first = initial("y,,n=,r=abc");
-        let (theirs, _) = wrong.begin(&first, "def").unwrap();
-        let (ours, _) = right.begin(&first, "def").unwrap();
+        let (theirs, _) = wrong.begin(&first, "def", None).unwrap();
+        let (ours, _) = right.begin(&first, "def", None).unwrap();
         let mut key =
             sign(&theirs.verifier.stored, &[format!("{},c=eSws,r=abcdef", theirs.signed).as_bytes()]);
         key[0] ^= 1;
         let last = format!("c=eSws,r=abcdef,p={}", STANDARD.encode(key));
         assert_eq!(ours.finish(last.as_bytes()).unwrap(), None);
         for first in ["p=tls-unique,,n=,r=abc", "n,,n=,r=", "n,a=x,n=,r=abc", ""] {
-            assert!(right.begin(&initial(first), "def").is_err(), "{first}");
+            assert!(right.begin(&initial(first), "def", None).is_err(), "{first}");
         }
-        assert!(right.begin(b"PLAIN\0", "def").is_err());
+        assert!(right.begin(b"PLAIN\0", "def", None).is_err());
         for last in ["", "c=biws,r=abc,p=AAAA", "c=eSws,r=abcdef,p=AAAA", "c=eSws,r=abcdef"] {
-            let (exchange, _) = right.begin(&first, "def").unwrap();
+            let (exchange, _) = right.begin(&first, "def", None).unwrap();
             assert!(exchange.finish(last.as_bytes()).is_err(), "{last}");
         }
+    }
+
+    /// The last message of a client that knows the secret of `verifier` and has seen `certificate`.
+    fn last(
+        verifier: &Verifier,
+        exchange: &Exchange<'_>,
+        client: Key,
+        header: &str,
+        certificate: &[u8],
+    ) -> String {
+        let binding = STANDARD.encode([header.as_bytes(), certificate].concat());
+        let rest = format!("c={binding},r={}", exchange.nonce);
+        let mut proof = sign(&verifier.stored, &[format!("{},{rest}", exchange.signed).as_bytes()]);
+        proof.iter_mut().zip(client).for_each(|(byte, key)| *byte ^= key);
+        format!("{rest},p={}", STANDARD.encode(proof))
+    }
+
+    #[test]
+    fn a_proof_that_is_bound_holds_for_one_certificate() {
+        let client = sign(b"salted", &[b"Client Key"]);
+        let verifier = Verifier { salt: [7; 16], stored: Sha256::digest(client).into(), server: [0; 32] };
+        let first = chosen(BOUND_MECHANISM, "p=tls-server-end-point,,n=,r=abc");
+        for (seen, admitted) in [(&b"ours"[..], true), (b"theirs", false), (b"", false)] {
+            let (exchange, _) = verifier.begin(&first, "def", Some(b"ours")).unwrap();
+            let last = last(&verifier, &exchange, client, BOUND_HEADER, seen);
+            assert_eq!(exchange.finish(last.as_bytes()).is_ok_and(|proof| proof.is_some()), admitted);
+        }
+        // Without a certificate there is nothing to bind to; with one, no client may say that there was no offer.
+        assert!(verifier.begin(&first, "def", None).is_err());
+        assert!(verifier.begin(&initial("y,,n=,r=abc"), "def", Some(b"ours")).is_err());
+        assert!(verifier.begin(&initial("p=tls-server-end-point,,n=,r=abc"), "def", Some(b"ours")).is_err());
+        assert!(verifier.begin(&chosen(BOUND_MECHANISM, "n,,n=,r=abc"), "def", Some(b"ours")).is_err());
+        let (exchange, _) = verifier.begin(&initial("n,,n=,r=abc"), "def", Some(b"ours")).unwrap();
+        let last = last(&verifier, &exchange, client, "n,,", b"");
+        assert!(exchange.finish(last.as_bytes()).unwrap().is_some());
     }
 }

@@ -12,8 +12,10 @@ const GSS: u32 = 80_877_104;
 /// What a client opens with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupPacket {
-    /// It wants TLS or GSSAPI encryption; then it will open anew.
-    Encryption,
+    /// It wants TLS; then it will open anew.
+    SslRequest,
+    /// It wants GSSAPI encryption; then it will open anew.
+    GssRequest,
     /// It wants the session with this process id and secret to be interrupted.
     Cancel(Vec<u8>),
     /// It wants a session.
@@ -83,7 +85,8 @@ impl StartupPacket {
         let Some(packet) = bytes.get(4..length) else { return Ok(None) };
         let (code, body) = (number(packet).unwrap_or_default(), &packet[4..]);
         let packet = match code {
-            SSL | GSS if body.is_empty() => Self::Encryption,
+            SSL if body.is_empty() => Self::SslRequest,
+            GSS if body.is_empty() => Self::GssRequest,
             SSL | GSS => return Err(ErrorResponse::violation("invalid length of encryption request")),
             CANCEL if body.len() > 4 => Self::Cancel(body.to_vec()),
             CANCEL => return Err(ErrorResponse::violation("invalid length of query cancel packet")),
@@ -250,8 +253,8 @@ mod tests {
 
     #[test]
     fn requests_without_a_session_are_told_apart() {
-        assert_eq!(StartupPacket::read(&packet(SSL, b"")), Ok(Some((StartupPacket::Encryption, 8))));
-        assert_eq!(StartupPacket::read(&packet(GSS, b"")), Ok(Some((StartupPacket::Encryption, 8))));
+        assert_eq!(StartupPacket::read(&packet(SSL, b"")), Ok(Some((StartupPacket::SslRequest, 8))));
+        assert_eq!(StartupPacket::read(&packet(GSS, b"")), Ok(Some((StartupPacket::GssRequest, 8))));
         for length in [8, 36, 260] {
             let key = vec![7; length];
             assert_eq!(

@@ -21,7 +21,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     }
     report_file::expect_writable(&arguments.report)?;
     let provisioner = startup::provisioner(settings, arguments.keep)?;
-    let serve_options = ServeOptions::new(settings)?.with(&arguments.lease);
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation)?;

@@ -40,6 +40,9 @@ struct Ready<'a> {
     version: String,
     log: String,
     pid: u32,
+    /// The file of the root certificate, where pgfresh has made one for TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_certificate: Option<String>,
     /// Where the server is shared: in whose name databases are leased that end with us.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
@@ -50,7 +53,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
         return share(settings, arguments.json);
     }
     let listen = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let serve_options = ServeOptions::new(settings)?.with(&arguments.lease).on(listen, arguments.port)?;
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
         let mut named = NamedServer::start(settings, name, arguments.reset, serve_options)?;
         // One that hears of its end from those who find it.
@@ -82,7 +85,10 @@ fn attend(
     } else {
         // The token is in it: for a person, not for a log.
         if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
-            eprintln!("pgfresh: live page at {}", service.address("").page_url());
+            eprintln!("pgfresh: live page at {}", service.local_address().page_url());
+        }
+        if let Some(root) = service.root_certificate.as_ref().filter(|_| !settings.verbosity.is_quiet()) {
+            eprintln!("pgfresh: TLS root certificate in \"{}\"", root.display());
         }
         service.address(&service.database).url()
     };
@@ -127,6 +133,7 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
             version: about.version,
             log: about.log.display().to_string(),
             pid: about.pid,
+            root_certificate: None,
             holder: Some(holder),
         };
         serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))?
@@ -150,7 +157,7 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     let access = service.access();
     let ready = Ready {
         url: address.url(),
-        page_url: address.page_url(),
+        page_url: service.local_address().page_url(),
         jdbc_url: address.jdbc_url(),
         host: address.host,
         port: address.port,
@@ -161,6 +168,7 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
         version: provisioner.installation.version().to_string(),
         log: service.server.run().log().display().to_string(),
         pid: service.server.pid(),
+        root_certificate: service.root_certificate.as_ref().map(|path| path.display().to_string()),
         holder: None,
     };
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))

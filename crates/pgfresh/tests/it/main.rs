@@ -44,5 +44,6 @@ mod recycle;
 mod rollback;
 mod secrets;
 mod template;
+mod tls;
 mod troubleshooting;
 mod wal;

@@ -1,20 +1,37 @@
-//! Beyond the loopback interface: the secret is proved and never said.
+//! Beyond the loopback interface: the secret is proved and never said, and HTTP comes by TLS only.
 
 use crate::common::{Scene, User, finish, ground, is_root};
+use crate::drivers::installed;
 
 /// A network of its own with one address; then a server on all of them, until the rest of the script is through.
 const SCRIPT: &str = r#"
 ip link set lo up
 ip address add 198.51.100.7/32 dev lo
 mkfifo hold
-"$0" serve --listen 0.0.0.0 <hold >url &
+"$0" serve --listen 0.0.0.0 --json <hold >ready &
 exec 3>hold
-until [ -s url ]; do sleep 0.01; done
-port=$(sed 's|.*:||; s|/.*||' url)
+until [ -s ready ]; do sleep 0.01; done
+said() { sed 's|.*"'$1'":"\{0,1\}\([^",]*\).*|\1|' ready; }
+port=$(said port) root=$(said root_certificate)
 ask() { "$PSQL" -XAtqc 'SELECT current_database()' "postgresql://postgres:$1@198.51.100.7:$port/$2" 2>&1 || true; }
 ask hush far
-ask wrong far | grep -o 'password authentication failed'
-"$PSQL" -XAtqc 'SELECT 1' "$(cat url)"
+ask wrong far | grep -o "password authentication failed" | head -1
+"$PSQL" -XAtqc 'SELECT 1' "$(said url)"
+# Nobody has told the server this address.
+"$PSQL" -XAtqc 'SELECT 2' "host=198.51.100.7 port=$port user=postgres password=hush dbname=far sslmode=verify-full sslrootcert=$root channel_binding=require"
+http() { "$PYTHON" -c '
+import ssl, sys, urllib.error, urllib.request
+scheme, root, port, secret = sys.argv[1:]
+request = urllib.request.Request(f"{scheme}://198.51.100.7:{port}/v1/databases", b"", method="POST")
+request.add_header("Authorization", f"Bearer {secret}")
+try:
+    print(urllib.request.urlopen(request, context=ssl.create_default_context(cafile=root)).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+' "$1" "$root" "$port" "$2"; }
+http https hush
+http https wrong
+http http hush
 exec 3>&-
 wait
 "#;
@@ -30,10 +47,11 @@ fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
     command.args(["--net", "sh", "-euc", SCRIPT]).arg(ground::program());
     scene.set(&mut command);
     command.env("PGFRESH_PASSWORD", "hush").env("PSQL", ground::psql());
+    command.env("PYTHON", installed("python/bin/python"));
     let outcome = finish(command);
     assert_eq!(
         (outcome.code, outcome.stdout.as_str()),
-        (Some(0), "far\npassword authentication failed\n1\n"),
+        (Some(0), "far\npassword authentication failed\n1\n2\n201\n401\n403\n"),
         "{outcome}"
     );
 }

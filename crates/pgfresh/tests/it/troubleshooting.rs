@@ -14,6 +14,8 @@ const ELSEWHERE: &[&str] = &[
     "server does not support",
     "sorry",
     "too many clients already",
+    "certificate verify failed",
+    "unable to get local issuer certificate",
     "for '--OPTION",
     "could not find a PostgreSQL installation",
     "could not find PostgreSQL",

@@ -8,6 +8,12 @@ pub fn kernel() -> Option<String> {
     first_line("/proc/sys/kernel/osrelease")
 }
 
+/// What the machine calls itself.
+#[must_use]
+pub fn host_name() -> Option<String> {
+    first_line("/proc/sys/kernel/hostname")
+}
+
 /// The mean numbers of running processes over the last 1, 5 and 15 minutes.
 #[must_use]
 pub fn load_average() -> Option<String> {

@@ -20,7 +20,7 @@ pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Sets how many bytes may wait to be sent; the kernel doubles it.
-pub fn set_send_buffer(stream: &UnixStream, bytes: usize) -> io::Result<()> {
+pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 

@@ -31,6 +31,10 @@ final class Drivers {
         String[] user = where.getUserInfo().split(":", 2);
         properties.setProperty("user", user[0]);
         properties.setProperty("password", user[1]);
+        if (System.getenv("PGSSLMODE") != null) {
+            properties.setProperty("sslmode", System.getenv("PGSSLMODE"));
+            properties.setProperty("sslrootcert", System.getenv("PGSSLROOTCERT"));
+        }
         for (int at = 0; at < options.length; at += 2) {
             properties.setProperty(options[at], options[at + 1]);
         }

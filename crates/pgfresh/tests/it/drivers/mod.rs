@@ -13,7 +13,7 @@ use std::process::Stdio;
 use crate::common::{Scene, User, end_of, line_of};
 
 /// What was installed of this language. A missing driver is a failure, never a reason to test less.
-fn installed(path: &str) -> PathBuf {
+pub(crate) fn installed(path: &str) -> PathBuf {
     let folder = std::env::var_os("PGFRESH_TEST_DRIVERS").map(PathBuf::from).unwrap_or_default();
     let installed = folder.join(path);
     assert!(installed.exists(), "no \"{path}\" in PGFRESH_TEST_DRIVERS: run \"make test\"");
@@ -24,10 +24,15 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers").join(path)
 }
 
-/// Runs a program under `pgfresh run`, and once more while its statements are timed; it fails with the first promise that is not kept.
+/// Runs a program under `pgfresh run`, once more while its statements are timed, and once more by TLS, where it is to verify
+/// whom it reached; it fails with the first promise that is not kept.
 fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-    for pgfresh in [&["run", "--"][..], &["run", "--profile", "--report", "out.md", "--"]] {
+    for pgfresh in [
+        &["run", "--"][..],
+        &["run", "--profile", "--report", "out.md", "--"],
+        &["run", "--tls", "--env", "PGSSLMODE=verify-full", "--"],
+    ] {
         let scene = Scene::new(User::Ourselves);
         let outcome = scene.run(pgfresh.iter().map(OsString::from).chain(words.iter().cloned()));
         assert!(outcome.code == Some(0), "{outcome}");
@@ -58,7 +63,9 @@ fn pgx() {
 fn node_postgres() {
     let mut modules = OsString::from("NODE_PATH=");
     modules.push(installed("node/node_modules"));
-    run(["env".into(), modules, "node".into(), source("node/drivers.js").into()]);
+    // What it trusts is not the driver's business, but the runtime's.
+    let script = "NODE_EXTRA_CA_CERTS=${PGSSLROOTCERT-} exec node \"$0\"";
+    run(["env".into(), modules, "sh".into(), "-c".into(), script.into(), source("node/drivers.js").into()]);
 }
 
 #[test]

@@ -1,0 +1,311 @@
+//! What the gateway proves to clients that it is itself by: certificates of an authority of its own, or one of the user's.
+//!
+//! The authority lives as long as the gateway, and its key never leaves the memory. A client that trusts its root
+//! trusts this gateway alone, by any name and address: each gets a certificate when a client first asks for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, ServerConnection};
+use sha2::{Digest, Sha256, Sha384, Sha512};
+
+/// Certificates that are kept for others that come by the same name.
+const KEPT: usize = 64;
+/// What clients may say that they speak: PostgreSQL, as libpq does from 17 on, or HTTP.
+const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
+/// Source: the manual's "SSL Session Encryption".
+pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
+
+/// The certificates of a gateway.
+pub struct ServerCertificate {
+    provider: Arc<CryptoProvider>,
+    source: Source,
+}
+
+enum Source {
+    Authority(Box<Authority>),
+    Files(Arc<Leaf>),
+}
+
+/// There is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It could not be made.
+    #[error("could not make a certificate")]
+    Make(#[from] rcgen::Error),
+    /// The file is not there, or has nothing of the kind in it.
+    #[error("could not read a {what} from \"{}\"", path.display())]
+    Read {
+        /// Certificate or private key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: pem::Error,
+    },
+    /// They do not belong together, or are of a kind that is not known.
+    #[error("cannot use the certificate in \"{}\" with the key in \"{}\"", certificate.display(), key.display())]
+    Unusable {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// What is wrong with them.
+        source: rustls::Error,
+    },
+}
+
+impl CertificateError {
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Make(_) => None,
+            Self::Read { .. } => Some("Name files in PEM, which begin with \"-----BEGIN\".".to_owned()),
+            Self::Unusable { .. } => Some("Name the key that the certificate was made for.".to_owned()),
+        }
+    }
+}
+
+impl ServerCertificate {
+    /// An authority of our own, new each time.
+    pub fn generate() -> Result<Self, CertificateError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named("pgfresh root");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let root = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let authority = Authority { root, host: sys::host_name(), leaves: Mutex::default() };
+        Ok(Self { provider: provider(), source: Source::Authority(Box::new(authority)) })
+    }
+
+    /// Those in the user's files, both PEM: the certificate with those that lead to its root, and its key.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| CertificateError::Read { what, path, source }
+        };
+        let chain =
+            CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let chain = chain
+            .and_then(|chain| if chain.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(chain) })
+            .map_err(failed("certificate", certificate))?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(failed("private key", key))?;
+        let provider = provider();
+        let certified = CertifiedKey::from_der(chain, secret, &provider).map_err(|source| {
+            CertificateError::Unusable { certificate: certificate.to_owned(), key: key.to_owned(), source }
+        })?;
+        Ok(Self { provider, source: Source::Files(Arc::new(Leaf::new(certified))) })
+    }
+
+    /// The root of our own authority in PEM, for clients that are to verify who they reached.
+    #[must_use]
+    pub fn root(&self) -> Option<String> {
+        match &self.source {
+            Source::Authority(authority) => Some(authority.root.pem()),
+            Source::Files(_) => None,
+        }
+    }
+
+    /// The server's side of a connection that came in by `local`.
+    pub(crate) fn accept(self: &Arc<Self>, local: IpAddr) -> io::Result<(ServerConnection, Arc<Choice>)> {
+        let choice = Arc::new(Choice {
+            certificate: Arc::clone(self),
+            local: local.to_canonical(),
+            leaf: OnceLock::new(),
+        });
+        let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider));
+        let config = config.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+        let resolver: Arc<Choice> = Arc::clone(&choice);
+        let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        // Clients of PostgreSQL resume no session.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok((ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?, choice))
+    }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut named = DistinguishedName::new();
+    named.push(DnType::CommonName, name);
+    named
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// No key may be in a log.
+impl fmt::Debug for ServerCertificate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_ours = matches!(self.source, Source::Authority(_));
+        formatter.debug_struct("ServerCertificate").field("is_ours", &is_ours).finish_non_exhaustive()
+    }
+}
+
+/// A certificate that servers show, and what clients bind a proof to.
+struct Leaf {
+    key: Arc<CertifiedKey>,
+    digest: Option<Vec<u8>>,
+}
+
+impl Leaf {
+    fn new(key: CertifiedKey) -> Self {
+        let digest = key.cert.first().and_then(|certificate| end_point(certificate));
+        Self { key: Arc::new(key), digest }
+    }
+}
+
+/// What a client calls us: the name that it asks for, and the address that it has reached.
+type Called = (Option<String>, IpAddr);
+
+/// Issues certificates for what clients call us.
+struct Authority {
+    root: CertifiedIssuer<'static, KeyPair>,
+    /// What this machine calls itself.
+    host: Option<String>,
+    leaves: Mutex<HashMap<Called, Arc<Leaf>>>,
+}
+
+impl Authority {
+    /// The certificate for clients that ask for `name`, if they ask for one, at the address `local`.
+    fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (name.map(str::to_owned), local);
+        if let Some(leaf) = leaves.get(&place) {
+            return Some(Arc::clone(leaf));
+        }
+        let leaf = match self.issue(provider, name, local) {
+            Ok(leaf) => Arc::new(leaf),
+            Err(error) => {
+                tracing::warn!(%error, ?name, "could not issue a certificate");
+                return None;
+            }
+        };
+        // A stranger may ask for any number of names.
+        if leaves.len() < KEPT {
+            leaves.insert(place, Arc::clone(&leaf));
+        }
+        Some(leaf)
+    }
+
+    fn issue(
+        &self,
+        provider: &CryptoProvider,
+        name: Option<&str>,
+        local: IpAddr,
+    ) -> Result<Leaf, IssueError> {
+        let mut names: Vec<String> = ["localhost".to_owned()].into();
+        names.extend(self.host.clone());
+        names.extend(name.map(str::to_owned));
+        for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
+            names.push(address.to_string());
+        }
+        names.sort_unstable();
+        names.dedup();
+        let mut params = CertificateParams::new(names)?;
+        // Another name than its issuer's, or it would count as its own issuer.
+        params.distinguished_name = named("pgfresh");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.root)?;
+        let secret = PrivatePkcs8KeyDer::from(key.serialize_der());
+        let chain = vec![certificate.der().clone(), self.root.der().clone()];
+        Ok(Leaf::new(CertifiedKey::from_der(chain, secret.into(), provider)?))
+    }
+}
+
+/// A certificate was not issued.
+#[derive(Debug, thiserror::Error)]
+enum IssueError {
+    #[error(transparent)]
+    Make(#[from] rcgen::Error),
+    #[error(transparent)]
+    Use(#[from] rustls::Error),
+}
+
+/// What one connection is shown.
+pub(crate) struct Choice {
+    certificate: Arc<ServerCertificate>,
+    local: IpAddr,
+    leaf: OnceLock<Arc<Leaf>>,
+}
+
+impl Choice {
+    /// The digest of the certificate that SCRAM binds to, where the standard defines one.
+    pub(crate) fn digest(&self) -> Option<&[u8]> {
+        self.leaf.get()?.digest.as_deref()
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Choice").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let ServerCertificate { provider, source } = &*self.certificate;
+        let leaf = match source {
+            Source::Authority(authority) => authority.leaf(provider, hello.server_name(), self.local)?,
+            Source::Files(leaf) => Arc::clone(leaf),
+        };
+        Some(Arc::clone(&self.leaf.get_or_init(|| leaf).key))
+    }
+}
+
+/// The digest of a certificate by the hash function of its own signature, and by SHA-256 in place of MD5 and SHA-1; nothing
+/// for a signature without one of its own. Source: RFC 5929, section 4.1.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 11 SHA-256, 12 SHA-384, 13 SHA-512.
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
+    /// `1.2.840.10045.4.3.N`, ECDSA: 2 with SHA-256, 3 SHA-384, 4 SHA-512.
+    const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
+    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { algorithm OID, … }, … }
+    let (body, _) = element(certificate, 0x30)?;
+    let (_to_be_signed, rest) = element(body, 0x30)?;
+    let (algorithm, _) = element(rest, 0x30)?;
+    let (identifier, _) = element(algorithm, 0x06)?;
+    let (number, family) = identifier.split_last()?;
+    match (family, number) {
+        (RSA, 4 | 5 | 11) | (ECDSA, 2) => Some(Sha256::digest(certificate).to_vec()),
+        (RSA, 12) | (ECDSA, 3) => Some(Sha384::digest(certificate).to_vec()),
+        (RSA, 13) | (ECDSA, 4) => Some(Sha512::digest(certificate).to_vec()),
+        _ => None,
+    }
+}
+
+/// The content of the DER element with this tag that `bytes` begin with, and what comes after it.
+fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (first, rest) = bytes.split_first().filter(|(first, _)| **first == tag)?;
+    debug_assert_eq!(*first, tag);
+    let (length, rest) = rest.split_first()?;
+    let (length, rest) = match length {
+        0x80.. => {
+            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+            let length = digits.iter().try_fold(0_usize, |length, digit| {
+                length.checked_mul(256).map(|length| length + usize::from(*digit))
+            });
+            (length?, rest)
+        }
+        length => (usize::from(*length), rest),
+    };
+    rest.split_at_checked(length)
+}

@@ -1,0 +1,155 @@
+use std::net::TcpListener;
+use std::thread;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::stream::{Socket, Stream};
+use crate::testing::run;
+
+/// Less than any record of TLS with content, so that most of them are sent in pieces.
+const ROOM: usize = 4096;
+
+/// A client that trusts `certificate` alone.
+fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnection {
+    let mut roots = RootCertStore::empty();
+    let root = certificate.root().unwrap();
+    roots.add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
+}
+
+/// Bytes that differ from their neighbours.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..251).cycle().take(length).collect()
+}
+
+/// The two ends of a TCP connection.
+fn ends() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+/// Says `up` in pieces, then reads all that comes in pieces.
+fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down: &[usize]) -> Vec<u8> {
+    let said = pattern(up.iter().sum());
+    let mut rest = &said[..];
+    for length in up {
+        let (now, later) = rest.split_at(*length);
+        stream.write_all(now).unwrap();
+        rest = later;
+    }
+    let (mut heard, mut sizes) = (Vec::new(), down.iter().cycle());
+    loop {
+        let mut buffer = vec![0; *sizes.next().unwrap()];
+        match stream.read(&mut buffer).unwrap() {
+            0 => return heard,
+            count => heard.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However both sides cut what they say and read, and wherever a session goes from one thread to another.
+    #[test]
+    fn all_that_is_said_arrives_in_order(
+        up in vec(1_usize..40_000, 1..8),
+        down in vec(1_usize..40_000, 1..8),
+        reads in vec(1_usize..20_000, 1..8),
+        moved_after in vec(0_usize..10, 0..3),
+    ) {
+        let certificate = Arc::new(ServerCertificate::generate().unwrap());
+        let (near, far) = ends();
+        let connection = client(&certificate, &[]);
+        let (said, answer) = (pattern(up.iter().sum()), pattern(down.iter().sum::<usize>() * 3));
+        let talking = thread::spawn({
+            let (up, down) = (up.clone(), down.clone());
+            move || talk(StreamOwned::new(connection, near), &up, &down)
+        });
+        let socket = Socket::tcp(far).unwrap();
+        sys::set_send_buffer(socket_of(&socket), ROOM).unwrap();
+        run(async {
+            let mut stream = Stream::new(socket, Vec::new()).unwrap().encrypted(&certificate, &[]).unwrap();
+            let (mut heard, mut sizes) = (Vec::new(), reads.iter().cycle());
+            for round in 0.. {
+                let mut buffer = vec![0; *sizes.next().unwrap()];
+                let count = stream.read(&mut buffer).await.unwrap();
+                heard.extend_from_slice(&buffer[..count]);
+                if heard.len() == said.len() {
+                    break;
+                }
+                if moved_after.contains(&round) {
+                    let (socket, unread) = stream.into_parts();
+                    stream = Stream::new(socket, unread).unwrap();
+                }
+            }
+            assert!(heard == said);
+            for piece in answer.chunks(*reads.iter().max().unwrap()) {
+                stream.write_all(piece).await.unwrap();
+            }
+            stream.shutdown().await.unwrap();
+        });
+        prop_assert!(talking.join().unwrap() == answer);
+    }
+}
+
+fn socket_of(socket: &Socket) -> &TcpStream {
+    let Socket::Tcp(stream) = socket else { panic!("not a TCP connection") };
+    stream
+}
+
+#[test]
+fn what_was_read_too_early_is_part_of_the_handshake() {
+    let certificate = Arc::new(ServerCertificate::generate().unwrap());
+    let (near, far) = ends();
+    let connection = client(&certificate, &[b"postgresql"]);
+    let talking = thread::spawn(move || talk(StreamOwned::new(connection, near), &[9], &[64]));
+    let socket = Socket::tcp(far).unwrap();
+    run(async {
+        let mut stream = Stream::new(socket, Vec::new()).unwrap();
+        let mut early = [0; 100];
+        stream.read_exact(&mut early).await.unwrap();
+        let mut stream = stream.encrypted(&certificate, &early).unwrap();
+        let mut said = [0; 9];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(said[..], pattern(9));
+        assert!(stream.is_encrypted() && stream.tls().unwrap().speaks_postgresql());
+        assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
+        stream.write_all(b"heard").await.unwrap();
+        // Dropped without a word: the client hears a proper end all the same.
+    });
+    assert_eq!(talking.join().unwrap(), b"heard");
+}
+
+proptest! {
+    /// Whatever comes in place of a handshake ends in an error, or in a wait for more.
+    #[test]
+    fn nonsense_is_no_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
+        let certificate = Arc::new(ServerCertificate::generate().unwrap());
+        let mut connection = client(&certificate, &[]);
+        let mut hello = Vec::new();
+        connection.write_tls(&mut hello).unwrap();
+        let place = cut.index(hello.len());
+        // Nonsense alone, and behind the beginning of a handshake.
+        for said in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
+            let (near, far) = ends();
+            far.set_nonblocking(true).unwrap();
+            if let Ok(socket) = TlsSocket::accept(far, &certificate, &said) {
+                let received = socket.receive(&mut [0; 16]);
+                prop_assert!(received.is_err(), "{received:?}");
+            }
+            drop(near);
+        }
+    }
+}

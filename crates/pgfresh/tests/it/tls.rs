@@ -1,0 +1,295 @@
+//! TLS on the gateway's port: sessions and HTTP, with a certificate of ours and with the user's.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SignatureAlgorithm,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::common::client::{Client, failure, packet, startup};
+use crate::common::serve::Serve;
+use crate::common::{Outcome, Scene, User, finish, ground};
+
+/// Asks for TLS.
+const SSL_REQUEST: u32 = 80_877_103;
+
+fn serve(options: &[&str]) -> Serve {
+    Serve::at(Scene::new(User::Ourselves), options)
+}
+
+impl Serve {
+    fn root(&self) -> &Path {
+        Path::new(self.ready["root_certificate"].as_str().expect("a root certificate"))
+    }
+
+    /// What psql says at `host`, with such words of libpq.
+    fn psql(&self, host: &str, words: &str) -> Outcome {
+        let port = &self.ready["port"];
+        let mut psql = Command::new(ground::psql());
+        psql.args(["-XAtqc", "\\conninfo", "-c", "SELECT current_database()"]);
+        psql.arg(format!("host={host} port={port} user=postgres dbname=tried {words}"));
+        psql.env_clear().env("PGPASSWORD", self.secret());
+        finish(psql)
+    }
+
+    /// A connection by TLS without a request for it, as one who trusts this server's root.
+    fn direct(&self, protocols: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.root()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        // A name that nobody has told the server: it is trusted by its root, and issues what it is asked for.
+        let name = ServerName::try_from("any.name.example").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        StreamOwned::new(connection, Client::knock(&self.address()).stream)
+    }
+
+    fn https(&self, request: &str) -> String {
+        let mut stream = self.direct(&[b"http/1.1"]);
+        let port = &self.ready["port"];
+        let head = format!("{request}\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+fn is_encrypted(outcome: &Outcome) -> bool {
+    assert!(outcome.code == Some(0) && outcome.stdout.ends_with("\ntried\n"), "{outcome}");
+    outcome.stdout.contains("SSL connection (protocol: TLSv1")
+}
+
+#[test]
+fn every_mode_of_a_client_is_served_as_a_server_would() {
+    let serve = serve(&["--tls"]);
+    let root = serve.root().display();
+    for (host, words, encrypted) in [
+        ("127.0.0.1", "sslmode=disable".to_owned(), false),
+        ("127.0.0.1", "sslmode=allow".to_owned(), false),
+        ("127.0.0.1", String::new(), true),
+        ("127.0.0.1", "sslmode=require".to_owned(), true),
+        ("127.0.0.1", "sslmode=require ssl_max_protocol_version=TLSv1.2".to_owned(), true),
+        ("127.0.0.1", format!("sslmode=verify-full sslrootcert={root}"), true),
+        ("localhost", format!("sslmode=verify-full sslrootcert={root} channel_binding=require"), true),
+    ] {
+        assert_eq!(is_encrypted(&serve.psql(host, &words)), encrypted, "{words}");
+    }
+    // The server's own socket has no use for it.
+    let socket =
+        serve.https(&format!("POST /v1/databases HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
+    assert!(socket.contains("socket_url"), "{socket}");
+}
+
+#[test]
+fn without_it_who_insists_hears_that_there_is_none() {
+    let serve = serve(&[]);
+    assert!(serve.ready.get("root_certificate").is_none());
+    let refused = serve.psql("127.0.0.1", "sslmode=require");
+    assert!(refused.stderr.contains("server does not support SSL, but SSL was required"), "{refused}");
+    assert!(!is_encrypted(&serve.psql("127.0.0.1", "")));
+}
+
+#[test]
+fn a_root_is_good_for_its_own_server_alone() {
+    let (one, other) = (serve(&["--tls"]), serve(&["--tls"]));
+    let words = format!("sslmode=verify-ca sslrootcert={}", other.root().display());
+    let refused = one.psql("127.0.0.1", &words);
+    assert!(refused.code != Some(0) && refused.stderr.contains("certificate verify failed"), "{refused}");
+    assert!(is_encrypted(&other.psql("127.0.0.1", &words)));
+}
+
+/// A certificate for localhost with a root of its own, in files: root, certificate, key.
+fn made(scene: &Scene, algorithm: &'static SignatureAlgorithm) -> [PathBuf; 3] {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "a company");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let root = CertifiedIssuer::self_signed(params, KeyPair::generate_for(algorithm).unwrap()).unwrap();
+    let key = KeyPair::generate_for(algorithm).unwrap();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &root).unwrap();
+    [
+        scene.write("company.crt", &root.pem()),
+        scene.write("server.crt", &certificate.pem()),
+        scene.write("server.key", &key.serialize_pem()),
+    ]
+}
+
+#[test]
+fn a_certificate_of_the_user_is_shown_and_bound_to() {
+    for (algorithm, can_be_bound_to) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, true),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, true),
+        // Its signature has no hash function of its own that a digest could be made with.
+        (&rcgen::PKCS_ED25519, false),
+    ] {
+        let scene = Scene::new(User::Ourselves);
+        let files = made(&scene, algorithm);
+        let [root, certificate, key] = files.each_ref().map(|path| path.to_str().unwrap());
+        let serve = Serve::at(scene, ["--tls-cert", certificate, "--tls-key", key]);
+        assert!(serve.ready.get("root_certificate").is_none());
+        let verified = format!("sslmode=verify-full sslrootcert={root}");
+        assert!(is_encrypted(&serve.psql("localhost", &verified)));
+        // It is for localhost, and not for the address.
+        assert!(serve.psql("127.0.0.1", &verified).stderr.contains("does not match host name"));
+        let bound = serve.psql("localhost", &format!("{verified} channel_binding=require"));
+        if can_be_bound_to {
+            assert!(is_encrypted(&bound));
+        } else {
+            assert!(bound.stderr.contains("channel binding is required"), "{bound}");
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_before_anything_is_built() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let [_, certificate, key] = made(&scene, &rcgen::PKCS_ECDSA_P256_SHA256);
+    let other = KeyPair::generate().unwrap();
+    let (other, empty) = (scene.write("other.key", &other.serialize_pem()), scene.write("empty", ""));
+    let missing = scene.directory.join("missing");
+    for (certificate, key, said) in [
+        (&missing, &key, format!("could not read a certificate from \"{}\": ", missing.display())),
+        (&empty, &key, format!("could not read a certificate from \"{}\": ", empty.display())),
+        (&key, &key, format!("could not read a certificate from \"{}\": ", key.display())),
+        (&certificate, &missing, format!("could not read a private key from \"{}\": ", missing.display())),
+        (
+            &certificate,
+            &certificate,
+            format!("could not read a private key from \"{}\": ", certificate.display()),
+        ),
+        (
+            &certificate,
+            &other,
+            format!("cannot use the certificate in \"{}\" with the key in", certificate.display()),
+        ),
+    ] {
+        let words = [
+            "serve".as_ref(),
+            "--tls-cert".as_ref(),
+            certificate.as_os_str(),
+            "--tls-key".as_ref(),
+            key.as_os_str(),
+        ];
+        let outcome = scene.run(words);
+        assert!(
+            outcome.code == Some(1) && outcome.stderr.starts_with(&format!("pgfresh: {said}")),
+            "{outcome}"
+        );
+        assert!(outcome.stderr.contains("HINT:  "), "{outcome}");
+    }
+    let half = scene.run(["serve", "--tls-cert", "a"]);
+    assert!(half.code == Some(2) && half.stderr.contains("--tls-key"), "{half}");
+    assert!(!scene.cache.exists());
+}
+
+#[test]
+fn tls_without_a_request_for_it_has_to_name_its_protocol() {
+    let serve = serve(&["--tls"]);
+    let first = |protocols: &[&[u8]]| {
+        let mut stream = serve.direct(protocols);
+        stream.write_all(&startup("direct", &[])).unwrap();
+        let mut header = [0; 5];
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_be_bytes(header[1..].try_into().unwrap()) as usize;
+        let mut body = vec![0; length - 4];
+        stream.read_exact(&mut body).unwrap();
+        (header[0], body)
+    };
+    let asked = first(&[b"postgresql"]);
+    assert_eq!(asked, (b'R', b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0".to_vec()));
+    for protocols in [&[][..], &[&b"http/1.1"[..]]] {
+        let refused = failure(&first(protocols));
+        assert_eq!(refused.sqlstate, "08P01");
+        assert!(refused.message.contains("without ALPN"), "{refused:?}");
+    }
+}
+
+#[test]
+fn http_comes_by_tls_too() {
+    let serve = serve(&["--tls"]);
+    let token = serve.secret();
+    let asked = serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {token}"));
+    assert!(asked.starts_with("HTTP/1.1 200 OK\r\n") && asked.contains("\"templates\""), "{asked}");
+    let refused = serve.https("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer guess");
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    // A page of its own is served, and none of another origin.
+    let port = &serve.ready["port"];
+    let of = |origin: &str| {
+        serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {token}\r\nOrigin: {origin}"))
+    };
+    assert!(of(&format!("https://localhost:{port}")).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(of("https://evil.example").starts_with("HTTP/1.1 403 "));
+}
+
+/// Generated: whatever a client says in place of the handshake, it is the only one who suffers.
+#[test]
+fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
+    let serve = serve(&["--tls"]);
+    let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
+    let handshakes = (vec(any::<u8>(), 0..300), any::<bool>(), any::<bool>());
+    let checked = runner.run(&handshakes, |(nonsense, begins_as_tls, leaves)| {
+        let mut client = Client::knock(&serve.address());
+        client.say(&packet(SSL_REQUEST, &[]));
+        let mut answer = [0];
+        client.stream.read_exact(&mut answer).unwrap();
+        prop_assert_eq!(answer[0], b'S');
+        if begins_as_tls {
+            client.say(&[0x16, 3, 1, 0, 40, 1]);
+        } else {
+            // In the clear, as one would like to slip it in.
+            client.say(&startup("slipped_in", &[]));
+        }
+        // The server may have closed already.
+        let _ = client.stream.write_all(&nonsense);
+        if !leaves {
+            let _ = client.stream.shutdown(std::net::Shutdown::Write);
+            let mut rest = Vec::new();
+            let _ = client.stream.read_to_end(&mut rest);
+            // An alert of TLS at most.
+            prop_assert!(rest.is_empty() || rest[0] == 0x15, "{rest:?}");
+        }
+        Ok(())
+    });
+    checked.unwrap();
+    assert!(is_encrypted(&serve.psql("127.0.0.1", "sslmode=require")));
+    let leases = serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
+    assert!(!leases.contains("slipped_in"), "{leases}");
+}
+
+#[test]
+fn what_is_advertised_is_what_clients_are_told() {
+    let serve = serve(&["--tls", "--advertise", "db.example:6000"]);
+    let (url, port) = (serve.ready["url"].as_str().unwrap(), &serve.ready["port"]);
+    assert!(url.ends_with("@db.example:6000/postgres") && *port == 6000, "{url} {port}");
+    // Those on this machine find it where it is.
+    let page = serve.ready["page_url"].as_str().unwrap();
+    assert!(page.starts_with("http://127.0.0.1:"), "{page}");
+}
+
+#[test]
+fn sessions_that_share_a_transaction_come_by_tls_as_well() {
+    let scene = Scene::new(User::Ourselves);
+    let psql = ground::psql();
+    let script = format!(
+        "{psql} -Xqc 'CREATE TABLE t (n int)' -c 'INSERT INTO t VALUES (7)'
+         {psql} -XAtqc 'SELECT n FROM t' -c '\\conninfo'"
+    );
+    let words = ["run", "--tls", "--isolation", "rollback", "--env", "PGSSLMODE=verify-full"];
+    let outcome =
+        scene.run(words.into_iter().chain(["--env", "PGDATABASE=shared", "--", "sh", "-euc", &script]));
+    assert!(outcome.code == Some(0) && outcome.stdout.starts_with("7\n"), "{outcome}");
+    assert!(outcome.stdout.contains("SSL connection"), "{outcome}");
+}
