@@ -20,6 +20,8 @@ const ELSEWHERE: &[&str] = &[
     "could not find a PostgreSQL installation",
     "could not find PostgreSQL",
     "could not examine",
+    "could not read a certificate from",
+    "could not read a private key from",
     "unknown table",
     "unknown key in",
 ];
