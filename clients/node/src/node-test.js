@@ -13,7 +13,7 @@ async function freshDatabase(t, wish) {
   const test = t.fullName ?? t.name;
   const database = await freshDatabaseFor(test, wish);
   t.after(async () => {
-    // Node tells this since 18.20 and 20.12.
+    // Node tells this since 20.12.
     const failed = t.passed === false;
     try {
       await endTest(database, { failed, test, say: (line) => t.diagnostic(line) });

@@ -26,6 +26,8 @@ const failing = {
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 const runsAddedHooks = major >= 24 || (major === 20 && minor >= 20);
+// node:test of Node 18 does not tell a hook whether its test has failed.
+const tellsFailures = (framework) => framework !== "node:test" || major >= 20;
 
 // Runs the framework on its files of that name; resolves to its exit code and what it has written.
 async function run(framework, name, environment, ...around) {
@@ -63,7 +65,9 @@ for (const framework of Object.keys(frameworks)) {
     assert.deepEqual(leased.map(({ body }) => body), Array(4).fill({ template: "shop" }), text);
     const released = server.asked.filter(({ method }) => method === "DELETE").map(({ path }) => path);
     const tests = released.map((path) => path.split("?failed=true&test=")[1]);
-    assert.deepEqual(tests.map((test) => test && decodeURIComponent(test)), [undefined, ...failing[framework], undefined], text);
+    const names = failing[framework].map((name) => (tellsFailures(framework) ? name : undefined));
+    assert.deepEqual(tests.map((test) => test && decodeURIComponent(test)), [undefined, ...names, undefined], text);
+    if (!tellsFailures(framework)) return;
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_2/);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_3/);
   });
