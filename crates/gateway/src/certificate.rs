@@ -294,18 +294,62 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
 
 /// The content of the DER element with this tag that `bytes` begin with, and what comes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (first, rest) = bytes.split_first().filter(|(first, _)| **first == tag)?;
-    debug_assert_eq!(*first, tag);
-    let (length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0x80.. => {
-            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            let length = digits.iter().try_fold(0_usize, |length, digit| {
-                length.checked_mul(256).map(|length| length + usize::from(*digit))
-            });
-            (length?, rest)
+    let (length, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
+    if *length < 0x80 {
+        return rest.split_at_checked(usize::from(*length));
+    }
+    // The length of the length, which comes next.
+    let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+    let length = digits.iter().try_fold(0_usize, |length, digit| {
+        length.checked_mul(256).map(|length| length + usize::from(*digit))
+    });
+    rest.split_at_checked(length?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_digest_is_that_of_the_certificates_own_signature() {
+        for (algorithm, length) in [
+            (&rcgen::PKCS_ECDSA_P256_SHA256, Some(32)),
+            (&rcgen::PKCS_ECDSA_P384_SHA384, Some(48)),
+            (&rcgen::PKCS_ED25519, None),
+        ] {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let certificate =
+                CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+            assert_eq!(end_point(certificate.der()).map(|digest| digest.len()), length);
         }
-        length => (usize::from(*length), rest),
-    };
-    rest.split_at_checked(length)
+    }
+
+    #[test]
+    fn each_name_has_one_certificate_and_strangers_cannot_fill_the_memory() {
+        let ServerCertificate { provider, source } = ServerCertificate::generate().unwrap();
+        let Source::Authority(authority) = source else { panic!("not our own") };
+        let local = Ipv4Addr::LOCALHOST.into();
+        let leaf = |name: &str| authority.leaf(&provider, Some(name), local).unwrap();
+        assert!(Arc::ptr_eq(&leaf("one.example"), &leaf("one.example")));
+        assert!(!Arc::ptr_eq(&leaf("one.example"), &leaf("other.example")));
+        for number in 0..2 * KEPT {
+            leaf(&format!("host{number}.example"));
+        }
+        assert_eq!(authority.leaves.lock().unwrap().len(), KEPT);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_read_as_a_certificate(bytes: Vec<u8>, place: prop::sample::Index) {
+            let _ = end_point(&bytes);
+            let key = KeyPair::generate().unwrap();
+            let certificate = CertificateParams::default().self_signed(&key).unwrap();
+            let mut damaged = certificate.der().to_vec();
+            let place = place.index(damaged.len());
+            damaged.splice(place.., bytes);
+            let _ = end_point(&damaged);
+        }
+    }
 }
