@@ -330,6 +330,31 @@ fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_mean
 }
 
 #[test]
+fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let scene = project(User::Ourselves, TOOL);
+        let (_, first) = build(&scene, &[]);
+        assert_eq!(ran(&scene), ["0001"]);
+        scene.write("wait", "");
+        scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
+        let mut command = scene.pgfresh(["template", "build"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        wait_until("the setup", || scene.directory.join("ran").exists());
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        end_of(&mut child, format!("{signal:?}"));
+        let place = scene.place.join(format!("pgfresh-{}", scene.user.uid()));
+        wait_until("the guard", || !place.exists());
+        assert_eq!((ran(&scene), templates(&scene).len()), (vec!["0002".to_owned()], 1));
+        scene.write("go", "");
+        build(&scene, &[]);
+        assert_eq!((ran(&scene), &show(&scene)["parent"]), (vec!["0002".to_owned()], &first.as_str().into()));
+        assert_eq!(dump(&scene, &[]), full_dump(&scene));
+        leave(&scene);
+    }
+}
+
+#[test]
 fn a_setup_that_writes_its_own_input_is_built_in_full() {
     let config = TOOL
         .replace("inputs = [", "inputs = [\"schema.txt\", ")
