@@ -1,6 +1,6 @@
 //! Incremental builds: where files are only ever added, a template is built on an earlier one, and only what is new runs.
 //!
-//! Its fingerprint is that of its inputs, whichever way it was built. So an earlier template is taken only if all that shaped
+//! Its fingerprint is that of its inputs, built in full or not. So an earlier template is taken only if all that shaped
 //! it shapes the new one, too, and if a full build would run what is new after all that it has run.
 
 use crate::about::{self, About};
