@@ -57,7 +57,7 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
 pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
     let before = stops.count();
-    let provisioner = startup::provisioner(settings, false)?;
+    let provisioner = startup::provisioner(settings)?;
     let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key(&provisioner, settings)?));
     if let Some(found) = slot.look()? {
         tracing::debug!(pid = found.about.pid, "joins the background server");
@@ -237,7 +237,7 @@ fn serve_at(
     kept: Option<&Path>,
     starting: OwnedFd,
 ) -> Result<ExitCode, Failure> {
-    let provisioner = startup::provisioner(settings, false)?;
+    let provisioner = startup::provisioner(settings)?;
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let (service, idle) = match kept {
         Some(kept) => {

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::template::Steps;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -123,6 +124,10 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_DUMP", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) dump: Option<String>,
+    /// What happens to the files of the template: any, or append-only (a new file runs on the template built before) [default: any]
+    #[arg(long, global = true, value_name = "STEPS", env = "PGFRESH_STEPS", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) steps: Option<Steps>,
     /// The template of pgfresh.toml that --setup, --sql or --dump builds on
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_FROM", hide_env_values = true)]
     #[arg(help_heading = "Template")]
@@ -331,6 +336,7 @@ pub(crate) enum System {
     The exit code is the command's own; 128+N if signal N ended it; 125 if pgfresh failed; 126 if the command cannot \
     be run; 127 if it does not exist."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag, and they combine freely")]
 pub(crate) struct Run {
     /// Set another variable for the command; repeatable
     ///
@@ -342,6 +348,9 @@ pub(crate) struct Run {
     /// If the command or the template's setup fails, keep data and log
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Run all steps of the template, even if it could be or was built on an earlier one
+    #[arg(long, conflicts_with = "compare")]
+    pub(crate) full: bool,
     /// Report at the end where the time went and what would help
     #[arg(long, group = "told")]
     pub(crate) profile: bool,

@@ -55,7 +55,7 @@ impl NamedServer {
         reset: bool,
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let provisioner = startup::provisioner(settings, false)?;
+        let provisioner = startup::provisioner(settings)?;
         startup::sweep(settings, &provisioner);
         let (registration, data) = take(settings, name, &provisioner)?;
         let before = if reset { recall(&data).ok().flatten() } else { recall(&data)? };

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write as _, stderr};
 use std::time::{Duration, Instant};
 
 use storage::human_bytes;
-use template::Step;
+use template::{BuildPlan, Step};
 
 use crate::output::Verbosity;
 
@@ -98,11 +98,22 @@ fn describe(step: Step<'_>) -> Option<String> {
         }
         Step::WaitingForBaseImage => "waiting for the base image, which another process is making".to_owned(),
         Step::RebuildingDamaged => "the cached template is damaged; making it anew".to_owned(),
-        Step::Building { name, fingerprint, changes: [] } => {
+        Step::Building { name, fingerprint, plan: BuildPlan::Incremental { parent, added }, .. } => {
+            format!("building template \"{name}\" ({fingerprint}) on {parent}: {}", incremental(added))
+        }
+        Step::Building { name, fingerprint, plan: BuildPlan::Full { reasons }, .. }
+            if !reasons.is_empty() =>
+        {
+            format!("building template \"{name}\" ({fingerprint}) in full: {}", some_of(reasons))
+        }
+        Step::Building { name, fingerprint, changes: [], .. } => {
             format!("building template \"{name}\" ({fingerprint})")
         }
-        Step::Building { name, fingerprint, changes } => {
+        Step::Building { name, fingerprint, changes, .. } => {
             format!("rebuilding template \"{name}\" ({fingerprint}): {}", some_of(changes))
+        }
+        Step::RemovingDamagedParent { fingerprint } => {
+            format!("the cached template {fingerprint} is damaged; removing it")
         }
         Step::Waiting { name } => {
             format!("waiting for template \"{name}\", which another process is building")
@@ -126,6 +137,11 @@ fn describe(step: Step<'_>) -> Option<String> {
         ),
         Step::Running { .. } | Step::Copying { .. } => return None,
     })
+}
+
+/// What is new of files that were added.
+pub(crate) fn incremental(added: &[String]) -> String {
+    format!("new {}", some_of(added))
 }
 
 /// The first of many changes.

@@ -25,10 +25,9 @@ pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
     Ok(Cache::locate(path)?)
 }
 
-/// Finds what servers are made with. `keep`: a server whose setup fails stays.
-pub(crate) fn provisioner(settings: &ResolvedSettings, keep: bool) -> Result<Provisioner, Failure> {
-    let server_options = ServerOptions { keep, ..settings.with_template()? };
-    provisioner_for(settings, server_options)
+/// Finds what servers are made with.
+pub(crate) fn provisioner(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
+    provisioner_for(settings, settings.with_template()?)
 }
 
 /// The same, whatever templates there are.

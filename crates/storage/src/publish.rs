@@ -76,7 +76,7 @@ impl Building {
         let file = File::open(&path).attempt("open", &path)?;
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
-        // An entry that is there now is a damaged one: look-up found none.
+        // An entry that is there now is a damaged one, or was built in a way that the caller does not want.
         remove_tree(&self.entry)?;
         fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
         Ok(Entry::new(self.entry.clone(), manifest, in_use))

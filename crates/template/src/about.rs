@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use storage::{Cache, FileError};
 
-use crate::{FingerprintInputs, TemplateSpec};
+use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 
 /// The description of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct About {
     pub folder: PathBuf,
     /// The steps, in a few words.
     pub made_from: String,
+    /// The fingerprint of the earlier template that it was built on; none if all steps ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
     /// How long it took to make, in seconds.
@@ -41,10 +44,16 @@ impl About {
             version,
             folder: spec.map_or_else(PathBuf::new, |spec| spec.folder.clone()),
             made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::words),
+            parent: None,
             created: now.as_secs(),
             took: took.as_secs_f64(),
             fingerprint_inputs,
         }
+    }
+
+    /// The same, built on the earlier template `parent`, if there is one.
+    pub(crate) fn on(self, parent: Option<&Fingerprint>) -> Self {
+        Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
     /// As it is stored.

@@ -7,10 +7,11 @@ use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
 use crate::error::{ProvisionError, SetupError};
-use crate::fingerprint_inputs::INPUT;
+use crate::fingerprint_inputs::{INPUT, SQL_FILES};
+use crate::incremental::Parent;
 use crate::provisioner::{Provisioner, Step, Template};
-use crate::setup::{Broken, Setup, dump_files};
-use crate::{Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
+use crate::setup::{Broken, Setup, StartingPoint, dump_files};
+use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
 /// How often a build may be repeated because it changed its own inputs: once is common (a schema file that is written
 /// after migrating), more often it would never end.
@@ -30,6 +31,10 @@ pub struct TemplateStatus {
     pub entry: Option<Entry>,
     /// What differs from the one that was built last, if one was.
     pub changes: Option<Vec<String>>,
+    /// The fingerprint of the earlier template that it was built on, if it is there and was built so.
+    pub parent: Option<String>,
+    /// Where a build would begin; none if there is nothing to build.
+    pub plan: Option<BuildPlan>,
 }
 
 impl Provisioner {
@@ -52,7 +57,7 @@ impl Provisioner {
         let folder = &spec.folder;
         let sql = inputs::expand(folder, &spec.sql)?;
         if !sql.is_empty() {
-            all.add("list of SQL files", sql.join("\n"));
+            all.add(SQL_FILES, sql.join("\n"));
         }
         let mut files = sql;
         if let Some(dump) = &spec.dump {
@@ -82,7 +87,9 @@ impl Provisioner {
         let entry = self.cache.examine(fingerprint.as_str())?;
         let before = about::last(&self.cache, spec);
         let changes = before.map(|before| fingerprint_inputs.differences(&before));
-        Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes })
+        let parent = entry.as_ref().and_then(|entry| About::parse(&entry.about())?.parent);
+        let plan = if entry.is_none() { Some(self.plan(spec, &fingerprint_inputs)?) } else { None };
+        Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
 
     /// Looks the template up, or makes it and, before, what it goes on from.
@@ -96,35 +103,42 @@ impl Provisioner {
         }
         let mut changes = Vec::new();
         for _ in 0..ATTEMPTS {
-            let fingerprint_inputs = self.fingerprint_inputs(spec)?;
-            let fingerprint = fingerprint_inputs.fingerprint();
+            let inputs = self.fingerprint_inputs(spec)?;
+            let fingerprint = inputs.fingerprint();
             let found =
                 |entry| Template { fingerprint: fingerprint.clone(), entry, database: spec.name.clone() };
-            if let Some(entry) = self.cache.look_up(fingerprint.as_str())? {
+            if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
             let waiting = || say(Step::Waiting { name: &spec.name });
             let building = self.cache.building(fingerprint.as_str(), waiting)?;
-            if let Some(entry) = self.cache.look_up(fingerprint.as_str())? {
+            if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
             if changes.is_empty() {
                 let before = about::last(&self.cache, spec);
-                changes = before.map_or_else(Vec::new, |before| fingerprint_inputs.differences(&before));
+                changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));
             }
-            say(Step::Building { name: &spec.name, fingerprint: &fingerprint, changes: &changes });
             let begun = Instant::now();
-            let guard = self.prepare(spec, &fingerprint, say)?;
+            let (guard, parent) = self.prepare(spec, (&inputs, &changes), say)?;
             let after = self.fingerprint_inputs(spec)?;
-            if after == fingerprint_inputs {
+            if after == inputs {
                 let version = self.installation.version().to_string();
-                let about = About::new(Some(spec), version, begun.elapsed(), fingerprint_inputs);
+                let about = About::new(Some(spec), version, begun.elapsed(), inputs).on(parent.as_ref());
                 return Ok(found(self.publish(spec, building, guard, &about, say)?));
             }
-            changes = after.differences(&fingerprint_inputs);
+            changes = after.differences(&inputs);
             say(Step::InputsChanged { changes: &changes });
         }
         Err(SetupError::Unsettled { name: spec.name.clone(), changes }.into())
+    }
+
+    /// The template in the cache, if it will do: where all steps are to run from the start, one built on another will not.
+    fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
+        let on_another =
+            |entry: &Entry| About::parse(&entry.about()).is_some_and(|about| about.parent.is_some());
+        let entry = self.cache.look_up(fingerprint.as_str())?;
+        Ok(entry.filter(|entry| !(self.server_options().full && on_another(entry))))
     }
 
     fn publish(
@@ -147,32 +161,58 @@ impl Provisioner {
         Ok(entry)
     }
 
-    /// Runs the specification's steps in a server on what it goes on from, and leaves a data directory at rest.
+    /// Runs the steps of `spec` that are needed in a server, and leaves a data directory at rest; also the fingerprint of the
+    /// earlier template that the build began on, if one will do. `inputs` and `changes` are those of this build.
     fn prepare(
         &self,
         spec: &TemplateSpec,
-        fingerprint: &Fingerprint,
+        (inputs, changes): (&FingerprintInputs, &[String]),
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Guard, ProvisionError> {
+    ) -> Result<(Guard, Option<Fingerprint>), ProvisionError> {
+        let (name, fingerprint) = (&spec.name, &inputs.fingerprint());
+        while let Some(parent) = self.parent(spec, inputs)? {
+            say(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
+            // Marks it as used.
+            self.cache.look_up(parent.template.fingerprint.as_str())?;
+            let server = match self.boot_for_build(&parent.template, say) {
+                Err(error) if error.is_damage() => {
+                    let fingerprint = &parent.template.fingerprint;
+                    say(Step::RemovingDamagedParent { fingerprint });
+                    self.cache.building(fingerprint.as_str(), || ())?.discard()?;
+                    continue;
+                }
+                server => server?,
+            };
+            let Parent { template: Template { fingerprint: parent, entry, .. }, sql_files, added, .. } =
+                parent;
+            // Its files are copied: it may be removed while the setup runs.
+            drop(entry);
+            let server = self.set_up(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
+            let server = server.map_err(|error| error.on_parent(&parent, added))?;
+            return Ok((at_rest(server)?, Some(parent)));
+        }
+        let plan = BuildPlan::Full { reasons: self.reasons_for_full_build(spec, inputs) };
+        say(Step::Building { name, fingerprint, changes, plan: &plan });
+        let from = spec.from.as_deref();
+        let server = self.on_template(from, say, |template| self.boot_for_build(template, say))?;
+        let server = self.set_up(server, spec, StartingPoint::of(spec), fingerprint, say)?;
+        Ok((at_rest(server)?, None))
+    }
+
+    /// Starts the server in which steps run, on a copy of `template`.
+    fn boot_for_build(&self, template: &Template, say: &dyn Fn(Step<'_>)) -> Result<Server, ProvisionError> {
         // How large it becomes is unknown: where the user does not decide, that is no matter for RAM.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
             self.server_options().place.clone()
         };
-        let from = spec.from.as_deref();
-        let server = self.on_template(from, say, |template| {
-            let place = self.choose_place(&request, template.entry.bytes())?;
-            let mut settings = self.settings_of(Preset::Fast, place.budget())?;
-            for (name, value) in BUILDING {
-                settings.set(name, value)?;
-            }
-            Ok(self.boot(template, &place, &settings, say)?)
-        })?;
-        let server = self.set_up(server, spec, fingerprint, say)?;
-        // Everything written until now lies in segments that the checkpoint of the shutdown removes.
-        server.session("postgres")?.query("SELECT pg_switch_wal()")?;
-        Ok(server.shut_down()?)
+        let place = self.choose_place(&request, template.entry.bytes())?;
+        let mut settings = self.settings_of(Preset::Fast, place.budget())?;
+        for (name, value) in BUILDING {
+            settings.set(name, value)?;
+        }
+        Ok(self.boot(template, &place, &settings, say)?)
     }
 
     /// Runs the steps of one specification in `server`.
@@ -183,12 +223,12 @@ impl Provisioner {
         &self,
         server: Server,
         spec: &TemplateSpec,
+        start: StartingPoint<'_>,
         fingerprint: &Fingerprint,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Server, ProvisionError> {
         let setup = Setup { server: &server, installation: &self.installation, spec, say };
-        let parent = spec.from.as_ref().map(|from| from.name.as_str());
-        match setup.run(parent)? {
+        match setup.run(start)? {
             None => Ok(server),
             Some(broken) => Err(self.failed(server, spec, fingerprint, broken)?.into()),
         }
@@ -216,4 +256,11 @@ impl Provisioner {
         let log = Some(log);
         Ok(SetupError::Failed { name, fingerprint, step, status, after, last_lines, log, kept })
     }
+}
+
+/// Stops a server whose data become a template.
+fn at_rest(server: Server) -> Result<Guard, ProvisionError> {
+    // Everything written until now lies in segments that the checkpoint of the shutdown removes.
+    server.session("postgres")?.query("SELECT pg_switch_wal()")?;
+    Ok(server.shut_down()?)
 }

@@ -51,6 +51,19 @@ impl From<SetupError> for ProvisionError {
 }
 
 impl ProvisionError {
+    /// Whether an entry of the cache is not what had been put there.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
+    }
+
+    /// Says of a setup that failed that it ran on the earlier template `parent`, which has not the files `added`.
+    pub(crate) fn on_parent(self, parent: &Fingerprint, added: Vec<String>) -> Self {
+        match self {
+            Self::Setup(source) => SetupError::OnParent { parent: parent.clone(), added, source }.into(),
+            other => other,
+        }
+    }
+
     /// What came back.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
@@ -152,6 +165,16 @@ pub enum SetupError {
         /// What the server said.
         source: server::SessionError,
     },
+    /// It failed on an earlier template, which has run all but some files.
+    #[error("could not build on template {parent}")]
+    OnParent {
+        /// The earlier template.
+        parent: Fingerprint,
+        /// The files that it has not.
+        added: Vec<String>,
+        /// What failed.
+        source: Box<SetupError>,
+    },
     /// Each build changed what it was made from.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
@@ -187,6 +210,10 @@ impl SetupError {
                 last_words.as_ref().map(|line| format!("Last log line: {line}"))
             }
             Self::Unsettled { changes, .. } => Some(format!("Last time: {}.", changes.join(", "))),
+            Self::OnParent { added, source, .. } => {
+                let added = format!("New in this build: {}.", added.join(", "));
+                Some(source.detail().map_or_else(|| added.clone(), |detail| format!("{detail}\n  {added}")))
+            }
             Self::NeedsPsql { .. } | Self::NoProgram { .. } | Self::RunsEachTime { .. } => None,
         }
     }
@@ -207,6 +234,10 @@ impl SetupError {
             }
             Self::Unsettled { .. } => {
                 Some("Leave files that the setup writes out of inputs, or have git ignore them.".to_owned())
+            }
+            Self::OnParent { source, .. } => {
+                let full = "With --full, all steps run from the start.";
+                Some(source.hint().map_or_else(|| full.to_owned(), |hint| format!("{hint} {full}")))
             }
             Self::RunsEachTime { .. } => Some(
                 "List what the setup reads: inputs = [\"migrations/**\"] in pgfresh.toml, or --inputs 'migrations/**'."

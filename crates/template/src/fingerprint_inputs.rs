@@ -35,26 +35,105 @@ impl FingerprintInputs {
     /// What is different from `before`, one line for each, what users change most first.
     #[must_use]
     pub fn differences(&self, before: &Self) -> Vec<String> {
-        let names = self.0.keys().chain(before.0.keys().filter(|name| !self.0.contains_key(*name)));
-        let mut lines: Vec<_> = names
-            .filter_map(|name| {
-                let word = match (before.0.get(name), self.0.get(name)) {
-                    (Some(old), Some(new)) if old == new => return None,
-                    (Some(_), Some(_)) => "changed",
-                    (None, _) => "added",
-                    (_, None) => "removed",
-                };
-                let shown = name.strip_prefix(INPUT);
-                Some((shown.is_none(), format!("{} {word}", shown.unwrap_or(name))))
-            })
-            .collect();
+        let mut lines: Vec<_> = self.changes(before).map(|(name, change)| line(name, change)).collect();
         lines.sort();
         lines.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The files that are to be run on what was made of `before` to get what these make, by name.
+    ///
+    /// # Errors
+    /// Why there is more to do than to add files at the end: a line for each reason, as in [`Self::differences`].
+    pub(crate) fn added_to(&self, before: &Self) -> Result<Vec<String>, Vec<String>> {
+        let (mut added, mut reasons) = (Vec::new(), Vec::new());
+        for (name, change) in self.changes(before) {
+            match name.strip_prefix(INPUT) {
+                Some(path) if change == Change::Added && !self.is_of_dump(path) => {
+                    added.push(path.to_owned());
+                }
+                None if name == SQL_FILES => {}
+                _ => reasons.push(line(name, change)),
+            }
+        }
+        reasons.sort();
+        let mut reasons: Vec<_> = reasons.into_iter().map(|(_, line)| line).collect();
+        if reasons.is_empty() {
+            reasons.extend(self.out_of_order(before, &added));
+        }
+        if reasons.is_empty() { Ok(added) } else { Err(reasons) }
+    }
+
+    /// Why a full build would not run the files that are new after all that has run: SQL files come before dump and setup.
+    fn out_of_order(&self, before: &Self, added: &[String]) -> Option<String> {
+        let (old, new) = (before.sql_files(), self.sql_files());
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        let is_input = |file: &&str| self.0.contains_key(&format!("{INPUT}{file}"));
+        if let (Some(ran), Some(first)) = (old.get(same), new.get(same).filter(|first| !old.contains(first)))
+        {
+            return Some(format!("{first} comes before {ran}, which has run"));
+        }
+        // The list is one text: a name with a line's end in it would be taken for two.
+        if same < old.len() || !new.iter().all(is_input) {
+            return Some(line(SQL_FILES, Change::Changed).1);
+        }
+        let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
+        match (new.get(same), later) {
+            (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
+            // A step that has run may read all files of a folder.
+            (None, None) => added.first().map(|file| format!("{file} added, which no new step reads")),
+            _ => None,
+        }
+    }
+
+    /// The SQL files in the order in which they run.
+    pub(crate) fn sql_files(&self) -> Vec<&str> {
+        self.0.get(SQL_FILES).map_or_else(Vec::new, |list| list.split('\n').collect())
+    }
+
+    /// Whether the file is the dump, or lies in it.
+    fn is_of_dump(&self, path: &str) -> bool {
+        let dump = self.0.get("dump").map(|dump| dump.trim_end_matches('/'));
+        dump.and_then(|dump| path.strip_prefix(dump))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The names of what is different from `before`.
+    fn changes<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a str, Change)> {
+        let names = self.0.keys().chain(before.0.keys().filter(|name| !self.0.contains_key(*name)));
+        names.filter_map(|name| {
+            let change = match (before.0.get(name), self.0.get(name)) {
+                (Some(old), Some(new)) if old == new => return None,
+                (Some(_), Some(_)) => Change::Changed,
+                (None, _) => Change::Added,
+                (_, None) => Change::Removed,
+            };
+            Some((name.as_str(), change))
+        })
     }
 }
 
 /// What the name of an input file begins with.
 pub(crate) const INPUT: &str = "input ";
+/// The name of the list of SQL files, one a line in the order in which they run.
+pub(crate) const SQL_FILES: &str = "list of SQL files";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Added,
+    Changed,
+    Removed,
+}
+
+/// A change in words, after what sorts files first.
+fn line(name: &str, change: Change) -> (bool, String) {
+    let word = match change {
+        Change::Added => "added",
+        Change::Changed => "changed",
+        Change::Removed => "removed",
+    };
+    let path = name.strip_prefix(INPUT);
+    (path.is_none(), format!("{} {word}", path.unwrap_or(name)))
+}
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +151,81 @@ mod tests {
             prop_assert_eq!(one.fingerprint() == other.fingerprint(), one == other);
             prop_assert_eq!(one.differences(&other).is_empty(), one == other);
         }
+
+        #[test]
+        fn what_was_added_is_all_that_is_different(
+            before in files(),
+            after in files(),
+            later in prop::sample::subsequence(vec!["dump", "setup command"], 0..2),
+        ) {
+            let [before, after] = [before, after].map(|files| {
+                of_files(&files.iter().map(String::as_str).collect::<Vec<_>>(), &later)
+            });
+            let Ok(added) = after.added_to(&before) else { return Ok(()) };
+            prop_assert!(after.sql_files().starts_with(&before.sql_files()));
+            let mut without = after.clone();
+            for file in added {
+                let name = format!("{INPUT}{file}");
+                prop_assert!(without.0.remove(&name).is_some());
+            }
+            without.0.remove(SQL_FILES);
+            without.0.extend(before.0.get_key_value(SQL_FILES).map(|(name, list)| (name.clone(), list.clone())));
+            prop_assert_eq!(without, before);
+        }
+    }
+
+    /// Names of SQL files and, with a digit, of other inputs, whose contents the case of the letters says.
+    fn files() -> impl Strategy<Value = Vec<String>> {
+        prop::collection::vec("[a-cA][1]?", 0..5)
+    }
+
+    /// The inputs of a template with these files, and with these keys.
+    fn of_files(files: &[&str], keys: &[&str]) -> FingerprintInputs {
+        let mut all = FingerprintInputs::default();
+        let sql: Vec<_> =
+            files.iter().filter(|file| !file.ends_with('1')).map(|file| file.to_lowercase()).collect();
+        if !sql.is_empty() {
+            all.add(SQL_FILES, sql.join("\n"));
+        }
+        for file in files {
+            all.add(format!("{INPUT}{}", file.to_lowercase()), *file);
+        }
+        for key in keys {
+            all.add(*key, "d");
+        }
+        all
+    }
+
+    #[test]
+    fn a_file_is_added_after_all_that_have_run_or_the_reason_is_named() {
+        let (sql, setup) = (&[][..], &["setup command"][..]);
+        for (before, after, keys, expected) in [
+            (&["a"][..], &["a", "b"][..], sql, Ok(&["b"][..])),
+            (&[], &["b"], sql, Ok(&["b"])),
+            (&["a"], &["a", "b", "x1"], sql, Ok(&["b", "x1"])),
+            (&["x1"], &["x1", "a1", "z1"], setup, Ok(&["a1", "z1"])),
+            (&["b"], &["a", "b"], sql, Err("a comes before b, which has run")),
+            (&["a", "b"], &["b", "a"], sql, Err("list of SQL files changed")),
+            (&["a"], &["A"], sql, Err("a changed")),
+            (&["a", "b"], &["a"], sql, Err("b removed")),
+            (&["a"], &["b"], sql, Err("a removed")),
+            (&["a"], &["a", "x1"], sql, Err("x1 added, which no new step reads")),
+            (&["a"], &["a", "b"], setup, Err("b comes before the setup command, which has run")),
+            (&["a"], &["a", "b"], &["dump"], Err("b comes before the dump, which has run")),
+            (&["a"], &["a", "d/x1"], &["dump"], Err("d/x1 added")),
+        ] {
+            let added = of_files(after, keys).added_to(&of_files(before, keys));
+            let expected = expected.map(|files| files.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(added, expected.map_err(|reason| vec![reason.to_owned()]), "{before:?} {after:?}");
+        }
+        let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
+        after.add("setting jit", "off");
+        assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
+        // Two files by their list, one by its name.
+        let mut odd = of_files(&["a"], &[]);
+        odd.add(SQL_FILES, "a\nb\nc");
+        odd.add(format!("{INPUT}b\nc"), "x");
+        assert_eq!(odd.added_to(&before), Err(vec!["list of SQL files changed".to_owned()]));
     }
 
     #[test]

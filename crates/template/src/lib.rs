@@ -12,11 +12,13 @@ mod dump;
 mod error;
 mod fingerprint;
 mod fingerprint_inputs;
+mod incremental;
 mod inputs;
 mod provisioner;
 mod setup;
 mod spec;
 mod start;
+mod steps;
 
 pub use about::About;
 pub use build::TemplateStatus;
@@ -29,3 +31,4 @@ pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep};
 pub use spec::{TemplateSpec, check_name};
 pub use start::Started;
+pub use steps::{BuildPlan, Steps};

@@ -7,7 +7,7 @@ use server::{Data, Installation, Order, Preset, Server, Settings, StartError, Ve
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
-use crate::{CachedTemplate, Fingerprint, TemplateSpec, cached};
+use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSpec, cached};
 
 /// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub struct ServerOptions {
     pub cache_size: Option<u64>,
     /// Whether the directory of a server whose setup failed stays.
     pub keep: bool,
+    /// Whether templates are built from the start, even those that were built on earlier ones and are in the cache.
+    pub full: bool,
 }
 
 /// Binaries, cache and account: all that templates and servers are made with.
@@ -72,6 +74,13 @@ pub enum Step<'a> {
         fingerprint: &'a Fingerprint,
         /// What differs from the one that was made before, if there was one.
         changes: &'a [String],
+        /// Where the build begins.
+        plan: &'a BuildPlan,
+    },
+    /// The earlier template that a build was to begin on is not what had been put into the cache, and goes.
+    RemovingDamagedParent {
+        /// Its name in the cache.
+        fingerprint: &'a Fingerprint,
     },
     /// Another process makes it.
     Waiting {

@@ -35,6 +35,20 @@ pub(crate) struct Setup<'a> {
     pub(crate) say: &'a dyn Fn(Step<'_>),
 }
 
+/// What a server has before the first step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum StartingPoint<'a> {
+    /// No database of the template's.
+    BaseImage,
+    /// The database of the template in `from`, whose name this is.
+    From(&'a str),
+    /// An earlier template of the same name, which has run the dump and so many SQL files.
+    Parent {
+        /// The first of the list.
+        sql_files: usize,
+    },
+}
+
 /// A step that ended with an error.
 pub(crate) struct Broken {
     pub(crate) step: String,
@@ -42,17 +56,29 @@ pub(crate) struct Broken {
     pub(crate) after: Duration,
 }
 
+impl<'a> StartingPoint<'a> {
+    /// Where all steps of `spec` begin.
+    pub(crate) fn of(spec: &'a TemplateSpec) -> Self {
+        spec.from.as_ref().map_or(Self::BaseImage, |from| Self::From(&from.name))
+    }
+
+    fn sql_files(self) -> usize {
+        if let Self::Parent { sql_files } = self { sql_files } else { 0 }
+    }
+}
+
 impl Setup<'_> {
-    /// Makes the database, of `parent`'s if there is one, and runs all steps; returns the one that broke.
-    pub(crate) fn run(&self, parent: Option<&str>) -> Result<Option<Broken>, ProvisionError> {
-        self.make_database(parent)?;
-        let folder = &self.spec.folder;
-        for file in inputs::expand(folder, &self.spec.sql)? {
-            if let Some(broken) = self.run_sql(&file)? {
+    /// Makes the database where there is none, and runs all steps that have not run; returns the one that broke.
+    pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
+        self.make_database(start)?;
+        let (folder, have_run) = (&self.spec.folder, start.sql_files());
+        for file in inputs::expand(folder, &self.spec.sql)?.iter().skip(have_run) {
+            if let Some(broken) = self.run_sql(file)? {
                 return Ok(Some(broken));
             }
         }
         if let Some(dump) = &self.spec.dump
+            && !matches!(start, StartingPoint::Parent { .. })
             && let Some(broken) = self.restore(dump)?
         {
             return Ok(Some(broken));
@@ -84,13 +110,16 @@ impl Setup<'_> {
         lines[lines.len().saturating_sub(LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
 
-    fn make_database(&self, parent: Option<&str>) -> Result<(), ProvisionError> {
+    fn make_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let name = &self.spec.name;
-        let sql = match parent {
-            Some(parent) if parent == name => return Ok(()),
-            Some(parent) => format!("ALTER DATABASE {} RENAME TO {}", quoted(parent), quoted(name)),
-            None => format!("CREATE DATABASE {}", quoted(name)),
+        let sql = match start {
+            StartingPoint::Parent { .. } => return Ok(()),
+            StartingPoint::From(from) if from == name => return Ok(()),
+            StartingPoint::From(from) => {
+                format!("ALTER DATABASE {} RENAME TO {}", quoted(from), quoted(name))
+            }
+            StartingPoint::BaseImage => format!("CREATE DATABASE {}", quoted(name)),
         };
         let made = self.server.session("postgres")?.query(&sql);
         made.map_err(|source| SetupError::Database { database: name.clone(), source })?;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Steps;
+
 /// Names that a template cannot have: databases that are always there, and the word for no template.
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
 /// The longest name of a database, in bytes. Source: `NAMEDATALEN`.
@@ -26,6 +28,8 @@ pub struct TemplateSpec {
     pub inputs: Vec<String>,
     /// Names of environment variables that the command reads.
     pub env: Vec<String>,
+    /// Whether it can be built on an earlier template of its name. No part of the fingerprint: the result is the same.
+    pub steps: Steps,
 }
 
 impl TemplateSpec {

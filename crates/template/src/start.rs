@@ -9,6 +9,7 @@ use storage::{Attempt, Copying, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
+use crate::setup::StartingPoint;
 use crate::{Fingerprint, TemplateSpec, base};
 
 /// A server and how it came about.
@@ -89,7 +90,8 @@ impl Provisioner {
                 say(Step::RunsEachTime { name: &spec.name });
             }
             let fingerprint = self.fingerprint_inputs(spec)?.fingerprint();
-            started.server = self.set_up(started.server, spec, &fingerprint, say)?;
+            let start = StartingPoint::of(spec);
+            started.server = self.set_up(started.server, spec, start, &fingerprint, say)?;
             started.database.clone_from(&spec.name);
         }
         Ok(started)
@@ -162,7 +164,7 @@ impl Provisioner {
     ) -> Result<T, ProvisionError> {
         let template = self.template_of(spec, say)?;
         match use_it(&template) {
-            Err(ProvisionError::Start(StartError::Copy(error))) if error.is_damage() => {
+            Err(error) if error.is_damage() => {
                 say(Step::RebuildingDamaged);
                 self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
                 use_it(&self.template_of(spec, say)?)

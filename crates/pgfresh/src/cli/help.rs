@@ -6,7 +6,8 @@ use clap::{Arg, CommandFactory};
 use super::Cli;
 
 const SERVER: [&str; 7] = ["postgres", "place", "space", "download", "no_download", "preset", "set"];
-const TEMPLATE: [&str; 8] = ["template", "setup", "inputs", "setup_env", "sql", "dump", "from", "cache_size"];
+const TEMPLATE: [&str; 9] =
+    ["template", "setup", "inputs", "setup_env", "sql", "dump", "steps", "from", "cache_size"];
 /// The option that names the public keys that are trusted.
 const KEYS: [&str; 1] = ["cache_key"];
 const DATABASES: [&str; 2] = ["isolation", "linger"];

@@ -17,6 +17,9 @@ pub(crate) enum Template {
         /// If the setup fails, keep data and log
         #[arg(long)]
         keep: bool,
+        /// Run all steps, even if the template could be or was built on an earlier one
+        #[arg(long)]
+        full: bool,
     },
     /// List the cached templates, the last used first
     #[command(after_help = "Example: pgfresh template list --json")]

@@ -14,7 +14,7 @@ use crate::settings::ResolvedSettings;
 use crate::startup;
 
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(startup::find_psql(&startup::provisioner(settings, false)?)?);
+    let mut command = Command::new(startup::find_psql(&startup::provisioner(settings)?)?);
     command.args(&arguments.arguments);
     let control = match Control::of_this_run()? {
         Some(control) => control,

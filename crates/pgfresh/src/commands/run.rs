@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use template::ServerOptions;
+
 use crate::background;
 use crate::cli::Run;
 use crate::comparison;
@@ -20,7 +22,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
         return comparison::durable_and_ours(settings, arguments);
     }
     report_file::expect_writable(&arguments.report)?;
-    let provisioner = startup::provisioner(settings, arguments.keep)?;
+    let (keep, full) = (arguments.keep, arguments.full);
+    let options = ServerOptions { keep, full, ..settings.with_template()? };
+    let provisioner = startup::provisioner_for(settings, options)?;
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command =

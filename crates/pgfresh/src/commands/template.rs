@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage::human_bytes;
-use template::{CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
+use template::{BuildPlan, CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
 
 use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
@@ -34,7 +34,7 @@ const DIGITS: usize = 8;
 pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
     let settings = || ResolvedSettings::resolve(options);
     match command {
-        Template::Build { name, keep } => build(&settings()?, name.as_deref(), *keep)?,
+        Template::Build { name, keep, full } => build(&settings()?, name.as_deref(), (*keep, *full))?,
         Template::List { json } => list(options, *json)?,
         Template::Show { name, json } => show(&settings()?, name.as_deref(), *json)?,
         Template::Rm { names, all } => remove(options, names, *all)?,
@@ -61,10 +61,11 @@ fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec,
     })
 }
 
-fn build(settings: &ResolvedSettings, name: Option<&str>, keep: bool) -> Result<(), Failure> {
+fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, bool)) -> Result<(), Failure> {
     let spec = spec(settings, name)?;
     let name = spec.name.clone();
-    let server_options = ServerOptions { template: Some(spec), keep, ..settings.server_options.clone() };
+    let server_options =
+        ServerOptions { template: Some(spec), keep, full, ..settings.server_options.clone() };
     let provisioner = startup::provisioner_for(settings, server_options)?;
     let template = provisioner.template(&progress::announce(settings.verbosity))?;
     if !settings.verbosity.is_quiet() {
@@ -89,7 +90,9 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
         let created = about.map(|about| SystemTime::UNIX_EPOCH + Duration::from_secs(about.created));
         let age = created.map_or_else(String::new, |created| ago(now, created));
         let from = about.map_or_else(String::new, |about| match about.name {
-            Some(_) => format!("{}: {}", about.folder.display(), about.made_from),
+            Some(_) => {
+                format!("{}{}: {}", about.folder.display(), on(about.parent.as_deref()), about.made_from)
+            }
             None => format!("{} of PostgreSQL {}", about.made_from, about.version),
         });
         out!(
@@ -115,6 +118,7 @@ fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
         "version": about.map(|about| &about.version),
         "folder": about.map(|about| &about.folder),
         "made_from": about.map(|about| &about.made_from),
+        "parent": about.and_then(|about| about.parent.as_ref()),
     })
 }
 
@@ -128,12 +132,19 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
     let status = provisioner.status(&spec)?;
     let state = state(&spec, &status);
     if json {
+        let (parent, reasons) = match &status.plan {
+            Some(BuildPlan::Incremental { parent, .. }) => (Some(parent.as_str()), &[][..]),
+            Some(BuildPlan::Full { reasons }) => (None, &reasons[..]),
+            None => (status.parent.as_deref(), &[][..]),
+        };
         let value = json!({
             "name": spec.name,
             "fingerprint": status.fingerprint.as_str(),
             "built": status.entry.is_some(),
             "bytes": status.entry.as_ref().map(storage::Entry::bytes),
             "made_from": spec.words(),
+            "parent": parent,
+            "full_build_reasons": reasons,
             "changes": status.changes,
             "ingredients": status.fingerprint_inputs,
         });
@@ -151,13 +162,27 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return "runs each time, because its setup has no inputs".to_owned();
     }
-    match (&status.entry, &status.changes) {
-        (Some(entry), _) => format!("built, {} in {} files", human_bytes(entry.bytes()), entry.files()),
-        (None, Some(changes)) if !changes.is_empty() => {
+    match (&status.entry, &status.plan, &status.changes) {
+        (Some(entry), ..) => {
+            let on = on(status.parent.as_deref());
+            format!("built{on}, {} in {} files", human_bytes(entry.bytes()), entry.files())
+        }
+        (None, Some(BuildPlan::Incremental { parent, added }), _) => {
+            format!("to be built{}: {}", on(Some(parent.as_str())), progress::incremental(added))
+        }
+        (None, Some(BuildPlan::Full { reasons }), _) if !reasons.is_empty() => {
+            format!("to be built in full: {}", progress::some_of(reasons))
+        }
+        (None, _, Some(changes)) if !changes.is_empty() => {
             format!("to be rebuilt: {}", progress::some_of(changes))
         }
-        (None, _) => "not built".to_owned(),
+        (None, ..) => "not built".to_owned(),
     }
+}
+
+/// Which earlier template one is built on, after what is said before.
+fn on(parent: Option<&str>) -> String {
+    parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }
 
 fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(), Failure> {
@@ -175,7 +200,8 @@ fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(
     let name = shelved.name().unwrap_or("(base image)");
     out!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
     if let Some(about) = about {
-        out!("made from {}: {} (in {:.1} s)", about.folder.display(), about.made_from, about.took);
+        let (folder, on) = (about.folder.display(), on(about.parent.as_deref()));
+        out!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
         show_ingredients(&about.fingerprint_inputs);
     }
     Ok(())

@@ -95,6 +95,7 @@ settings = { work_mem = "64MB", max_connections = 20, jit = true, "a.b" = 0.5 }
 setup = "make migrate"
 inputs = ["migrations/**", 'Makefile']
 env = "STAGE"
+steps = "append-only"
 
 [template.seeded]
 from = "app"
@@ -185,6 +186,7 @@ keys = ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]
             (&app.inputs[..], &app.env[..]),
             (&["migrations/**".into(), "Makefile".into()][..], &["STAGE".into()][..])
         );
+        assert_eq!((app.steps, seeded.steps), (::template::Steps::AppendOnly, ::template::Steps::Any));
         assert_eq!((seeded.from.as_deref(), &seeded.sql[..]), (Some(app), &["seed.sql".into()][..]));
         assert_eq!(copied.dump.as_deref(), Some("dump"));
         assert_eq!(config.database.isolation, Some(lease::Isolation::Rollback));

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use server::{Preset, VersionRequest};
 use storage::{PlaceRequest, TrustedKey};
+use template::Steps;
 use toml::Spanned;
 
 /// The tables, each with its keys: the fields of its structure.
 pub(crate) const TABLES: [(&str, &[&str]); 6] = [
     ("postgres", &["version", "settings", "preset", "place", "space"]),
-    ("template", &["setup", "inputs", "sql", "dump", "from", "env"]),
+    ("template", &["setup", "inputs", "sql", "dump", "from", "env", "steps"]),
     ("database", &["isolation", "linger"]),
     ("budget", &["statements", "n_plus_one", "time"]),
     ("server", &["idle"]),
@@ -48,6 +49,8 @@ pub(super) struct TemplateTable {
     pub(super) from: Option<Spanned<String>>,
     #[serde(deserialize_with = "texts")]
     pub(super) env: Vec<String>,
+    #[serde(deserialize_with = "parsed")]
+    pub(super) steps: Option<Steps>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -49,15 +49,15 @@ fn read_one(
     at: usize,
     (name, folder): (&str, &Path),
 ) -> Result<Read, Failure> {
-    let TemplateTable { setup, inputs, sql, dump, from, env } = file.read(title, table)?;
+    let TemplateTable { setup, inputs, sql, dump, from, env, steps } = file.read(title, table)?;
     if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
             .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
             .hint(hint.to_owned()));
     }
-    let (name, folder) = (name.to_owned(), folder.to_owned());
-    Ok((TemplateSpec { name, folder, from: None, sql, dump, setup, inputs, env }, from))
+    let (name, folder, steps) = (name.to_owned(), folder.to_owned(), steps.unwrap_or_default());
+    Ok((TemplateSpec { name, folder, from: None, sql, dump, setup, inputs, env, steps }, from))
 }
 
 /// A specification with those that it goes on from; `path` are the names on the way to it.
@@ -109,11 +109,13 @@ impl TemplateRequest {
                 setup: options.setup.clone(),
                 inputs: options.inputs.clone(),
                 env: options.setup_env.clone(),
+                steps: options.steps.unwrap_or_default(),
                 ..TemplateSpec::default()
             };
             return Self::Described(spec, options.from.clone());
         }
-        if !options.inputs.is_empty() || !options.setup_env.is_empty() || options.from.is_some() {
+        let has_lists = !options.inputs.is_empty() || !options.setup_env.is_empty();
+        if has_lists || options.steps.is_some() || options.from.is_some() {
             return Self::Incomplete;
         }
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
@@ -125,7 +127,7 @@ impl TemplateRequest {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),
             (Self::Described(spec, from), _) => describe(spec, from.as_deref(), templates).map(Some),
             (Self::Incomplete, _) => {
-                let failure = Failure::new("cannot use --inputs, --setup-env or --from alone");
+                let failure = Failure::new("cannot use --inputs, --setup-env, --steps or --from alone");
                 Err(failure
                     .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
                     .hint("For a template of pgfresh.toml, write them there.".to_owned()))

@@ -1,0 +1,88 @@
+//! Incremental builds: where files are only ever added, a template is built on an earlier one, and only what is new runs.
+//!
+//! Its fingerprint is that of its inputs, built in full or not. So an earlier template is taken only if all that shaped
+//! it shapes the new one, too, and if a full build would run what is new after all that it has run.
+
+use crate::about::{self, About};
+use crate::provisioner::{Provisioner, Template};
+use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
+
+/// An earlier template that a build begins on. It is not evicted meanwhile.
+pub(crate) struct Parent {
+    pub(crate) template: Template,
+    /// How many SQL files it has run.
+    pub(crate) sql_files: usize,
+    /// The files that it has not, by name.
+    pub(crate) added: Vec<String>,
+    /// Seconds since 1970.
+    created: u64,
+}
+
+impl Parent {
+    pub(crate) fn plan(&self) -> BuildPlan {
+        BuildPlan::Incremental { parent: self.template.fingerprint.clone(), added: self.added.clone() }
+    }
+}
+
+impl Provisioner {
+    /// The cached template that a build of `spec` would begin on: the one with most of its files, and of those the newest.
+    pub(crate) fn parent(
+        &self,
+        spec: &TemplateSpec,
+        fingerprint_inputs: &FingerprintInputs,
+    ) -> Result<Option<Parent>, ProvisionError> {
+        if !self.builds_on_others(spec) {
+            return Ok(None);
+        }
+        let mut best: Option<Parent> = None;
+        for name in self.cache.fingerprints()? {
+            let Some(entry) = self.cache.examine(&name)? else { continue };
+            let Some(about) = About::parse(&entry.about()) else { continue };
+            let fingerprint = about.fingerprint_inputs.fingerprint();
+            // What came from elsewhere may describe itself as it likes: its name says what it is made of.
+            if about.name.as_ref() != Some(&spec.name) || fingerprint.as_str() != name {
+                continue;
+            }
+            let Ok(added) = fingerprint_inputs.added_to(&about.fingerprint_inputs) else { continue };
+            let better = best
+                .as_ref()
+                .is_none_or(|best| (added.len(), best.created) < (best.added.len(), about.created));
+            if better {
+                let template = Template { fingerprint, entry, database: spec.name.clone() };
+                let sql_files = about.fingerprint_inputs.sql_files().len();
+                best = Some(Parent { template, sql_files, added, created: about.created });
+            }
+        }
+        Ok(best)
+    }
+
+    /// Why a build of `spec` runs all steps, where it need not have been so.
+    pub(crate) fn reasons_for_full_build(
+        &self,
+        spec: &TemplateSpec,
+        fingerprint_inputs: &FingerprintInputs,
+    ) -> Vec<String> {
+        let last = about::last(&self.cache, spec).filter(|_| self.builds_on_others(spec));
+        last.map_or_else(Vec::new, |last| match fingerprint_inputs.added_to(&last) {
+            Err(reasons) => reasons,
+            Ok(_) => vec!["the earlier template is not in the cache".to_owned()],
+        })
+    }
+
+    /// Where a build of `spec` would begin.
+    pub(crate) fn plan(
+        &self,
+        spec: &TemplateSpec,
+        fingerprint_inputs: &FingerprintInputs,
+    ) -> Result<BuildPlan, ProvisionError> {
+        let parent = self.parent(spec, fingerprint_inputs)?;
+        Ok(parent.map_or_else(
+            || BuildPlan::Full { reasons: self.reasons_for_full_build(spec, fingerprint_inputs) },
+            |parent| parent.plan(),
+        ))
+    }
+
+    fn builds_on_others(&self, spec: &TemplateSpec) -> bool {
+        spec.steps == Steps::AppendOnly && !self.server_options().full && !spec.runs_each_time()
+    }
+}
