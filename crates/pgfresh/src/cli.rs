@@ -3,17 +3,15 @@
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ::template::Steps;
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use gateway::Advertised;
 use lease::Isolation;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
@@ -27,10 +25,12 @@ mod error;
 mod help;
 #[cfg(test)]
 mod reference;
+mod serve;
 mod template;
 
 pub(crate) use bench::{Bench, Suite};
 pub(crate) use help::command;
+pub(crate) use serve::Serve;
 pub(crate) use template::Template;
 
 /// Reads the command line. Ends the process where help or the version is asked for.
@@ -373,57 +373,18 @@ pub(crate) struct Run {
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServiceArguments {
     /// Compare each reset database with its template before reuse (slow)
-    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true)]
+    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) paranoid: bool,
     /// Keep the databases of failed tests, and print their URLs at the end
     ///
     /// The clients' plugins tell pgfresh which tests failed.
-    #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true)]
+    #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) keep_failed: bool,
     /// Accept TLS, with a certificate that pgfresh makes
     ///
     /// For sslmode=verify-full, "run" sets PGSSLROOTCERT to its root, and "serve" prints the path of it.
-    #[arg(long, env = "PGFRESH_TLS", hide_env_values = true)]
+    #[arg(long, env = "PGFRESH_TLS", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) tls: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
-    The server stops when its standard input closes: a program that starts it keeps the pipe open, and the server \
-    ends with that program however that ends.")]
-pub(crate) struct Serve {
-    /// The TCP port on 127.0.0.1, for PostgreSQL and HTTP [default: any that is free]
-    #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
-    #[arg(hide_default_value = true)]
-    pub(crate) port: u16,
-    /// The address to listen on [default: 127.0.0.1]
-    ///
-    /// On other addresses passwords are checked by SCRAM, TLS is accepted, and other machines can use HTTP over TLS only.
-    #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
-    pub(crate) listen: Option<IpAddr>,
-    /// The host, and the port if it differs, in the URLs that clients get [default: where it listens]
-    #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env_values = true)]
-    pub(crate) advertise: Option<Advertised>,
-    /// Accept TLS with the certificate in this file (PEM), followed by those that lead to its root
-    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env_values = true, requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env_values = true, requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// A name for a development server, which keeps its data, port and password between starts
-    #[arg(long, value_name = "NAME", value_parser = server_name)]
-    pub(crate) name: Option<String>,
-    /// With --name: discard its data and begin again from the template
-    #[arg(long, requires = "name")]
-    pub(crate) reset: bool,
-    #[command(flatten)]
-    pub(crate) service: ServiceArguments,
-    /// Use a database of the project's background server instead of an own server
-    #[arg(long, conflicts_with_all = ["port", "listen", "advertise", "name", "paranoid", "keep_failed", "tls", "tls_cert"])]
-    pub(crate) shared: bool,
-    /// Print the server's address as one line of JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -561,16 +522,6 @@ fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> +
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.ok_or_else(|| format!("expected a number from {} to {}", bounds.start(), bounds.end()))
-    }
-}
-
-fn server_name(text: &str) -> Result<String, String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let fits = (1..=40).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-');
-    if fits {
-        Ok(text.to_owned())
-    } else {
-        Err("expected 1 to 40 letters, digits, \"-\" and \"_\"".to_owned())
     }
 }
 

@@ -94,6 +94,24 @@ fn every_mode_of_a_client_is_served_as_a_server_would() {
 }
 
 #[test]
+fn a_variable_switches_it_on_by_any_word_but_a_no() {
+    let scene = Scene::new(User::Ourselves);
+    for (value, is_on) in [
+        ("1", true),
+        ("true", true),
+        ("yes", true),
+        ("0", false),
+        ("false", false),
+        ("no", false),
+        ("", false),
+    ] {
+        let mut command = scene.pgfresh(["run", "--", "sh", "-c", "test -f \"$PGSSLROOTCERT\""]);
+        command.env("PGFRESH_TLS", value);
+        assert_eq!(finish(command).code == Some(0), is_on, "{value}");
+    }
+}
+
+#[test]
 fn without_it_who_insists_hears_that_there_is_none() {
     let serve = serve(&[]);
     assert!(serve.ready.get("root_certificate").is_none());
