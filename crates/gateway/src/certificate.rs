@@ -74,7 +74,9 @@ impl CertificateError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Make(_) => None,
-            Self::Read { .. } => Some("Name files in PEM, which begin with \"-----BEGIN\".".to_owned()),
+            Self::Read { .. } => Some(
+                "Name files in PEM, which begin with \"-----BEGIN\"; a key must not be encrypted.".to_owned(),
+            ),
             Self::Unusable { .. } => Some("Name the key that the certificate was made for.".to_owned()),
         }
     }
