@@ -1,4 +1,4 @@
-//! What the gateway proves to clients that it is itself by: certificates of an authority of its own, or one of the user's.
+//! How clients know that they have reached this gateway: certificates of an authority of its own, or one of the user's.
 //!
 //! The authority lives as long as the gateway, and its key never leaves the memory. A client that trusts its root
 //! trusts this gateway alone, by any name and address: each gets a certificate when a client first asks for it.
