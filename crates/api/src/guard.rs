@@ -130,7 +130,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
         // Another machine reaches us by any name, and gets nothing without the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
-            authority.port_u16().unwrap_or(80) == ends.local.port()
+            authority.port_u16().unwrap_or(if ends.encrypted { 443 } else { 80 }) == ends.local.port()
                 && is_ours(authority.host(), ends.local.ip())
         }
     };
@@ -140,7 +140,10 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     }
     let problem = Problem::new(StatusCode::FORBIDDEN, "28000", format!("host \"{host}\" is not this server"));
     Err(match ends {
-        Some(ends) => problem.hint(format!("Ask for \"http://{}\".", ends.local)),
+        Some(ends) => {
+            let scheme = if ends.encrypted { "https" } else { "http" };
+            problem.hint(format!("Ask for \"{scheme}://{}\".", ends.local))
+        }
         None => problem.hint("Ask for \"http://localhost\"."),
     })
 }
@@ -335,6 +338,8 @@ mod tests {
             let headers = [same[0], same[1], ("origin", origin)];
             assert_eq!(asked("GET", "/v1/events", &headers, Some(encrypted)), expected, "{origin}");
         }
+        let usual = Ends { local: "127.0.0.1:443".parse().unwrap(), ..encrypted };
+        assert_eq!(asked("GET", "/v1/events", &[("host", "localhost"), same[1]], Some(usual)), None);
         let foreign = [("host", "evil.example:5433"), same[1]];
         assert_eq!(asked("GET", "/v1/events", &foreign, Some(encrypted)), refused);
         let visit = [same[0], same[1], ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];

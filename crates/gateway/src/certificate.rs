@@ -212,7 +212,8 @@ impl Authority {
         local: IpAddr,
     ) -> Result<Leaf, IssueError> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        names.extend(self.host.clone());
+        // A name of other letters cannot be in a certificate, and is no reason to have none.
+        names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
             names.push(address.to_string());

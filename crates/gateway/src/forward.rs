@@ -116,6 +116,13 @@ impl Forward {
         }
     }
 
+    /// What the server has said and the client had no room for yet: comes before all else that it is told.
+    pub(crate) fn take_unsaid(&mut self) -> Vec<u8> {
+        let Kept { mut bytes, written } = std::mem::take(&mut self.down);
+        bytes.drain(..written);
+        bytes
+    }
+
     /// Whether the server may serve another client: this one has said Terminate, owes nothing and has left nothing.
     fn may_go_on(&self) -> bool {
         let Self { conversation, traces, .. } = self;

@@ -208,6 +208,7 @@ impl Session {
             end = ending => Some(end),
             () = closed(&mut closing) => None,
         };
+        let unsaid = forward.take_unsaid();
         let Forward { client, server, conversation, .. } = forward;
         match end {
             Some(End::Idle) => return self.give_back(server).await,
@@ -216,7 +217,7 @@ impl Session {
         }
         drop((server, self));
         if let Some(words) = last_words(&conversation, end.is_some()) {
-            client.say_and_close(&words).await;
+            client.say_and_close(&[unsaid, words].concat()).await;
         }
     }
 

@@ -78,7 +78,8 @@ impl TlsSocket {
             *accepted = connection.writer().write(bytes)?;
             flush(connection, &self.stream)?;
         }
-        Ok(std::mem::take(accepted))
+        // A caller that breaks the promise has a broken connection, but no more than that.
+        Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
     /// Tells the other end that nothing more will come; `WouldBlock` if there is no room for that.

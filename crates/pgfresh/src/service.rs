@@ -1,8 +1,9 @@
 //! A server with its databases and its front door: what commands hand out.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -144,6 +145,8 @@ fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Resul
     let path = server.run().path().join("root.crt");
     let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
     fs::write(&path, root).map_err(cannot)?;
+    // It is public: a command may run as another user, and libpq reads it for "sslmode=require", too.
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(cannot)?;
     Ok(Some(path))
 }
 

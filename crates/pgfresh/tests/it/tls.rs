@@ -1,10 +1,13 @@
 //! TLS on the gateway's port: sessions and HTTP, with a certificate of ours and with the user's.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,9 +19,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::common::client::{Client, failure, packet, startup};
+use crate::common::client::{Client, failure, message, packet, query, startup};
 use crate::common::serve::Serve;
-use crate::common::{Outcome, Scene, User, finish, ground, is_root};
+use crate::common::{Outcome, Scene, User, finish, ground, is_root, wait_until};
 
 /// Asks for TLS.
 const SSL_REQUEST: u32 = 80_877_103;
@@ -87,6 +90,8 @@ fn every_mode_of_a_client_is_served_as_a_server_would() {
     ] {
         assert_eq!(is_encrypted(&serve.psql(host, &words)), encrypted, "{words}");
     }
+    // Another account reads it, too: it is public.
+    assert_eq!(fs::metadata(serve.root()).unwrap().permissions().mode() & 0o777, 0o644);
     // The server's own socket has no use for it.
     let socket =
         serve.https(&format!("POST /v1/databases HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
@@ -310,6 +315,65 @@ fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
     assert!(is_encrypted(&serve.psql("127.0.0.1", "sslmode=require")));
     let leases = serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
     assert!(!leases.contains("slipped_in"), "{leases}");
+}
+
+/// A client that is behind with reading when pgfresh ends gets whole messages, and is told at the end.
+#[test]
+fn the_last_words_come_after_all_that_was_said_before() {
+    for encrypted in [false, true] {
+        // On a busy machine the client may not catch up within the second that it is given.
+        assert!((0..5).any(|_| last_of_a_late_client(encrypted) == b'E'), "TLS: {encrypted}");
+    }
+}
+
+/// The last message that such a client hears. Each message of the answer has 32 bytes, so that what pgfresh reads at once
+/// ends with one.
+fn last_of_a_late_client(encrypted: bool) -> u8 {
+    let mut serve = serve(if encrypted { &["--tls"] } else { &[] });
+    let mut watching = Client::open(&serve.address(), serve.secret(), &startup("postgres", &[])).unwrap();
+    let mut stream: Box<dyn Late> = if encrypted {
+        Box::new(serve.direct(&[b"postgresql"]))
+    } else {
+        Box::new(Client::knock(&serve.address()).stream)
+    };
+    rustix::net::sockopt::set_socket_recv_buffer_size(stream.socket(), 1 << 16).unwrap();
+    stream.write_all(&startup("late", &[])).unwrap();
+    stream.write_all(&message(b'p', format!("{}\0", serve.secret()).as_bytes())).unwrap();
+    stream.write_all(&query("SELECT repeat('x', 21) AS abcdef FROM generate_series(1, 3000000)")).unwrap();
+    wait_until("a client that is behind", || {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'";
+        watching.value(waits).unwrap() == "1"
+    });
+    let ending = thread::spawn(move || assert!(serve.end()));
+    // Sessions hear of the end together.
+    while watching.read().0 != b'E' {}
+    let mut heard = Vec::new();
+    let ended = stream.read_to_end(&mut heard);
+    ending.join().unwrap();
+    let (mut rest, mut last) = (&heard[..], 0);
+    while let [tag, length @ ..] = rest {
+        let length = u32::from_be_bytes(length[..4].try_into().unwrap()) as usize;
+        assert!(b"RSKZTDE".contains(tag) && length < 1000, "{tag} of {length} behind {last}");
+        (last, rest) = (*tag, &rest[1 + length..]);
+    }
+    if ended.is_ok() { last } else { 0 }
+}
+
+/// A stream and the socket below it.
+trait Late: Read + Write {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Late for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Late for StreamOwned<ClientConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
 }
 
 #[test]
