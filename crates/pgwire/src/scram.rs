@@ -107,8 +107,14 @@ impl Exchange<'_> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let text = std::str::from_utf8(message).map_err(|_| malformed())?;
         let (rest, proof) = text.rsplit_once(",p=").ok_or_else(malformed)?;
-        if rest != format!("c={},r={}", self.binding, self.nonce) {
+        let (binding, nonce) =
+            rest.strip_prefix("c=").and_then(|rest| rest.split_once(",r=")).ok_or_else(malformed)?;
+        if nonce != self.nonce {
             return Err(malformed());
+        }
+        // The client has seen another certificate than ours: it talks to a third party.
+        if binding != self.binding {
+            return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }
         let proof: Key =
             STANDARD.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or_else(malformed)?;
