@@ -35,6 +35,11 @@ impl Ends {
     fn are_here(self) -> bool {
         self.remote.ip().to_canonical().is_loopback()
     }
+
+    /// Of a URL, and the port that one without a port means.
+    fn scheme(self) -> (&'static str, u16) {
+        if self.encrypted { ("https", 443) } else { ("http", 80) }
+    }
 }
 
 /// The secret that came in front of the path.
@@ -83,7 +88,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
         return Err(problem.hint("The secret would cross the network in the clear: ask by https."));
     }
     let host = host(request, ends)?;
-    own_page(request, host, ends.is_some_and(|ends| ends.encrypted))?;
+    own_page(request, host, ends)?;
     // A client that reaches the unix socket needs no password there either.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
@@ -130,7 +135,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
         // Another machine reaches us by any name, and gets nothing without the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
-            authority.port_u16().unwrap_or(if ends.encrypted { 443 } else { 80 }) == ends.local.port()
+            authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
                 && is_ours(authority.host(), ends.local.ip())
         }
     };
@@ -140,10 +145,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     }
     let problem = Problem::new(StatusCode::FORBIDDEN, "28000", format!("host \"{host}\" is not this server"));
     Err(match ends {
-        Some(ends) => {
-            let scheme = if ends.encrypted { "https" } else { "http" };
-            problem.hint(format!("Ask for \"{scheme}://{}\".", ends.local))
-        }
+        Some(ends) => problem.hint(format!("Ask for \"{}://{}\".", ends.scheme().0, ends.local)),
         None => problem.hint("Ask for \"http://localhost\"."),
     })
 }
@@ -158,11 +160,11 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
 }
 
 /// Refuses what a browser sends for a page that is not ours. Who follows a link to our page may come from anywhere.
-fn own_page<B>(request: &Request<B>, host: &str, encrypted: bool) -> Result<(), Problem> {
-    let scheme = if encrypted { "https://" } else { "http://" };
+fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
+    let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);
     let same = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme)?.strip_prefix("://"));
         origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
     };
     let says = |name: &HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);

@@ -80,7 +80,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                 stream = encrypt(stream, certificate, bytes.len() > length).await?;
                 bytes.clear();
             }
-            // What says that it is another protocol may be made to say these bytes by a page in a browser.
+            // A page can make a browser send any bytes by TLS, but not name PostgreSQL as their protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::speaks_postgresql) => {
                 let error = ErrorResponse::violation(
                     "received direct SSL connection request without ALPN protocol negotiation extension",

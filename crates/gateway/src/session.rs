@@ -208,13 +208,13 @@ impl Session {
             end = ending => Some(end),
             () = closed(&mut closing) => None,
         };
-        let unsaid = forward.take_unsaid();
-        let Forward { client, server, conversation, .. } = forward;
         match end {
-            Some(End::Idle) => return self.give_back(server).await,
+            Some(End::Idle) => return self.give_back(forward.server).await,
             Some(End::Client) => return,
             Some(End::Server) | None => {}
         }
+        let unsaid = forward.take_unsaid();
+        let Forward { client, server, conversation, .. } = forward;
         drop((server, self));
         if let Some(words) = last_words(&conversation, end.is_some()) {
             client.say_and_close(&[unsaid, words].concat()).await;

@@ -1,13 +1,5 @@
-const pg = require("pg");
 const { useFreshDatabase } = require("../../src/jest.js");
-
-async function booksOf(database, authors, before) {
-  const client = new pg.Client(database.url);
-  await client.connect();
-  if (before) await client.query(before);
-  for (let author = 0; author < authors; author++) await client.query("SELECT 'book' WHERE $1 > 0", [author]);
-  await client.end();
-}
+const { booksOf } = require("../books.js");
 
 describe("seven statements", () => {
   const database = useFreshDatabase({ budget: { statements: 7, nPlusOne: 6, time: "10min" } });

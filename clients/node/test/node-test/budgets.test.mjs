@@ -1,16 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import pg from "pg";
 import { freshDatabase } from "pgfresh/node-test";
 
-async function booksOf(database, authors, before) {
-  const client = new pg.Client(database.url);
-  await client.connect();
-  if (before) await client.query(before);
-  for (let author = 0; author < authors; author++) await client.query("SELECT 'book' WHERE $1 > 0", [author]);
-  await client.end();
-}
+import { booksOf } from "../books.js";
 
 const budget = { statements: 7, nPlusOne: 6, time: "10min" };
 

@@ -1,14 +1,6 @@
-import pg from "pg";
 import { describe, expect } from "vitest";
 import { test } from "../../src/vitest.mjs";
-
-async function booksOf(database, authors, before) {
-  const client = new pg.Client(database.url);
-  await client.connect();
-  if (before) await client.query(before);
-  for (let author = 0; author < authors; author++) await client.query("SELECT 'book' WHERE $1 > 0", [author]);
-  await client.end();
-}
+import { booksOf } from "../books.js";
 
 describe("seven statements", () => {
   test.scoped({ freshWish: { budget: { statements: 7, nPlusOne: 6, time: "10min" } } });

@@ -53,7 +53,7 @@ impl Serve {
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        // A name that nobody has told the server: it is trusted by its root, and issues what it is asked for.
+        // Not a name of this machine: the server issues a certificate for any name that a client asks for.
         let name = ServerName::try_from("any.name.example").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         StreamOwned::new(connection, Client::knock(&self.address()).stream)
