@@ -165,6 +165,17 @@ class BudgetTest {
         void noDatabase() {}
     }
 
+    /** One database for all tests of a class. */
+    @TestInstance(Lifecycle.PER_CLASS)
+    abstract static class Sharing {
+        Database shared;
+
+        @BeforeAll
+        void share(@FreshDatabase("shared") Database shared) {
+            this.shared = shared;
+        }
+    }
+
     @Test
     void aResetBeginsAnew() {
         Map<String, String> outcomes = new TreeMap<>();
@@ -177,15 +188,7 @@ class BudgetTest {
                 outcomes);
     }
 
-    @TestInstance(Lifecycle.PER_CLASS)
-    static class Shared {
-        private Database shared;
-
-        @BeforeAll
-        void share(@FreshDatabase("shared") Database shared) {
-            this.shared = shared;
-        }
-
+    static class Shared extends Sharing {
         @BeforeEach
         void reset() {
             shared.resetClosingSessions();
@@ -224,15 +227,7 @@ class BudgetTest {
                 outcomes);
     }
 
-    @TestInstance(Lifecycle.PER_CLASS)
-    static class ResetAfterwards {
-        private Database shared;
-
-        @BeforeAll
-        void share(@FreshDatabase("shared") Database shared) {
-            this.shared = shared;
-        }
-
+    static class ResetAfterwards extends Sharing {
         @AfterEach
         void reset() {
             shared.resetClosingSessions();
@@ -334,15 +329,7 @@ class BudgetTest {
         assertEquals(List.of(type + ".once []", type + ".slow [30]", type + ".slowInShared [31]"), seen.stream().sorted().toList());
     }
 
-    @TestInstance(Lifecycle.PER_CLASS)
-    static class Profiled {
-        private Database shared;
-
-        @BeforeAll
-        void share(@FreshDatabase("shared") Database shared) {
-            this.shared = shared;
-        }
-
+    static class Profiled extends Sharing {
         @Test
         void once(@FreshDatabase Database database) throws SQLException {
             booksOf(database, 1);
