@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use server::identifier;
+
 use crate::merge::Place;
 use crate::relations::{Relation, TableColumn};
 use crate::session::{ReadError, Reader};
-use crate::sql::{identifier, texts};
+use crate::sql::texts;
 use crate::{CellValue, Field, FieldChange};
 
 /// Characters, or bytes of `bytea`, that are read of a value, so that what differs in a long one can be shown.

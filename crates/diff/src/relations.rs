@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use server::identifier;
+
 use crate::DiffError;
 use crate::session::Reader;
-use crate::sql::{identifier, texts};
+use crate::sql::texts;
 
 /// Sizes are those of files, the first of each: `pg_relation_size` and `pg_partition_tree` wait for locks. A relation that initdb has made has an oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "WITH RECURSIVE tree (root, oid) AS ( \

@@ -1,9 +1,4 @@
-//! Words of SQL.
-
-/// A name as SQL wants it.
-pub(crate) fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
+//! Rows as text.
 
 /// The columns of a row, as text; NULL and what is missing are empty.
 pub(crate) fn texts(row: Vec<Option<String>>) -> impl FnMut() -> String {

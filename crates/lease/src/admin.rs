@@ -24,11 +24,6 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 
-/// A name as SQL wants it.
-pub(crate) fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// A text as SQL wants it.
 pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::admin::{identifier, literal, number, text};
+use server::identifier;
+
+use crate::admin::{literal, number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use ::template::{ProvisionError, Provisioner, Started};
 use pgwire::StartupParams;
-use server::{AdminConnection, Guard, SUPERUSER, Server};
+use server::{AdminConnection, Guard, SUPERUSER, Server, identifier};
 use storage::Place;
 
-use crate::admin::identifier;
 use crate::{Backend, LeaseError};
 
 /// What its database is called until it has a holder.

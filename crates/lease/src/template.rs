@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use server::SessionError;
+use server::{SessionError, identifier};
 
-use crate::admin::{AdminPool, Prepared, identifier, literal};
+use crate::admin::{AdminPool, Prepared, literal};
 use crate::backend::{CatalogStamp, stamp};
 use crate::catalog::TemplateCatalog;
 use crate::evidence::{Evidence, MARK};

@@ -28,6 +28,12 @@ pub struct AdminConnection<S = UnixStream> {
 /// Rows of text; `None` is NULL.
 pub type Rows = Vec<Vec<Option<String>>>;
 
+/// A name as SQL wants it.
+#[must_use]
+pub fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// A session ended, or never came to be.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {

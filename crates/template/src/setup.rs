@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use server::{Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server};
+use server::{Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, identifier};
 use storage::{Account, Attempt, FileError};
 
 use crate::error::SetupError;
@@ -111,15 +111,14 @@ impl Setup<'_> {
     }
 
     fn make_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let name = &self.spec.name;
         let sql = match start {
             StartingPoint::Parent { .. } => return Ok(()),
             StartingPoint::From(from) if from == name => return Ok(()),
             StartingPoint::From(from) => {
-                format!("ALTER DATABASE {} RENAME TO {}", quoted(from), quoted(name))
+                format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name))
             }
-            StartingPoint::BaseImage => format!("CREATE DATABASE {}", quoted(name)),
+            StartingPoint::BaseImage => format!("CREATE DATABASE {}", identifier(name)),
         };
         let made = self.server.session("postgres")?.query(&sql);
         made.map_err(|source| SetupError::Database { database: name.clone(), source })?;
