@@ -127,6 +127,9 @@ fn describe(step: Step<'_>) -> Option<String> {
         Step::Waiting { name } => {
             format!("waiting for template \"{name}\", which another process is building")
         }
+        Step::WaitingForMachine { name } => {
+            format!("waiting for template \"{name}\", which another machine is building")
+        }
         Step::RunsEachTime { name } => format!(
             "the setup of template \"{name}\" runs each time: list what it reads, as in inputs = [\"migrations/**\"], \
              and it runs once"

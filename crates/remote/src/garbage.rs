@@ -53,6 +53,7 @@ pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usag
 pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result<Collected, RemoteError> {
     let list = async |what: &str| match what {
         "heads" => within(LISTING, ("list", "the heads"), store.heads()).await,
+        "notices" => within(LISTING, ("list", "the notices"), store.notices()).await,
         _ => within(LISTING, ("list", "the blobs"), store.blobs()).await,
     };
     // Blobs before heads: of what is pushed meanwhile, nothing is listed.
@@ -74,6 +75,10 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     needed.extend(self::needed(store, &later).await?);
     let kept: HashSet<_> = needed.into_values().flatten().map(|blob| blob.digest.to_string()).collect();
     let old = SystemTime::now() - GRACE;
+    for notice in list("notices").await?.iter().filter(|notice| notice.time < old) {
+        let object = format!("the notice of template {}", notice.name);
+        within(LISTING, ("remove", &object), store.remove_notice(&notice.name)).await?;
+    }
     for blob in blobs.iter().filter(|blob| blob.time < old && !kept.contains(&blob.name)) {
         let object = format!("blob {}", blob.name);
         within(LISTING, ("remove", &object), store.remove_blob(&blob.name)).await?;

@@ -3,7 +3,8 @@
 //! A [`Remote`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
 //! its head, and every file is the one that was signed; see `storage`. What makes it up in the remote is never trusted, only
 //! tried: heads by fingerprint, and blobs by digest (trees, and packs of compressed frames). No socket is opened, no thread
-//! started and nothing of TLS set up before something is to be fetched or pushed.
+//! started and nothing of TLS set up before something is to be fetched or pushed. Of machines that lack the same template, one
+//! builds it, and the others wait for that.
 
 mod address;
 mod digest;
@@ -12,6 +13,7 @@ mod error;
 mod fetch;
 mod garbage;
 mod login;
+mod notice;
 mod objects;
 mod patience;
 mod push;
@@ -20,12 +22,14 @@ mod store;
 mod tree;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
-use template::{About, TemplateSource};
-use tokio::runtime::{Builder, Handle, Runtime};
+use template::{About, SeekStep, Sought, TemplateSource};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 pub use address::RemoteAddress;
 pub use error::RemoteError;
@@ -35,9 +39,14 @@ pub use push::Pushed;
 
 use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
+use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::push::PushBounds;
-use crate::store::TemplateStore;
+use crate::store::{TemplateStore, with_store};
 
+/// How often a template is looked for that another machine builds.
+const POLL: Duration = Duration::from_millis(200);
+/// How long reading a notice may take, and writing one.
+const NOTICE_BOUND: Duration = Duration::from_millis(500);
 /// How long a remote that has failed is left alone: longer than a run takes to come to its server.
 const TROUBLE: Duration = Duration::from_mins(1);
 
@@ -90,20 +99,103 @@ impl Remote {
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
         self.work(|runtime, store| {
-            let found = runtime.block_on(fetch::find(store, fingerprint, &self.trusted, patience))?;
-            let Some(FoundTemplate { announced, tree, signed }) = found else { return Ok(None) };
-            self.expect_newest(fingerprint, signed)?;
-            let bytes = announced.bytes();
-            if bytes > limit {
-                return Err(RemoteError::TooLarge { bytes, limit });
-            }
-            let took = build_time(announced.about());
-            building
-                .receive(&announced, |receiving| {
-                    fetch::download(runtime, store, (&tree, receiving), (patience, took), progress)
-                })
-                .map(Some)
+            self.fetch_from((runtime, store), fingerprint, (building, limit), patience, progress)
         })
+    }
+
+    fn fetch_from(
+        &self,
+        (runtime, store): (&Handle, &TemplateStore),
+        fingerprint: &str,
+        (building, limit): (&Building, u64),
+        patience: Patience,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Option<Entry>, RemoteError> {
+        let found = runtime.block_on(fetch::find(store, fingerprint, &self.trusted, patience))?;
+        let Some(FoundTemplate { announced, tree, signed }) = found else { return Ok(None) };
+        self.expect_newest(fingerprint, signed)?;
+        let bytes = announced.bytes();
+        if bytes > limit {
+            return Err(RemoteError::TooLarge { bytes, limit });
+        }
+        let took = build_time(announced.about());
+        building
+            .receive(&announced, |receiving| {
+                fetch::download(runtime, store, (&tree, receiving), (patience, took), progress)
+            })
+            .map(Some)
+    }
+
+    /// Fetches the template, and waits for it while another machine builds it. If it is not there, says that we build it.
+    fn seek(
+        &self,
+        fingerprint: &str,
+        into: (&Building, u64),
+        progress: &dyn Fn(SeekStep),
+    ) -> Result<Sought, RemoteError> {
+        let bytes = |done, total| progress(SeekStep::Receiving { done, total });
+        self.work(|runtime, store| {
+            let fetch = || {
+                let from = (runtime, store);
+                self.fetch_from(from, fingerprint, into, Patience::ON_THE_WAY, &bytes)
+            };
+            let (mut watch, mut waits) = (BeatWatch::default(), false);
+            loop {
+                if let Some(entry) = fetch()? {
+                    return Ok(Sought::Fetched(entry));
+                }
+                match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
+                    OtherBuilder::AtWork => {}
+                    // It came between two looks, or the build failed there, and is no one's to wait for.
+                    OtherBuilder::Absent if waits => {
+                        return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
+                    }
+                    other => match runtime.block_on(self.post_notice(store, fingerprint, &other)) {
+                        Posted::Notice(notice) => return Ok(Sought::Missing(Some(Box::new(notice)))),
+                        Posted::TooLate => {}
+                        Posted::Nothing => return Ok(Sought::Missing(None)),
+                    },
+                }
+                if !std::mem::replace(&mut waits, true) {
+                    progress(SeekStep::Waiting);
+                }
+                thread::sleep(POLL);
+            }
+        })
+    }
+
+    /// Whether another machine builds the template. A notice that cannot be read costs a build, and no more.
+    async fn look_for_builder(
+        &self,
+        store: &TemplateStore,
+        fingerprint: &str,
+        watch: &mut BeatWatch,
+    ) -> OtherBuilder {
+        match timeout(NOTICE_BOUND, store.notice(fingerprint, LONGEST_NOTICE)).await {
+            Ok(Ok(text)) => {
+                let text = String::from_utf8_lossy(&text);
+                match watch.is_alive(&text, (fingerprint, &self.trusted), Instant::now()) {
+                    true => OtherBuilder::AtWork,
+                    false => OtherBuilder::Dead,
+                }
+            }
+            Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
+            Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
+        }
+    }
+
+    /// Says that we build the template, if others can have it from us.
+    async fn post_notice(&self, store: &TemplateStore, fingerprint: &str, other: &OtherBuilder) -> Posted {
+        let Some(key) = self.pushes_with.as_ref().filter(|_| !matches!(other, OtherBuilder::Unknown)) else {
+            return Posted::Nothing;
+        };
+        let left = matches!(other, OtherBuilder::Dead);
+        let post = PostedNotice::post(store, &self.address, fingerprint, key, left);
+        match timeout(NOTICE_BOUND, post).await {
+            Ok(Ok(Some(notice))) => Posted::Notice(notice),
+            Ok(Ok(None)) => Posted::TooLate,
+            Ok(Err(_)) | Err(_) => Posted::Nothing,
+        }
     }
 
     /// An error if a later signature of the same template was seen here: the remote was set back.
@@ -182,23 +274,11 @@ impl Remote {
         self.work(|runtime, store| runtime.block_on(garbage::collect(store, before)))
     }
 
-    /// Does `work` with a store and what runs its input and output, which last no longer.
     fn work<T>(
         &self,
         work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
     ) -> Result<T, RemoteError> {
-        set_up_tls();
-        let open = |error: StoreError| error.attempt("open", format!("\"{}\"", self.address));
-        let io = |error: std::io::Error| open(StoreError::broken(&error));
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
-        let runtime = Ended(Some(runtime));
-        let handle = runtime.0.as_ref().map(Runtime::handle).cloned();
-        let Some(handle) = handle else { return Err(open(StoreError::Absent)) };
-        let store = {
-            let _context = handle.enter();
-            TemplateStore::open(&self.address).map_err(open)?
-        };
-        work(&handle, &store)
+        with_store(&self.address, work)
     }
 
     fn has_failed(&self) -> bool {
@@ -215,15 +295,21 @@ impl Remote {
     }
 }
 
-/// A runtime that is not waited for: a name that is being looked up may take long.
-struct Ended(Option<Runtime>);
+/// What is known of another machine that builds a template.
+enum OtherBuilder {
+    AtWork,
+    /// It began, and did not come to an end.
+    Dead,
+    Absent,
+    Unknown,
+}
 
-impl Drop for Ended {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// What became of our notice.
+enum Posted {
+    Notice(PostedNotice),
+    /// Another machine was quicker.
+    TooLate,
+    Nothing,
 }
 
 /// Whether a remote has a template.
@@ -256,27 +342,18 @@ fn build_time(about: &str) -> Duration {
     Duration::try_from_secs_f64(took).unwrap_or_default()
 }
 
-fn set_up_tls() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        // There is one already if another part of the process was quicker.
-        drop(rustls::crypto::ring::default_provider().install_default());
-    });
-}
-
 impl TemplateSource for Remote {
     fn fetch(
         &self,
         fingerprint: &str,
         building: &Building,
         limit: u64,
-        progress: &dyn Fn(u64, u64),
-    ) -> Result<Option<Entry>, String> {
+        progress: &dyn Fn(SeekStep),
+    ) -> Result<Sought, String> {
         if self.has_failed() || self.trusted.is_empty() {
-            return Ok(None);
+            return Ok(Sought::Missing(None));
         }
-        self.fetch(fingerprint, (building, limit), Patience::ON_THE_WAY, progress)
-            .map_err(|error| self.explain(&error))
+        self.seek(fingerprint, (building, limit), progress).map_err(|error| self.explain(&error))
     }
 
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String> {

@@ -3,6 +3,7 @@
 //! ```text
 //! PREFIX/heads/FINGERPRINT
 //! PREFIX/blobs/SHA256          a tree or a pack
+//! PREFIX/notices/FINGERPRINT   somebody builds it
 //! ```
 
 use std::env;
@@ -33,6 +34,7 @@ use crate::store::{ByteStream, StoredObject, skip};
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADS: &str = "heads";
 const BLOBS: &str = "blobs";
+const NOTICES: &str = "notices";
 
 /// A bucket, or a part of one.
 #[derive(Debug)]
@@ -171,12 +173,37 @@ impl ObjectBucket {
         text: &str,
         replace: bool,
     ) -> Result<(), StoreError> {
-        let path = self.at(HEADS, fingerprint);
+        self.put_text(self.at(HEADS, fingerprint), text, replace).await
+    }
+
+    pub(crate) async fn notice(&self, fingerprint: &str) -> Result<ByteStream, StoreError> {
+        let found = self.store.get(&self.at(NOTICES, fingerprint)).await?;
+        Ok(found.into_stream().map_err(StoreError::from).boxed())
+    }
+
+    pub(crate) async fn put_notice(
+        &self,
+        fingerprint: &str,
+        text: &str,
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        self.put_text(self.at(NOTICES, fingerprint), text, replace).await
+    }
+
+    pub(crate) async fn remove_notice(&self, fingerprint: &str) -> Result<(), StoreError> {
+        self.remove(&self.at(NOTICES, fingerprint)).await
+    }
+
+    pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
+        self.list(NOTICES).await
+    }
+
+    async fn put_text(&self, path: Path, text: &str, replace: bool) -> Result<(), StoreError> {
         let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
         if !replace {
             let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match self.store.put_opts(&path, payload(), create).await {
-                // A server that cannot is told without a condition: two pushers then both succeed, and either head is good.
+                // A server that cannot is told without a condition: two pushers then both succeed, and and either text is good.
                 Err(
                     object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
                 ) => {}

@@ -1,16 +1,18 @@
 //! What a remote is made of: heads by fingerprint, and blobs by digest. Blobs never change.
 
 use std::ops::Range;
+use std::sync::Once;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::address::{RemoteAddress, StoreKind};
 use crate::digest::BlobDigest;
 use crate::document::Blob;
-use crate::error::StoreError;
+use crate::error::{RemoteError, StoreError};
 use crate::objects::ObjectBucket;
 use crate::registry::OciRegistry;
 
@@ -106,6 +108,45 @@ impl TemplateStore {
         }
     }
 
+    /// The notice that a template is being built. A registry has none: of two that write one, nobody can tell who was quicker.
+    pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
+        match self {
+            Self::Objects(bucket) => collect(bucket.notice(fingerprint).await?, most).await,
+            Self::Registry(_) => Err(StoreError::Absent),
+        }
+    }
+
+    /// Writes such a notice.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] if there is one and a new one was asked for.
+    pub(crate) async fn put_notice(
+        &self,
+        fingerprint: &str,
+        text: &str,
+        new: bool,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Objects(bucket) => bucket.put_notice(fingerprint, text, !new).await,
+            Self::Registry(_) => Err(StoreError::Refused("a registry takes no notices".to_owned())),
+        }
+    }
+
+    pub(crate) async fn remove_notice(&self, fingerprint: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Objects(bucket) => bucket.remove_notice(fingerprint).await,
+            Self::Registry(_) => Ok(()),
+        }
+    }
+
+    /// All notices, also those that were left behind.
+    pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
+        match self {
+            Self::Objects(bucket) => bucket.notices().await,
+            Self::Registry(_) => Ok(Vec::new()),
+        }
+    }
+
     /// All heads.
     pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
@@ -141,6 +182,44 @@ impl TemplateStore {
     pub(crate) fn keeps_garbage(&self) -> bool {
         matches!(self, Self::Objects(_))
     }
+}
+
+/// Does `work` with the store at that address and what runs its input and output, which last no longer.
+pub(crate) fn with_store<T>(
+    address: &RemoteAddress,
+    work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
+) -> Result<T, RemoteError> {
+    set_up_tls();
+    let open = |error: StoreError| error.attempt("open", format!("\"{address}\""));
+    let io = |error: std::io::Error| open(StoreError::broken(&error));
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
+    let runtime = Ended(Some(runtime));
+    let handle = runtime.0.as_ref().map(Runtime::handle).cloned();
+    let Some(handle) = handle else { return Err(open(StoreError::Absent)) };
+    let store = {
+        let _context = handle.enter();
+        TemplateStore::open(address).map_err(open)?
+    };
+    work(&handle, &store)
+}
+
+/// A runtime that is not waited for: a name that is being looked up may take long.
+struct Ended(Option<Runtime>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn set_up_tls() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        // There is one already if another part of the process was quicker.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    });
 }
 
 /// All bytes of a stream of which at most so many are expected.

@@ -54,7 +54,7 @@ pub use publish::Building;
 pub use received::{Announced, Description, FileDescription, Receiving, TrustedHead};
 pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
-pub use signing::{KeyError, SigningKey, TrustedKey};
+pub use signing::{KeyError, SigningKey, TrustedKey, signer};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
 #[must_use]

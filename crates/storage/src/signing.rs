@@ -161,7 +161,8 @@ impl SigningKey {
     }
 
     /// Signs `data`; `comment`, of one line, is signed, too.
-    pub(crate) fn sign(&self, data: &[u8], comment: &str) -> String {
+    #[must_use]
+    pub fn sign(&self, data: &[u8], comment: &str) -> String {
         let signature = self.key.sign(&Blake2b512::digest(data)).to_bytes();
         let both = self.key.sign(&[&signature[..], comment.as_bytes()].concat()).to_bytes();
         let signature = BASE64_STANDARD.encode([&PREHASHED, &self.id[..], &signature].concat());
@@ -187,7 +188,7 @@ fn name(id: [u8; 8]) -> String {
 }
 
 /// The name of the trusted key that has signed `data`, or why there is none.
-pub(crate) fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
+pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
     let wrong = || "its signature is damaged".to_owned();
     let parsed = Signature::decode(signature).ok().filter(|_| is_as_written(signature)).ok_or_else(wrong)?;
     let bytes =

@@ -11,6 +11,7 @@ use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
 use crate::incremental::Parent;
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::{Broken, Setup, StartingPoint, dump_files};
+use crate::source::Sought;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
 /// How often a build may be repeated because it changed its own inputs: once is common (a schema file that is written
@@ -115,9 +116,11 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
-            if let Some(entry) = self.fetch((spec, &fingerprint), &building, say)? {
-                return Ok(found(entry));
-            }
+            // Until the end of the build, other machines know of it.
+            let _notice = match self.fetch((spec, &fingerprint), &building, say)? {
+                Sought::Fetched(entry) => return Ok(found(entry)),
+                Sought::Missing(notice) => notice,
+            };
             if changes.is_empty() {
                 let before = about::last(&self.cache, spec);
                 changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));

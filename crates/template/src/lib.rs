@@ -30,7 +30,7 @@ pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep};
-pub use source::TemplateSource;
+pub use source::{SeekStep, Sought, TemplateSource};
 pub use spec::{TemplateSpec, check_name};
 pub use start::Started;
 pub use steps::{BuildPlan, Steps};

@@ -123,6 +123,11 @@ pub enum Step<'a> {
         /// How long it took, in seconds.
         took: f64,
     },
+    /// Another machine makes it.
+    WaitingForMachine {
+        /// Whose.
+        name: &'a str,
+    },
     /// A template comes from elsewhere; comes again and again.
     Fetching {
         /// Whose.

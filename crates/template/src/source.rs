@@ -10,10 +10,31 @@ use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step};
 use crate::{About, Fingerprint, TemplateSpec, about, cached};
 
+/// What came of looking for a template elsewhere.
+pub enum Sought {
+    /// It is in the cache.
+    Fetched(Entry),
+    /// It is to be built. Others wait for it instead of building it, too, until what is in here is dropped.
+    Missing(Option<Box<dyn Send>>),
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub enum SeekStep {
+    /// Another machine builds it.
+    Waiting,
+    /// It comes; told again and again.
+    Receiving {
+        /// Bytes that have come.
+        done: u64,
+        /// Of so many.
+        total: u64,
+    },
+}
+
 /// Where templates may come from, and where they may go once they are built.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
-    /// Brings the template into the cache, if it is there and has at most `limit` bytes. `progress` is told of bytes that have
-    /// come, and of their sum.
+    /// Brings the template into the cache, if it is there and has at most `limit` bytes, or if another machine is building it.
     ///
     /// # Errors
     /// Why not, in one line; it can be built then.
@@ -22,8 +43,8 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         fingerprint: &str,
         building: &Building,
         limit: u64,
-        progress: &dyn Fn(u64, u64),
-    ) -> Result<Option<Entry>, String>;
+        progress: &dyn Fn(SeekStep),
+    ) -> Result<Sought, String>;
 
     /// Takes a template that was built here, if it takes any; the bytes that were sent.
     ///
@@ -39,31 +60,41 @@ impl Provisioner {
         (spec, fingerprint): (&TemplateSpec, &Fingerprint),
         building: &Building,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Option<Entry>, ProvisionError> {
+    ) -> Result<Sought, ProvisionError> {
         // One that comes from elsewhere may have been built on another.
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
-            return Ok(None);
+            return Ok(Sought::Missing(None));
         };
-        let (name, begun, total) = (&spec.name, Instant::now(), Cell::new(0));
-        let progress = |done, all| {
-            total.set(all);
-            say(Step::Fetching { name, done, total: all });
+        let (name, begun, total) = (&spec.name, Cell::new(Instant::now()), Cell::new(0));
+        let waited = Cell::new(false);
+        let progress = |step| match step {
+            SeekStep::Waiting => {
+                waited.set(true);
+                say(Step::WaitingForMachine { name });
+            }
+            SeekStep::Receiving { done, total: all } => {
+                if waited.take() {
+                    begun.set(Instant::now());
+                }
+                total.set(all);
+                say(Step::Fetching { name, done, total: all });
+            }
         };
         match source.fetch(fingerprint.as_str(), building, self.cache_size(), &progress) {
-            Ok(None) => Ok(None),
+            Ok(missing @ Sought::Missing(_)) => Ok(missing),
             Err(why) => {
                 say(Step::NotFetched { name, why: &why });
-                Ok(None)
+                Ok(Sought::Missing(None))
             }
-            Ok(Some(entry)) => {
-                say(Step::Fetched { name, bytes: total.get(), took: begun.elapsed().as_secs_f64() });
+            Ok(Sought::Fetched(entry)) => {
+                say(Step::Fetched { name, bytes: total.get(), took: begun.get().elapsed().as_secs_f64() });
                 if let Some(about) = About::parse(&entry.about()) {
                     about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
                 }
                 for evicted in cached::evict(&self.cache, self.cache_size())? {
                     say(Step::Evicted(&evicted));
                 }
-                Ok(Some(entry))
+                Ok(Sought::Fetched(entry))
             }
         }
     }

@@ -1,0 +1,272 @@
+//! A notice in a remote that a template is being built: other machines wait for that template instead of building it, too.
+//!
+//! ```text
+//! pgfresh building 1
+//! fingerprint c50c4d91…
+//! builder 8f14e45fceea167a             who: a random number
+//! beat 7                               one more every second
+//! signed 1700000000                    seconds since 1970
+//! untrusted comment: …                 and three more, in minisign's format
+//! ```
+//! Only who may push posts one, and signs it, so that nobody else can make machines wait. A notice counts as long as it beats: who
+//! waits goes by a clock of its own, so that clocks of machines may differ by minutes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use storage::{SigningKey, TrustedKey};
+use tokio::time::error::Elapsed;
+
+use crate::address::RemoteAddress;
+use crate::error::StoreError;
+use crate::store::{TemplateStore, with_store};
+
+/// Between two beats.
+const BEAT: Duration = Duration::from_secs(1);
+/// A notice that has not beaten for so long is that of a builder that is gone.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How far clocks of machines may be apart.
+const SKEW: Duration = Duration::from_mins(5);
+/// How long the last word, that nothing is built any more, may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The longest notice that is read, in bytes.
+pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
+/// The first line.
+const HEADER: &str = "pgfresh building 1";
+
+/// What a notice says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    fingerprint: String,
+    builder: u64,
+    beat: u64,
+    /// Seconds since 1970.
+    signed: u64,
+}
+
+impl Notice {
+    fn new(fingerprint: &str, builder: u64, beat: u64) -> Self {
+        let signed = seconds_since_1970();
+        Self { fingerprint: fingerprint.to_owned(), builder, beat, signed }
+    }
+
+    fn text(&self) -> String {
+        let Self { fingerprint, builder, beat, signed } = self;
+        format!("{HEADER}\nfingerprint {fingerprint}\nbuilder {builder:016x}\nbeat {beat}\nsigned {signed}\n")
+    }
+
+    fn to_signed_text(&self, key: &SigningKey) -> String {
+        let text = self.text();
+        let signature = key.sign(text.as_bytes(), &format!("building {}", self.fingerprint));
+        text + &signature
+    }
+
+    /// Reads what was signed with a `trusted` key and is about that template; `None` for anything else.
+    fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
+        let (said, _) = text.split_once("\nuntrusted comment")?;
+        let (said, signature) = text.split_at(said.len() + 1);
+        storage::signer(said.as_bytes(), signature, trusted).ok()?;
+        let rest = said.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
+        let (of, rest) = rest.split_once("\nbuilder ")?;
+        let (builder, rest) = rest.split_once("\nbeat ")?;
+        let (beat, signed) = rest.split_once("\nsigned ")?;
+        let notice = Self {
+            fingerprint: of.to_owned(),
+            builder: u64::from_str_radix(builder, 16).ok()?,
+            beat: beat.parse().ok()?,
+            signed: signed.trim_end().parse().ok()?,
+        };
+        (notice.fingerprint == fingerprint && notice.text() == said).then_some(notice)
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Tells a notice that beats from one that was left behind.
+#[derive(Debug, Default)]
+pub(crate) struct BeatWatch {
+    last: Option<(Notice, Instant)>,
+}
+
+impl BeatWatch {
+    /// Whether a builder is at work, by what was read `now`.
+    pub(crate) fn is_alive(&mut self, text: &str, of: (&str, &[TrustedKey]), now: Instant) -> bool {
+        let (fingerprint, trusted) = of;
+        let Some(notice) = Notice::parse(text, fingerprint, trusted) else { return false };
+        if notice.signed.abs_diff(seconds_since_1970()) > SKEW.as_secs() {
+            return false;
+        }
+        match &self.last {
+            // An older one that was put back does not beat either.
+            Some((last, since)) if last.builder == notice.builder && last.beat >= notice.beat => {
+                now.duration_since(*since) < SILENCE
+            }
+            _ => {
+                self.last = Some((notice, now));
+                true
+            }
+        }
+    }
+}
+
+/// Posts a notice in place of one that is `left` behind, or of none; false if another machine was quicker.
+async fn post(
+    store: &TemplateStore,
+    (fingerprint, builder): (&str, u64),
+    key: &SigningKey,
+    left: bool,
+) -> Result<bool, StoreError> {
+    if left {
+        store.remove_notice(fingerprint).await?;
+    }
+    let text = Notice::new(fingerprint, builder, 0).to_signed_text(key);
+    match store.put_notice(fingerprint, &text, true).await {
+        Err(StoreError::Exists) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// A notice of ours, which beats until it is dropped, and is removed then.
+#[derive(Debug)]
+pub(crate) struct PostedNotice {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PostedNotice {
+    /// Posts one in `store`, which is at `address`; `None` if another machine was quicker.
+    ///
+    /// # Errors
+    /// The store takes none, or has failed.
+    pub(crate) async fn post(
+        store: &TemplateStore,
+        address: &RemoteAddress,
+        fingerprint: &str,
+        key: &Arc<SigningKey>,
+        left: bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let mut builder = [0; 8];
+        sys::fill_random(&mut builder).map_err(|error| StoreError::broken(&error))?;
+        let builder = u64::from_ne_bytes(builder);
+        if !post(store, (fingerprint, builder), key, left).await? {
+            return Ok(None);
+        }
+        let (address, fingerprint, key) = (address.clone(), fingerprint.to_owned(), Arc::clone(key));
+        let (stop, stopped) = channel();
+        let beat = move || {
+            let kept = with_store(&address, |runtime, store| {
+                for beat in 1.. {
+                    if stopped.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
+                        break;
+                    }
+                    let text = Notice::new(&fingerprint, builder, beat).to_signed_text(&key);
+                    let put = async {
+                        tokio::time::timeout(BEAT, store.put_notice(&fingerprint, &text, false)).await
+                    };
+                    note("renewed", runtime.block_on(put));
+                }
+                let remove =
+                    async { tokio::time::timeout(FAREWELL, store.remove_notice(&fingerprint)).await };
+                note("removed", runtime.block_on(remove));
+                Ok(())
+            });
+            if let Err(error) = kept {
+                tracing::debug!(%error, "the notice of a build is not renewed");
+            }
+        };
+        let thread = thread::Builder::new().name("notice".to_owned()).spawn(beat).ok();
+        Ok(Some(Self { stop: Some(stop), thread }))
+    }
+}
+
+/// A notice that fails costs others a build of their own, and nobody more.
+fn note(what: &str, done: Result<Result<(), StoreError>, Elapsed>) {
+    match done {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(why = error.why(), "the notice of a build is not {what}"),
+        Err(_) => tracing::debug!("the notice of a build is not {what} in time"),
+    }
+}
+
+impl Drop for PostedNotice {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::warn!("the notice of a build was not removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> (SigningKey, Vec<TrustedKey>) {
+        let key = SigningKey::generate().unwrap();
+        let trusted = vec![key.public()];
+        (key, trusted)
+    }
+
+    #[test]
+    fn a_notice_is_read_as_it_was_signed_and_not_otherwise() {
+        let (key, trusted) = key();
+        let notice = Notice::new("abc", 7, 3);
+        let text = notice.to_signed_text(&key);
+        assert_eq!(Notice::parse(&text, "abc", &trusted), Some(notice));
+        assert_eq!(Notice::parse(&text, "abd", &trusted), None);
+        assert_eq!(Notice::parse(&text, "abc", &[]), None);
+        assert_eq!(Notice::parse(&text, "abc", &self::key().1), None);
+        for at in 0..text.len() {
+            assert_eq!(Notice::parse(&text[..at], "abc", &trusted), None, "{at}");
+        }
+        assert_eq!(Notice::parse(&text.replacen("beat 3", "beat 4", 1), "abc", &trusted), None);
+    }
+
+    proptest! {
+        #[test]
+        fn only_a_notice_that_goes_on_beating_makes_machines_wait(
+            beats in prop::collection::vec((0_u64..3, 0_u64..5, 0_u64..2000), 1..30)
+        ) {
+            let (key, trusted) = key();
+            let begun = Instant::now();
+            let (mut watch, mut now) = (BeatWatch::default(), begun);
+            // What the machine that waits may know: the newest beat of the builder that it saw last, and since when.
+            let mut model: Option<(u64, u64, Instant)> = None;
+            for (builder, beat, pause) in beats {
+                now += Duration::from_millis(pause);
+                let text = Notice::new("abc", builder, beat).to_signed_text(&key);
+                let alive = match model {
+                    Some((last, newest, since)) if last == builder && newest >= beat => now - since < SILENCE,
+                    _ => {
+                        model = Some((builder, beat, now));
+                        true
+                    }
+                };
+                prop_assert_eq!(watch.is_alive(&text, ("abc", &trusted), now), alive);
+            }
+        }
+    }
+
+    #[test]
+    fn an_old_notice_is_not_waited_for() {
+        let (key, trusted) = key();
+        for (ago, alive) in [(0, true), (200, true), (400, false)] {
+            let mut notice = Notice::new("abc", 7, 3);
+            notice.signed -= ago;
+            let text = notice.to_signed_text(&key);
+            assert_eq!(
+                BeatWatch::default().is_alive(&text, ("abc", &trusted), Instant::now()),
+                alive,
+                "{ago}"
+            );
+        }
+    }
+}
