@@ -45,6 +45,8 @@ use crate::store::{TemplateStore, with_store};
 
 /// How often a template is looked for that another machine builds.
 const POLL: Duration = Duration::from_millis(200);
+/// How long a machine waits at most before it takes the place of a builder that is gone.
+const HESITATION: Duration = Duration::from_millis(500);
 /// How long reading a notice may take, and writing one.
 const NOTICE_BOUND: Duration = Duration::from_millis(500);
 /// How long a remote that has failed is left alone: longer than a run takes to come to its server.
@@ -139,7 +141,7 @@ impl Remote {
                 let from = (runtime, store);
                 self.fetch_from(from, fingerprint, into, Patience::ON_THE_WAY, &bytes)
             };
-            let (mut watch, mut waits) = (BeatWatch::default(), false);
+            let (mut watch, mut waits, mut hesitates) = (BeatWatch::default(), false, true);
             loop {
                 if let Some(entry) = fetch()? {
                     return Ok(Sought::Fetched(entry));
@@ -149,6 +151,11 @@ impl Remote {
                     // It came between two looks, or the build failed there, and is no one's to wait for.
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
+                    }
+                    // Others see it at the same moment: the first one builds, and the rest see that.
+                    OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
+                        thread::sleep(HESITATION.mul_f64(chance()));
+                        continue;
                     }
                     other => match runtime.block_on(self.post_notice(store, fingerprint, &other)) {
                         Posted::Notice(notice) => return Ok(Sought::Missing(Some(Box::new(notice)))),
@@ -334,6 +341,13 @@ async fn is_there(
         }
         Err(error) => Err(error),
     }
+}
+
+/// A number from 0 to 1; without randomness, 1.
+fn chance() -> f64 {
+    let mut byte = [u8::MAX];
+    drop(sys::fill_random(&mut byte));
+    f64::from(byte[0]) / f64::from(u8::MAX)
 }
 
 /// How long a template took to build that was described so.

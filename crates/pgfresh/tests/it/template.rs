@@ -1,5 +1,6 @@
 //! Templates: prepared once, whole, found again, rebuilt for a reason, and nothing of a failed or ended build stays.
 
+mod builders;
 mod incremental;
 mod signed;
 
