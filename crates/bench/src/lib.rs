@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod events;
 mod fixture;
+mod fleet;
 mod floor;
 mod fresh;
 mod goal;
@@ -25,6 +26,7 @@ mod truncate;
 
 pub use error::BenchError;
 pub use events::{EventStore, Events};
+pub use fleet::Fleet;
 pub use fresh::Fresh;
 pub use proxy::ProxyBench;
 pub use start::Start;

@@ -123,6 +123,23 @@ pub(crate) enum Bench {
         #[command(flatten)]
         output: Output,
     },
+    /// Time many machines that need the same template at once: with a shared remote, and without
+    #[command(
+        after_help = "Examples:\n  pgfresh bench fleet\n  pgfresh bench fleet --shards 4 --seconds 10 --remote s3://bucket/bench"
+    )]
+    Fleet {
+        /// The number of machines, each a process with an empty cache
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = number(2..=200))]
+        shards: u32,
+        /// Seconds that the set-up of their template takes
+        #[arg(long, value_name = "N", default_value_t = 45, value_parser = number(0..=3600))]
+        seconds: u32,
+        /// The remote, in which the template stays [default: a directory]
+        #[arg(long, value_name = "URL")]
+        remote: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Time syncs as doctor does, beside pg_test_fsync
     #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
     Fsync {
@@ -165,6 +182,7 @@ impl Bench {
             | Self::Events { output, .. }
             | Self::Pgbench { output, .. }
             | Self::Gateway { output, .. }
+            | Self::Fleet { output, .. }
             | Self::Fsync { output, .. }
             | Self::Suite(Suite { output, .. }) => output,
         }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bench::{EventStore, Events, Fresh, ProxyBench, Start, Transactions, Truncate};
+use bench::{EventStore, Events, Fleet, Fresh, ProxyBench, Start, Transactions, Truncate};
 use doctor::SyncComparison;
 use report::{Progress, Report};
 use server::{Preset, VersionRequest};
@@ -91,6 +91,10 @@ fn measure(
             let (disk, thermometer) = (path.clone(), &thermometer);
             Events { server_options, cache, program, disk, targets, batch, thermometer }
                 .measure(batches, progress)?
+        }
+        Bench::Fleet { shards, seconds, ref remote, .. } => {
+            let remote = remote.clone();
+            Fleet { server_options, cache, program, shards, seconds, remote }.measure(progress)?
         }
         Bench::Fsync { ref path, rounds, .. } => {
             let path = disk::path(settings, path.as_deref())?;

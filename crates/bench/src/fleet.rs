@@ -1,0 +1,306 @@
+//! `fleet`: many machines with empty caches that need the same template at once, each way that they can get it.
+//!
+//! The machines are processes here, each with a cache of its own, which share the processors of one machine.
+
+mod project;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use report::{Column, Progress, Quantity, Report, Sample, Table, Unit};
+use server::Guard;
+use storage::{Attempt, Cache, FileError, Place, PlaceRequest, SigningKey};
+use template::{ProvisionError, Provisioner, ServerOptions};
+
+use crate::goal::{self, Goal, Limit};
+use crate::{BenchError, Measured, environment};
+use project::Project;
+
+/// How often it is looked whether a shard is done.
+const TICK: Duration = Duration::from_millis(2);
+/// What the run directory needs for each shard, in bytes: a base image and a template.
+const SHARE: u64 = 400 << 20;
+/// How much later than a download all shards may be ready, in seconds.
+const MARGIN: f64 = 0.1;
+
+/// The bench and what it needs of its caller.
+#[derive(Debug)]
+pub struct Fleet {
+    /// The installation.
+    pub server_options: ServerOptions,
+    /// The cache that was chosen, if one was: the shards' lie on the same file system.
+    pub cache: Option<PathBuf>,
+    /// A whole pgfresh, which can be a guard, too; see [`server::Guard::over`].
+    pub program: PathBuf,
+    /// How many.
+    pub shards: u32,
+    /// How long the set-up of the template takes, in seconds, on a machine of its own.
+    pub seconds: u32,
+    /// Where they share it; without one, a directory beside their caches.
+    pub remote: Option<String>,
+}
+
+/// How shards get their template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Each runs the set-up.
+    Migrating,
+    /// Each restores a dump.
+    Restoring,
+    /// By a remote that has nothing yet.
+    Cold,
+    /// By a remote that has it.
+    Warm,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Migrating => "every shard migrates",
+            Self::Restoring => "every shard restores a dump",
+            Self::Cold => "remote, empty",
+            Self::Warm => "remote, filled",
+        }
+    }
+}
+
+/// What came of one way.
+#[derive(Debug)]
+struct Outcome {
+    way: Way,
+    /// Set-ups that ran.
+    builds: usize,
+    /// Seconds until each shard was ready.
+    ready: Sample,
+    /// From the end of the build until the last shard was ready.
+    after_build: Option<f64>,
+    /// Bytes that went to the remote.
+    sent: Option<u64>,
+}
+
+impl Fleet {
+    /// Measures, and reports what was measured.
+    ///
+    /// # Errors
+    /// Nothing was measured at all.
+    pub fn measure(&self, progress: &dyn Progress) -> Result<Measured, BenchError> {
+        let load = environment::load();
+        let cache = Cache::locate(self.cache.as_deref())?;
+        let server_options = ServerOptions { template: None, ..self.server_options.clone() };
+        let provisioner = Provisioner::find(server_options, cache, self.program.clone())?;
+        let (account, need) = (storage::Account::ours(), SHARE * u64::from(self.shards));
+        let place = Place::choose(&PlaceRequest::Disk, need, provisioner.cache.root(), &account)
+            .map_err(ProvisionError::from)?;
+        let guard = Guard::over(&place, &account, &self.program)?;
+        let key = SigningKey::generate().attempt("make", Path::new("a key"))?;
+        let project = Project::create(guard.run().path(), self.seconds)?;
+
+        let mut report = Report::new(format!("bench fleet: {} shards", self.shards));
+        let mut outcomes = Vec::new();
+        let mut failure = None;
+        for way in [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm] {
+            progress.measuring(way.name());
+            if way == Way::Restoring && !self.dump(&provisioner, &project)? {
+                report.add_notes(["No dump was restored: pg_dump is missing."]);
+                continue;
+            }
+            match self.run(way, (provisioner.installation.bin(), &project), &key, progress) {
+                Ok(Some(outcome)) => outcomes.push(outcome),
+                Ok(None) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        environment::describe(&mut report, &provisioner, &place.why(), &load);
+        self.describe(&mut report, &outcomes);
+        Ok((report, failure))
+    }
+
+    /// Writes the dump that is restored; false if there is no program for that.
+    fn dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
+        let Some(program) = provisioner.installation.client("pg_dump") else { return Ok(false) };
+        let log = project.folder.join("pg_dump.log");
+        let output = File::create(&log).attempt("create", &log)?;
+        let mut command = self.shard(provisioner.installation.bin(), project, 0, Way::Migrating);
+        command.args(["run", "--quiet", "--"]).arg(program).args(["--format=custom", "--file"]);
+        command.arg(project.dump()).stderr(output);
+        let status = command.status().attempt("run", Path::new(command.get_program()))?;
+        BenchError::unless_success("pg_dump", status, &log)?;
+        Ok(true)
+    }
+
+    /// A pgfresh on a machine of its own, in the project.
+    fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
+        let mut command = Command::new(&self.program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("PGFRESH_")) {
+                command.env_remove(name);
+            }
+        }
+        command.env("PGFRESH_POSTGRES", bin);
+        command.env("PGFRESH_CACHE", project.cache(number)).env(project::SHARD, number.to_string());
+        command.current_dir(project.of(way == Way::Restoring)).stdin(Stdio::null()).stdout(Stdio::null());
+        sys::die_with_parent(&mut command);
+        command
+    }
+
+    /// Lets all shards get the template that way; `None` once it is cancelled.
+    fn run(
+        &self,
+        way: Way,
+        (bin, project): (&Path, &Project),
+        key: &SigningKey,
+        progress: &dyn Progress,
+    ) -> Result<Option<Outcome>, BenchError> {
+        project.empty_caches(self.shards)?;
+        project.forget_builds()?;
+        let store = project.folder.join("store");
+        let remote = self.remote.clone().unwrap_or_else(|| format!("file://{}", store.display()));
+        let begun = Instant::now();
+        let mut shards = Vec::new();
+        for number in 0..self.shards {
+            let log = project.log(number);
+            let output = File::create(&log).attempt("create", &log)?;
+            let mut command = self.shard(bin, project, number, way);
+            if matches!(way, Way::Cold | Way::Warm) {
+                command
+                    .env("PGFRESH_CACHE_REMOTE", &remote)
+                    .env("PGFRESH_CACHE_KEYS", key.public().to_string())
+                    .env("PGFRESH_CACHE_PUSH", "always")
+                    .env("PGFRESH_SIGNING_KEY", key.to_text());
+            }
+            command.args(["template", "build", "--quiet"]).stderr(output);
+            let child = command.spawn().attempt("run", Path::new(command.get_program()))?;
+            shards.push(Shard { number, child: Some(child), ready: None });
+        }
+        while shards.iter().any(|shard| shard.ready.is_none()) {
+            if progress.is_cancelled() {
+                return Ok(None);
+            }
+            for shard in &mut shards {
+                shard.look(begun, project)?;
+            }
+            thread::sleep(TICK);
+        }
+        let builders = project.builders();
+        let mut ready = Sample::new(format!("a shard, {}", way.name()), Unit::Seconds);
+        for shard in &shards {
+            ready.push(shard.ready.unwrap_or_default()).expect("a duration is finite");
+        }
+        let of = |number: u32| shards.iter().find(|shard| shard.number == number)?.ready;
+        let built = builders.iter().filter_map(|number| of(*number)).reduce(f64::max);
+        let last = shards.iter().filter_map(|shard| shard.ready).reduce(f64::max);
+        let after_build =
+            (way == Way::Cold).then_some(()).and(last.zip(built)).map(|(last, built)| last - built);
+        let sent = (way == Way::Cold && self.remote.is_none()).then(|| bytes_below(&store));
+        Ok(Some(Outcome { way, builds: builders.len(), ready, after_build, sent }))
+    }
+
+    fn describe(&self, report: &mut Report, outcomes: &[Outcome]) {
+        let titles = ["set-ups", "all ready after", "half of them", "downloads"].map(Column::right);
+        let mut table = Table::new(
+            format!("{} shards with empty caches, a set-up of {} s", self.shards, self.seconds),
+            [Column::left("way")].into_iter().chain(titles),
+        );
+        let find = |way| outcomes.iter().find(|outcome| outcome.way == way);
+        let sent = find(Way::Cold).and_then(|outcome| outcome.sent);
+        for Outcome { way, builds, ready, .. } in outcomes {
+            let downloads = match way {
+                Way::Migrating | Way::Restoring => 0,
+                Way::Cold | Way::Warm => ready.len() - builds,
+            };
+            let downloads = match (downloads, sent) {
+                (0, _) => "none".to_owned(),
+                (count, Some(bytes)) => format!("{count} × {}", storage::human_bytes(bytes)),
+                (count, None) => count.to_string(),
+            };
+            table.add_row([
+                way.name().into(),
+                builds.to_string().into(),
+                ready.max().into(),
+                ready.median().into(),
+                downloads.into(),
+            ]);
+        }
+        report.add_table(table);
+        if let Some(cold) = find(Way::Cold) {
+            let count = |value: usize| {
+                Quantity::new(f64::from(u32::try_from(value).unwrap_or(u32::MAX)), Unit::Count)
+            };
+            let download = find(Way::Warm).and_then(|warm| warm.ready.max());
+            let mut goals = vec![Goal {
+                what: "set-ups with an empty remote".into(),
+                limit: Limit::AtMost(count(1)),
+                measured: Some(count(cold.builds)),
+            }];
+            if let Some(download) = download {
+                let most = Quantity::new(download.value + MARGIN, Unit::Seconds);
+                let measured = cold.after_build.map(|seconds| Quantity::new(seconds, Unit::Seconds));
+                let what = "all ready, after the shard that built: a download by all and 100 ms".into();
+                goals.push(Goal { what, limit: Limit::AtMost(most), measured });
+            }
+            report.add_table(goal::table(goals));
+        }
+        report.add_notes([
+            "All shards share the processors and the disk of this machine: on machines of their own, each is faster. The set-up \
+             sleeps for most of its time.",
+        ]);
+        for outcome in outcomes {
+            report.add_samples(outcome.way.name(), [outcome.ready.clone()]);
+        }
+    }
+}
+
+/// A pgfresh at work; it is ended when this is dropped.
+struct Shard {
+    number: u32,
+    child: Option<Child>,
+    /// Seconds until its template was there.
+    ready: Option<f64>,
+}
+
+impl Shard {
+    fn look(&mut self, begun: Instant, project: &Project) -> Result<(), BenchError> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        let Some(status) = child.try_wait().attempt("wait for", Path::new("pgfresh"))? else { return Ok(()) };
+        self.ready = Some(begun.elapsed().as_secs_f64());
+        self.child = None;
+        BenchError::unless_success("pgfresh template build", status, &project.log(self.number))
+    }
+}
+
+impl Drop for Shard {
+    #[expect(clippy::let_underscore_must_use, reason = "it has ended already if it cannot be ended")]
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(child),
+                rustix::process::Signal::TERM,
+            );
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What the files below occupy, in bytes.
+fn bytes_below(folder: &Path) -> u64 {
+    let sizes = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Removes a directory that may not be there.
+fn remove(folder: &Path) -> Result<(), FileError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.attempt("remove", folder),
+    }
+}
