@@ -1,6 +1,6 @@
 //! Templates that machines share: an object store or a registry, of which nothing is believed but what is signed.
 //!
-//! A [`Remote`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
+//! A [`RemoteCache`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
 //! its head, and every file is the one that was signed; see `storage`. What makes it up in the remote is never trusted, only
 //! tried: heads by fingerprint, and blobs by digest (trees, and packs of compressed frames). No socket is opened, no thread
 //! started and nothing of TLS set up before something is to be fetched or pushed. Of machines that lack the same template, one
@@ -18,18 +18,18 @@ mod objects;
 mod patience;
 mod push;
 mod registry;
+mod seek;
 mod store;
+mod stored;
 mod tree;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
 use template::{About, SeekStep, Sought, TemplateSource};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 pub use address::RemoteAddress;
 pub use error::RemoteError;
@@ -37,23 +37,15 @@ pub use garbage::{Collected, Usage};
 pub use patience::Patience;
 pub use push::Pushed;
 
-use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
-use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::push::PushBounds;
 use crate::store::{TemplateStore, with_store};
 
-/// How often a template is looked for that another machine builds.
-const POLL: Duration = Duration::from_millis(200);
-/// How long a machine waits at most before it takes the place of a builder that is gone.
-const HESITATION: Duration = Duration::from_millis(500);
-/// How long reading a notice may take, and writing one.
-const NOTICE_BOUND: Duration = Duration::from_millis(500);
 /// How long a remote that has failed is left alone: longer than a run takes to come to its server.
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// A place where templates are shared.
-pub struct Remote {
+pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
@@ -63,13 +55,13 @@ pub struct Remote {
     failed: Mutex<Option<Instant>>,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remote({})", self.address)
+        write!(f, "RemoteCache({})", self.address)
     }
 }
 
-impl Remote {
+impl RemoteCache {
     /// The one at that address, for `cache`. Only what one of the `trusted` keys has signed is taken.
     #[must_use]
     pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
@@ -126,83 +118,6 @@ impl Remote {
                 fetch::download(runtime, store, (&tree, receiving), (patience, took), progress)
             })
             .map(Some)
-    }
-
-    /// Fetches the template, and waits for it while another machine builds it. If it is not there, says that we build it.
-    fn seek(
-        &self,
-        fingerprint: &str,
-        into: (&Building, u64),
-        progress: &dyn Fn(SeekStep),
-    ) -> Result<Sought, RemoteError> {
-        let bytes = |done, total| progress(SeekStep::Receiving { done, total });
-        self.work(|runtime, store| {
-            let fetch = || {
-                let from = (runtime, store);
-                self.fetch_from(from, fingerprint, into, Patience::ON_THE_WAY, &bytes)
-            };
-            let (mut watch, mut waits, mut hesitates) = (BeatWatch::default(), false, true);
-            loop {
-                if let Some(entry) = fetch()? {
-                    return Ok(Sought::Fetched(entry));
-                }
-                match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
-                    OtherBuilder::AtWork => {}
-                    // It came between two looks, or the build failed there, and is no one's to wait for.
-                    OtherBuilder::Absent if waits => {
-                        return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
-                    }
-                    // Others see it at the same moment: the first one builds, and the rest see that.
-                    OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
-                        thread::sleep(HESITATION.mul_f64(chance()));
-                        continue;
-                    }
-                    other => match runtime.block_on(self.post_notice(store, fingerprint, &other)) {
-                        Posted::Notice(notice) => return Ok(Sought::Missing(Some(Box::new(notice)))),
-                        Posted::TooLate => {}
-                        Posted::Nothing => return Ok(Sought::Missing(None)),
-                    },
-                }
-                if !std::mem::replace(&mut waits, true) {
-                    progress(SeekStep::Waiting);
-                }
-                thread::sleep(POLL);
-            }
-        })
-    }
-
-    /// Whether another machine builds the template. A notice that cannot be read costs a build, and no more.
-    async fn look_for_builder(
-        &self,
-        store: &TemplateStore,
-        fingerprint: &str,
-        watch: &mut BeatWatch,
-    ) -> OtherBuilder {
-        match timeout(NOTICE_BOUND, store.notice(fingerprint, LONGEST_NOTICE)).await {
-            Ok(Ok(text)) => {
-                let text = String::from_utf8_lossy(&text);
-                match watch.is_alive(&text, (fingerprint, &self.trusted), Instant::now()) {
-                    true => OtherBuilder::AtWork,
-                    false => OtherBuilder::Dead,
-                }
-            }
-            Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
-            Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
-        }
-    }
-
-    /// Says that we build the template, if others can have it from us.
-    async fn post_notice(&self, store: &TemplateStore, fingerprint: &str, other: &OtherBuilder) -> Posted {
-        let Some(key) = self.pushes_with.as_ref().filter(|_| !matches!(other, OtherBuilder::Unknown)) else {
-            return Posted::Nothing;
-        };
-        let left = matches!(other, OtherBuilder::Dead);
-        let post = PostedNotice::post(store, &self.address, fingerprint, key, left);
-        match timeout(NOTICE_BOUND, post).await {
-            Ok(Ok(Some(notice))) => Posted::Notice(notice),
-            Ok(Ok(None)) => Posted::TooLate,
-            Ok(Err(_)) | Err(_) => Posted::Nothing,
-        }
     }
 
     /// An error if a later signature of the same template was seen here: the remote was set back.
@@ -302,23 +217,6 @@ impl Remote {
     }
 }
 
-/// What is known of another machine that builds a template.
-enum OtherBuilder {
-    AtWork,
-    /// It began, and did not come to an end.
-    Dead,
-    Absent,
-    Unknown,
-}
-
-/// What became of our notice.
-enum Posted {
-    Notice(PostedNotice),
-    /// Another machine was quicker.
-    TooLate,
-    Nothing,
-}
-
 /// Whether a remote has a template.
 enum Presence {
     Complete,
@@ -343,20 +241,13 @@ async fn is_there(
     }
 }
 
-/// A number from 0 to 1; without randomness, 1.
-fn chance() -> f64 {
-    let mut byte = [u8::MAX];
-    drop(sys::fill_random(&mut byte));
-    f64::from(byte[0]) / f64::from(u8::MAX)
-}
-
 /// How long a template took to build that was described so.
 fn build_time(about: &str) -> Duration {
     let took = About::parse(about).map_or(0.0, |about| about.took);
     Duration::try_from_secs_f64(took).unwrap_or_default()
 }
 
-impl TemplateSource for Remote {
+impl TemplateSource for RemoteCache {
     fn fetch(
         &self,
         fingerprint: &str,
@@ -373,7 +264,7 @@ impl TemplateSource for Remote {
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String> {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !self.has_failed()) else { return Ok(None) };
         let pushed =
-            self.push(entry, key, Patience::ON_THE_WAY, progress).map_err(|error| self.explain(&error))?;
+            self.push(entry, key, Patience::AFTER_A_BUILD, progress).map_err(|error| self.explain(&error))?;
         Ok(Some(pushed.bytes))
     }
 }

@@ -25,10 +25,9 @@ use object_store::{
 };
 
 use crate::address::{RemoteAddress, StoreKind};
-use crate::digest::BlobDigest;
-use crate::document::Blob;
+use crate::digest::{Blob, BlobDigest};
 use crate::error::{StoreError, innermost};
-use crate::store::{ByteStream, StoredObject, skip};
+use crate::stored::{ByteStream, StoredObject, skip};
 
 /// How long a connection may take to come about; every wait has a bound of its own besides.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use storage::{Attempt, CacheError, Description, Entry};
 use tokio::runtime::Handle;
 
-use crate::digest::BlobDigest;
-use crate::document::{Blob, HeadDocument};
+use crate::digest::{Blob, BlobDigest};
+use crate::document::HeadDocument;
 use crate::error::{RemoteError, StoreError};
 use crate::patience::{Patience, within};
 use crate::store::TemplateStore;
@@ -26,7 +26,7 @@ const PACK: usize = 32 << 20;
 /// That of the first: it shows how fast the remote is.
 const FIRST_PACK: usize = 512 << 10;
 /// Packs that are sent at once.
-const SENDERS: usize = 2;
+const SENDERS: u32 = 2;
 /// As of zstd's own program.
 const LEVEL: i32 = 3;
 /// How often progress is told.
@@ -225,7 +225,7 @@ impl PushBounds {
         }
         #[allow(clippy::cast_precision_loss)]
         let expected = rate.busy.as_secs_f64() * bytes as f64 / rate.sent as f64;
-        least + Duration::from_secs_f64(expected.min(3600.0) * SENDERS as f64)
+        least + Duration::from_secs_f64(expected.min(3600.0) * f64::from(SENDERS))
     }
 }
 

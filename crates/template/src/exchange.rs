@@ -1,0 +1,70 @@
+//! Templates that come from elsewhere instead of being built, and go there once they are.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use storage::{Building, Entry};
+
+use crate::error::ProvisionError;
+use crate::provisioner::{Provisioner, Step};
+use crate::source::{SeekStep, Sought};
+use crate::{About, Fingerprint, TemplateSpec, about, cached};
+
+impl Provisioner {
+    /// Gets the template that is missing here from elsewhere, if it is there.
+    pub(crate) fn fetch(
+        &self,
+        (spec, fingerprint): (&TemplateSpec, &Fingerprint),
+        building: &Building,
+        say: &dyn Fn(Step<'_>),
+    ) -> Result<Sought, ProvisionError> {
+        // One that comes from elsewhere may have been built on another.
+        let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
+            return Ok(Sought::Missing(None));
+        };
+        let (name, begun, total) = (&spec.name, Cell::new(Instant::now()), Cell::new(0));
+        let waited = Cell::new(false);
+        let progress = |step| match step {
+            SeekStep::Waiting => {
+                waited.set(true);
+                say(Step::WaitingForMachine { name });
+            }
+            SeekStep::Receiving { done, total: all } => {
+                if waited.take() {
+                    begun.set(Instant::now());
+                }
+                total.set(all);
+                say(Step::Fetching { name, done, total: all });
+            }
+        };
+        match source.fetch(fingerprint.as_str(), building, self.cache_size(), &progress) {
+            Ok(missing @ Sought::Missing(_)) => Ok(missing),
+            Err(why) => {
+                say(Step::NotFetched { name, why: &why });
+                Ok(Sought::Missing(None))
+            }
+            Ok(Sought::Fetched(entry)) => {
+                let took = begun.get().elapsed().as_secs_f64();
+                say(Step::Fetched { name, bytes: total.get(), took });
+                if let Some(about) = About::parse(&entry.about()) {
+                    about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
+                }
+                for evicted in cached::evict(&self.cache, self.cache_size())? {
+                    say(Step::Evicted(&evicted));
+                }
+                Ok(Sought::Fetched(entry))
+            }
+        }
+    }
+
+    /// Offers a template that was built here to others.
+    pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
+        let Some(source) = &self.source else { return };
+        let (name, begun) = (&spec.name, Instant::now());
+        match source.offer(entry, &|done, total| say(Step::Pushing { name, done, total })) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => say(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),
+            Err(why) => say(Step::NotPushed { name, why: &why }),
+        }
+    }
+}
