@@ -23,6 +23,23 @@ use project::Project;
 const TICK: Duration = Duration::from_millis(2);
 /// What the run directory needs for each shard, in bytes: a base image and a template.
 const SHARE: u64 = 400 << 20;
+/// What would give the shards another template, or another way to it.
+const INHERITED: [&str; 14] = [
+    "PGFRESH_CACHE_KEYS",
+    "PGFRESH_CACHE_PUSH",
+    "PGFRESH_CACHE_REMOTE",
+    "PGFRESH_CACHE_SIZE",
+    "PGFRESH_CONFIG",
+    "PGFRESH_DUMP",
+    "PGFRESH_FROM",
+    "PGFRESH_INPUTS",
+    "PGFRESH_SETUP",
+    "PGFRESH_SETUP_ENV",
+    "PGFRESH_SIGNING_KEY",
+    "PGFRESH_SQL",
+    "PGFRESH_STEPS",
+    "PGFRESH_TEMPLATE",
+];
 /// How much later than a download all shards may be ready, in seconds.
 const MARGIN: f64 = 0.1;
 
@@ -137,11 +154,7 @@ impl Fleet {
     /// A pgfresh on a machine of its own, in the project.
     fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
         let mut command = Command::new(&self.program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("PGFRESH_")) {
-                command.env_remove(name);
-            }
-        }
+        INHERITED.iter().for_each(|name| drop(command.env_remove(name)));
         command.env("PGFRESH_POSTGRES", bin);
         command.env("PGFRESH_CACHE", project.cache(number)).env(project::SHARD, number.to_string());
         command.current_dir(project.of(way == Way::Restoring)).stdin(Stdio::null()).stdout(Stdio::null());
@@ -277,11 +290,9 @@ impl Shard {
 impl Drop for Shard {
     #[expect(clippy::let_underscore_must_use, reason = "it has ended already if it cannot be ended")]
     fn drop(&mut self) {
+        // Its guard ends what it has started.
         if let Some(child) = &mut self.child {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(child),
-                rustix::process::Signal::TERM,
-            );
+            let _ = child.kill();
             let _ = child.wait();
         }
     }

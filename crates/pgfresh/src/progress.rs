@@ -123,12 +123,8 @@ fn describe(step: Step<'_>) -> Option<String> {
         Step::RemovingDamagedParent { fingerprint } => {
             format!("the cached template {fingerprint} is damaged; removing it")
         }
-        Step::Waiting { name } => {
-            format!("waiting for template \"{name}\", which another process is building")
-        }
-        Step::WaitingForMachine { name } => {
-            format!("waiting for template \"{name}\", which another machine is building")
-        }
+        Step::Waiting { name } => waiting(name, "process"),
+        Step::WaitingForMachine { name } => waiting(name, "machine"),
         Step::RunsEachTime { name } => format!(
             "the setup of template \"{name}\" runs each time: list what it reads, as in inputs = [\"migrations/**\"], \
              and it runs once"
@@ -159,6 +155,10 @@ fn describe(step: Step<'_>) -> Option<String> {
             return None;
         }
     })
+}
+
+fn waiting(name: &str, who: &str) -> String {
+    format!("waiting for template \"{name}\", which another {who} is building")
 }
 
 /// What is new of files that were added.

@@ -65,16 +65,16 @@ fn measure(
         Bench::Fresh { rounds, recycle: true, .. } => {
             Fresh { server_options, cache, program }.measure_recycling(rounds, progress)?
         }
-        Bench::Fresh { rounds, first: true, .. } => {
-            Fresh { server_options, cache, program }.measure_first(rounds, progress)?
+        Bench::Fresh { rounds, first, ref tables, .. } => {
+            let fresh = Fresh { server_options, cache, program };
+            match tables {
+                Some(sizes) => fresh.measure_tables(sizes, rounds, progress)?,
+                None if first => fresh.measure_first(rounds, progress)?,
+                None => fresh.measure(rounds, progress)?,
+            }
         }
-        Bench::Fresh { rounds, tables: Some(ref sizes), .. } => {
-            Fresh { server_options, cache, program }.measure_tables(sizes, rounds, progress)?
-        }
-        Bench::Fresh { rounds, .. } => Fresh { server_options, cache, program }.measure(rounds, progress)?,
         Bench::Truncate { ref path, rounds, .. } => {
-            let disk = path.clone();
-            Truncate { server_options, cache, program, disk }.measure(rounds, progress)?
+            Truncate { server_options, cache, program, disk: path.clone() }.measure(rounds, progress)?
         }
         Bench::Pgbench { ref path, scale, seconds, rounds, .. } => {
             let disk = path.clone();
@@ -93,8 +93,8 @@ fn measure(
                 .measure(batches, progress)?
         }
         Bench::Fleet { shards, seconds, ref remote, .. } => {
-            let remote = remote.clone();
-            Fleet { server_options, cache, program, shards, seconds, remote }.measure(progress)?
+            Fleet { server_options, cache, program, shards, seconds, remote: remote.clone() }
+                .measure(progress)?
         }
         Bench::Fsync { ref path, rounds, .. } => {
             let path = disk::path(settings, path.as_deref())?;

@@ -49,6 +49,23 @@ fn left_in(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn of_a_fleet_with_a_remote_one_shard_builds() {
+    let scene = Scene::new(User::Ourselves);
+    // On a busy machine it takes longer than other tests.
+    let words = ["bench", "fleet", "--shards", "2", "--seconds", "1", "--json"];
+    let output = scene.pgfresh(words).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let title = "2 shards with empty caches, a set-up of 1 s";
+    let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
+    assert_eq!(builds("every shard migrates"), "2");
+    assert_eq!(builds("every shard restores a dump"), "0");
+    assert_eq!(builds("remote, empty"), "1");
+    assert_eq!(builds("remote, filled"), "0");
+    assert_eq!(counts(&report), [2; 4], "{report}");
+}
+
+#[test]
 fn every_way_to_clean_up_is_timed_on_every_major() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
