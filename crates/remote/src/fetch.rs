@@ -153,7 +153,7 @@ pub(crate) fn download(
             let (done, download) = (done.clone(), &download);
             scope.spawn(move || {
                 let result = runtime.block_on(download.work());
-                // Whoever waits for it waits until all have ended.
+                // The receiver waits until all threads have ended.
                 done.send(result).unwrap_or_default();
             });
         }

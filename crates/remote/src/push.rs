@@ -262,7 +262,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // Whoever fails drops the packs, which ends the packer.
+        // A sender that fails drops the packs, which ends the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -283,7 +283,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Sends packs until there are no more; returns the bytes. On an error, there are no more for anyone.
+/// Sends packs until the packer has made all; returns the bytes. On an error, the packer ends, too.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,

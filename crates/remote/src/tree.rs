@@ -10,7 +10,7 @@
 //!
 //! …                                       these two texts
 //! ```
-//! Nobody has signed it. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
+//! It is not signed. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
 
 use std::io::Read;
 
