@@ -155,6 +155,11 @@ impl Commits {
         Factor::of(&ratios.ok()?)
     }
 
+    /// How many seconds longer a commit takes with its flush than without, in the median; `None` where one was not measured.
+    pub(crate) fn flushing(&self) -> Option<f64> {
+        Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
+    }
+
     /// Half of the commits took no longer, in seconds.
     fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
         self.of(kind)?.latencies.p50()

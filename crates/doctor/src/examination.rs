@@ -139,7 +139,7 @@ impl Examination {
         }
         let served = match &self.provisioner {
             Ok(provisioner) => self
-                .examine_servers(provisioner, place.root(), progress, &mut chart)
+                .examine_servers(provisioner, place.root(), &syncs, progress, &mut chart)
                 .map_err(|error| chain(&error)),
             Err(error) => Err(chain(error)),
         };
@@ -158,6 +158,7 @@ impl Examination {
         &self,
         provisioner: &Provisioner,
         path: &Path,
+        syncs: &Syncs,
         progress: &dyn Progress,
         chart: &mut Chart,
     ) -> Result<(), ServedError> {
@@ -172,7 +173,9 @@ impl Examination {
             let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
             let suite = Suite { command, fixture: &fixture };
             progress.measuring("the suite");
-            let watched = suite.watch()?;
+            let waiting_cost = commits.flushing().zip(syncs.fdatasync().p50());
+            let waiting_cost = waiting_cost.map(|(flushing, flush)| flushing / flush.value);
+            let watched = suite.watch(waiting_cost, || progress.is_cancelled())?;
             if !progress.is_cancelled() {
                 watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
                 chart.report.add_table(watched.profile.kinds());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use profile::{Circumstances, Profile, Recorder, Target};
+use profile::{Circumstances, Pace, Profile, Recorder, Recording, Target};
 use report::{Layer, PhaseTimes};
 use server::Server;
 use storage::{Account, Attempt};
@@ -14,6 +14,11 @@ use template::ProvisionError;
 
 use crate::error::ServedError;
 use crate::fixture::{Fixture, Setup};
+
+/// How often a short suite is watched, at most.
+const MOST_RUNS: usize = 5;
+/// After this long, a suite is not watched once more.
+const LONG_ENOUGH: Duration = Duration::from_secs(8);
 
 /// A command of the user's, and where it runs.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +37,30 @@ pub(crate) struct Watched {
 }
 
 impl Suite<'_> {
-    /// Runs it once on a new durable server, and looks at what that waits for.
-    pub(crate) fn watch(&self) -> Result<Watched, ServedError> {
-        let server = self.fixture.start(Setup::Durable)?;
-        let recorder = Recorder::start(&Target::of(&server), None)?;
-        let (_, status) = self.run(&server)?;
+    /// Runs it on new durable servers, one after the other, and looks at what they wait for: a short one several times, because
+    /// few looks tell little. Once `cancelled`, or after it has failed, it is not run again. For `waiting_cost`, see
+    /// [`Circumstances`].
+    pub(crate) fn watch(
+        &self,
+        waiting_cost: Option<f64>,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<Watched, ServedError> {
+        let begun = Instant::now();
+        let mut runs = Vec::new();
+        let (status, last_line) = loop {
+            let server = self.fixture.start(Setup::Durable)?;
+            let recorder = Recorder::start(&Target::of(&server), Pace::Dense, None)?;
+            let (_, status) = self.run(&server)?;
+            runs.push(recorder.stop());
+            let done = runs.len() == MOST_RUNS || begun.elapsed() >= LONG_ENOUGH;
+            if done || !status.success() || cancelled() {
+                break (status, last_line(&server.run().path().join("output")));
+            }
+        };
         let command = Some(self.command.to_owned());
-        let profile = Profile::new(recorder.stop(), Circumstances { command, ..Circumstances::default() });
-        Ok(Watched { profile, status, last_line: last_line(&server.run().path().join("output")) })
+        let circumstances = Circumstances { command, waiting_cost, ..Circumstances::default() };
+        let recording = Recording::mean(runs).unwrap_or_default();
+        Ok(Watched { profile: Profile::new(recording, circumstances), status, last_line })
     }
 
     /// Runs it once on a new server with this setup.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use gateway::{EventLog, SessionEvent, SessionEventKind};
-use profile::{Circumstances, CompletedStatement, Feed, Profile, Recorder, Target};
+use profile::{Circumstances, CompletedStatement, Feed, Pace, Profile, Recorder, Target};
 
 use crate::failure::Failure;
 use crate::service::Service;
@@ -19,7 +19,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn begin(service: &Service) -> Result<Self, Failure> {
-        Ok(Self { recorder: Recorder::start(&Target::of(&service.server), Some(feed(service.follow())))? })
+        Ok(Self {
+            recorder: Recorder::start(
+                &Target::of(&service.server),
+                Pace::Calm,
+                Some(feed(service.follow())),
+            )?,
+        })
     }
 
     /// Stops watching. `command` is what was run meanwhile.
@@ -31,6 +37,7 @@ impl Watch {
             boot: Some(service.times.boot.as_secs_f64()),
             template: Some(service.times.template.as_secs_f64()),
             fresh_database: fresh_database(service),
+            waiting_cost: None,
         };
         Profile::new(recording, circumstances)
     }

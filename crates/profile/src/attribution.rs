@@ -27,9 +27,9 @@ const SURE: f64 = 1.96;
 pub struct Spent {
     /// Its time.
     pub time: Time,
-    /// How many times it was seen to run.
+    /// How many times it was seen to run, in all recordings.
     pub seen: usize,
-    /// How many times it ran, about; at least as often as it was seen to.
+    /// How many times it ran in each, about; at least as often as it was seen to.
     ///
     /// A look that meets a run of length d finds it begun d/2 ago, on average, so that 2 e is its length where e is the
     /// mean of what was found; and the time divided by that is how many there were. Right if they are about equally
@@ -141,15 +141,16 @@ impl Attribution {
     fn finish(mut self, recording: &Recording, runs: Runs) -> Self {
         self.width = Self::usual(&runs.at_once, self.database.wall);
         self.syncing_error = SURE * (runs.steps / 2.0).sqrt();
+        let of = recording.mean_of.max(1);
         for (_, run) in
             runs.statements.iter().filter(|(statement, _)| recording.statements.get(**statement).clears)
         {
-            let spent = run.spent();
+            let spent = run.spent(of);
             self.clean_up.seen += spent.seen;
             self.clean_up.runs += spent.runs;
         }
         self.statements =
-            runs.statements.into_iter().map(|(statement, run)| (statement, run.spent())).collect();
+            runs.statements.into_iter().map(|(statement, run)| (statement, run.spent(of))).collect();
         self.statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
         self.databases = runs.databases.into_iter().collect();
         self.databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
@@ -252,11 +253,12 @@ impl Run {
         self.elapsed += seconds * seen.elapsed;
     }
 
-    fn spent(&self) -> Spent {
+    /// In the mean of so many recordings.
+    fn spent(&self, of: u32) -> Spent {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
         let runs = if length > 0.0 { time.sessions / length } else { 0.0 };
-        Spent { time, seen, runs: runs.max(crate::machine::as_f64(seen as u64)) }
+        Spent { time, seen, runs: runs.max(crate::machine::as_f64(seen as u64) / f64::from(of)) }
     }
 }
 

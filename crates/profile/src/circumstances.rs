@@ -15,6 +15,9 @@ pub struct Circumstances {
     pub template: Option<f64>,
     /// What the first session in a new database costs its client here.
     pub fresh_database: Option<f64>,
+    /// How much longer a commit takes here with a flush than without, as a multiple of the flush alone: after a wait, the
+    /// processor's caches are cold and the journal begins again, so that the work between two waits takes longer, too.
+    pub waiting_cost: Option<f64>,
 }
 
 pub(crate) fn seconds(value: f64) -> String {

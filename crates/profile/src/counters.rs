@@ -91,16 +91,31 @@ impl Counters {
 
     /// What was added since `before`. Where a count has fallen (statistics were reset, databases dropped) it is not known.
     pub(crate) fn since(self, before: Self) -> Self {
-        let less = |now: Option<f64>, before: Option<f64>| Some(now? - before?).filter(|added| *added >= 0.0);
+        self.with(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
+    }
+
+    /// Both counts together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.with(other, |one, other| Some(one + other))
+    }
+
+    /// Each count, so many times.
+    pub(crate) fn times(self, factor: f64) -> Self {
+        self.with(self, |count, _| Some(count * factor))
+    }
+
+    /// What is made of each count and its counterpart, where both are known.
+    fn with(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
+        let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {
-            wal_bytes: less(self.wal_bytes, before.wal_bytes),
-            wal_syncs: less(self.wal_syncs, before.wal_syncs),
-            checkpoints_requested: less(self.checkpoints_requested, before.checkpoints_requested),
-            checkpoints_timed: less(self.checkpoints_timed, before.checkpoints_timed),
-            checkpoint_sync_seconds: less(self.checkpoint_sync_seconds, before.checkpoint_sync_seconds),
-            session_syncs: less(self.session_syncs, before.session_syncs),
-            commits: less(self.commits, before.commits),
-            sessions: less(self.sessions, before.sessions),
+            wal_bytes: both(self.wal_bytes, other.wal_bytes),
+            wal_syncs: both(self.wal_syncs, other.wal_syncs),
+            checkpoints_requested: both(self.checkpoints_requested, other.checkpoints_requested),
+            checkpoints_timed: both(self.checkpoints_timed, other.checkpoints_timed),
+            checkpoint_sync_seconds: both(self.checkpoint_sync_seconds, other.checkpoint_sync_seconds),
+            session_syncs: both(self.session_syncs, other.session_syncs),
+            commits: both(self.commits, other.commits),
+            sessions: both(self.sessions, other.sessions),
         }
     }
 }

@@ -35,7 +35,7 @@ pub use exact::Exact;
 pub use interner::Interner;
 pub use pgwire::NormalizedStatement;
 pub use profile::Profile;
-pub use recorder::{Feed, Recorder};
+pub use recorder::{Feed, Pace, Recorder};
 pub use recording::Recording;
 pub use target::Target;
 pub use time::Time;

@@ -23,6 +23,35 @@ pub struct MachineUsage {
     pub io_pressure: Option<f64>,
 }
 
+impl MachineUsage {
+    /// Both together, of the same machine.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let both = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+        Self {
+            processors: self.processors,
+            suite_cpu: self.suite_cpu + other.suite_cpu,
+            backend_cpu: self.backend_cpu + other.backend_cpu,
+            backend_delay: self.backend_delay + other.backend_delay,
+            backend_written: self.backend_written + other.backend_written,
+            cpu_pressure: both(self.cpu_pressure, other.cpu_pressure),
+            io_pressure: both(self.io_pressure, other.io_pressure),
+        }
+    }
+
+    /// The same for that part of the time.
+    pub(crate) fn times(self, part: f64) -> Self {
+        Self {
+            processors: self.processors,
+            suite_cpu: self.suite_cpu * part,
+            backend_cpu: self.backend_cpu * part,
+            backend_delay: self.backend_delay * part,
+            backend_written: self.backend_written * part,
+            cpu_pressure: self.cpu_pressure.map(|seconds| seconds * part),
+            io_pressure: self.io_pressure.map(|seconds| seconds * part),
+        }
+    }
+}
+
 /// What is known of one process since its begin.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Usage {

@@ -1,8 +1,8 @@
 //! Looks at a server again and again, on a thread and a session of its own, until it is told to stop.
 //!
 //! One look is one statement: what each session does that is not idle. It costs the server about half a millisecond;
-//! between two looks pass 15 ms on average, and at least 20 times as long as a look takes, so that a server with very many
-//! sessions is not disturbed either.
+//! between two looks pass some milliseconds ([`Pace`]), and some times as long as a look takes, so that a server with very
+//! many sessions is not disturbed either.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,11 +23,6 @@ use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// Between two looks, on average.
-const PERIOD: Duration = Duration::from_millis(15);
-/// How many times longer than a look the time until the next one is, at least.
-const REST: u32 = 20;
-
 /// How many sessions are begun to see what one costs.
 const TRIALS: usize = 5;
 
@@ -44,6 +39,33 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
 /// Tells of what sessions have done since the last time; see [`Exact`]. It is asked after each look.
 pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<NormalizedStatement>) + Send>;
 
+/// How often to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Every 15 ms, for at most a twentieth of the time: at a suite that is run for its results.
+    Calm,
+    /// Every 5 ms, for at most a fifth of the time: at a suite that is run to be watched.
+    Dense,
+}
+
+impl Pace {
+    /// Between two looks, on average.
+    fn period(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Calm => 15,
+            Self::Dense => 5,
+        })
+    }
+
+    /// How many times longer than a look the time until the next one is, at least.
+    fn rest(self) -> u32 {
+        match self {
+            Self::Calm => 20,
+            Self::Dense => 4,
+        }
+    }
+}
+
 /// Something that looks.
 #[derive(Debug)]
 pub struct Recorder {
@@ -56,8 +78,8 @@ impl Recorder {
     ///
     /// # Errors
     /// It cannot be reached, is too old, or does not let us look.
-    pub fn start(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
-        let sampler = Sampler::open(target, feed)?;
+    pub fn start(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
+        let sampler = Sampler::open(target, pace, feed)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("profile".to_owned());
         let thread = thread.spawn(move || sampler.record(&stopped)).map_err(ProfileError::Thread)?;
@@ -87,6 +109,7 @@ struct Sampler {
     client: Client,
     look: Prepared,
     target: Target,
+    pace: Pace,
     /// Whether the server flushes at all.
     flushes: bool,
     before: Counters,
@@ -101,7 +124,7 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn open(target: &Target, feed: Option<Feed>) -> Result<Self, ProfileError> {
+    fn open(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let mut client = target.connect()?;
         let ask = |what| move |source| ProfileError::Ask { what, source };
         let about = "SELECT /* pgfresh */ current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
@@ -124,6 +147,7 @@ impl Sampler {
             client,
             look,
             target,
+            pace,
             flushes,
             before,
             counts,
@@ -136,8 +160,9 @@ impl Sampler {
     }
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
+        let period = self.pace.period();
         // Unequal steps, so that no rhythm of the suite is met always at the same point: multiples of the golden ratio.
-        let mut rhythm = (0..).map(|step| PERIOD.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
+        let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
             let begun = Instant::now();
             if let Err(error) = self.look() {
@@ -147,7 +172,7 @@ impl Sampler {
             let took = begun.elapsed();
             self.hear();
             self.recording.looking += took.as_secs_f64();
-            let rest = rhythm.next().unwrap_or(PERIOD).saturating_sub(took).max(took * REST);
+            let rest = rhythm.next().unwrap_or(period).saturating_sub(took).max(took * self.pace.rest());
             if stopped.recv_timeout(rest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 break;
             }
@@ -181,7 +206,7 @@ impl Sampler {
         let mut cause = Cause::of(kind, event);
         if let Some(observer) = &mut self.observer {
             observer.note(pid, began, began > self.begun_there);
-            if cause == Cause::Cpu && !in_transaction && observer.waits_for_disk(pid) {
+            if !in_transaction && cause.may_wait_for_others(event) && observer.waits_for_disk(pid) {
                 cause = if self.flushes { Cause::FileSystem } else { Cause::DataIo };
             }
         }

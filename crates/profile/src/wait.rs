@@ -17,8 +17,8 @@ pub enum Cause {
     DataSync,
     /// A checkpoint.
     Checkpoint,
-    /// The file system, within a call that the server does not count as waiting, such as the removal of a file: on a server
-    /// that flushes, for the journal that is being flushed.
+    /// The file system, within a call that flushes nothing itself, such as the removal of a file, or writing: on a server that
+    /// flushes, for the journal that is being flushed.
     FileSystem,
     /// The log is read or written, which goes no further than the system's cache.
     WalIo,
@@ -72,6 +72,13 @@ impl Cause {
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
+    }
+
+    /// Whether a session of this cause, if it sleeps in the kernel, waits for what others flush: it changes files, and does not
+    /// read them.
+    pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
+        let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
+        matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
     /// The cause behind a wait event; `None` is no event.
@@ -149,6 +156,21 @@ mod tests {
             assert_eq!(Cause::of(Some(kind), Some(event)), expected, "{kind} {event}");
         }
         assert_eq!(Cause::of(None, None), Cause::Cpu);
+    }
+
+    #[test]
+    fn who_writes_may_wait_for_what_others_flush_and_who_reads_does_not() {
+        let may = |kind, event| Cause::of(kind, event).may_wait_for_others(event);
+        assert!(may(None, None));
+        for event in
+            ["WALWrite", "WalInitWrite", "DataFileExtend", "DataFileWrite", "SLRUWrite", "CopyFileCopy"]
+        {
+            assert!(may(Some("IO"), Some(event)), "{event}");
+        }
+        for event in ["DataFileRead", "WalRead", "SlruRead", "WALSync", "DataFileImmediateSync"] {
+            assert!(!may(Some("IO"), Some(event)), "{event}");
+        }
+        assert!(!may(Some("Lock"), Some("relation")) && !may(Some("Client"), Some("ClientRead")));
     }
 
     #[test]

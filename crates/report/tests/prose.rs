@@ -108,6 +108,16 @@ fn the_words_are_those_of_the_field() {
 }
 
 #[test]
+fn no_page_shows_where_two_versions_met() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it lies two below");
+    for page in pages(root) {
+        let text = fs::read_to_string(&page).expect("a page that can be read");
+        let mark = text.lines().find(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "));
+        assert_eq!(mark, None, "{}", page.display());
+    }
+}
+
+#[test]
 fn what_is_planted_is_found_with_its_line() {
     let page = "# A page\n\nIt helps whoever\nreads it, for it\nis short. `shall` is code.\n\n```sh\necho shall\n```\nAs\nnew.\n";
     let mut found = String::new();

@@ -3,7 +3,7 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use profile::{Circumstances, Profile, Recorder, Target};
+use profile::{Circumstances, Pace, Profile, Recorder, Target};
 
 use crate::cli::{self, Options};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let target = Target::at(&arguments.url)?;
-    let recorder = Recorder::start(&target, None)?;
+    let recorder = Recorder::start(&target, Pace::Calm, None)?;
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
         let mut command = Command::new(program);
         command.args(rest);
