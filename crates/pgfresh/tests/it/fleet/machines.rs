@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -214,7 +213,7 @@ fn address(number: u8) -> SocketAddr {
     (Ipv4Addr::new(198, 51, 100, number * 4 + 2), 5432).into()
 }
 
-/// HAProxy, which passes TCP through and asks each replica for its status.
+/// `HAProxy`, which passes TCP through and asks each replica for its status.
 struct Balancer {
     child: Child,
     _scene: Scene,
@@ -223,7 +222,7 @@ struct Balancer {
 impl Balancer {
     fn start(replicas: &[Replica]) -> Self {
         let scene = Scene::new(User::Ourselves);
-        let servers: String = replicas
+        let servers: Vec<_> = replicas
             .iter()
             .map(|replica| format!("    server {} {}\n", replica.cable, replica.address))
             .collect();
@@ -233,10 +232,11 @@ impl Balancer {
              listen leases\n    bind {BALANCER}\n    balance roundrobin\n    option httpchk\n    \
              http-check send meth GET uri /v1/status ver HTTP/1.1 hdr Host {BALANCER} \
              hdr Authorization \"Bearer {SECRET}\" hdr Connection close\n    http-check expect status 200\n    \
-             default-server check check-ssl verify none inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n\
-             {servers}"
+             default-server check check-ssl verify none inter 500ms fall 2 rise 1\n\
+             {}",
+            servers.concat()
         );
-        let file: PathBuf = scene.write("haproxy.cfg", &configuration);
+        let file = scene.write("haproxy.cfg", &configuration);
         let mut command = Command::new("haproxy");
         command.args(["-db", "-q", "-f"]).arg(&file);
         scene.set(&mut command);

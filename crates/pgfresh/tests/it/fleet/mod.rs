@@ -44,16 +44,19 @@ enum Going {
 const GOINGS: [Going; 4] = [Going::Terminated, Going::Killed, Going::WithoutPostgres, Going::Unplugged];
 
 impl Going {
-    /// Whether a client may hear this of it. Only a process that still lives can say anything.
+    /// Whether a client may hear this of it. Only a process that still lives can say anything, and PostgreSQL, too, hangs up on
+    /// those who still authenticate when it is to end.
     fn explains(self, ending: &Ending) -> bool {
-        let told = (ending.sqlstate.as_deref(), ending.hint.as_deref());
+        let told = ending.sqlstate.as_deref();
         match self {
-            // As PostgreSQL, which hangs up on those who still authenticate.
-            Self::Terminated if !ending.in_session => matches!(told.0, None | Some("57P01")),
-            Self::Terminated => told == (Some("57P01"), Some(HINT)),
-            Self::Killed | Self::Unplugged => told == (None, None),
+            Self::Terminated if ending.in_session => {
+                told == Some("57P01") && ending.hint.as_deref() == Some(HINT)
+            }
+            Self::Terminated => matches!(told, None | Some("57P01")),
+            Self::Killed | Self::Unplugged => told.is_none(),
             // The server's processes notice that they are alone, and so does pgfresh, which then ends.
-            Self::WithoutPostgres => matches!(told.0, None | Some("57P01" | "57P02")),
+            Self::WithoutPostgres if ending.in_session => matches!(told, None | Some("57P01" | "57P02")),
+            Self::WithoutPostgres => matches!(told, None | Some("57P01" | "57P02" | "08006")),
         }
     }
 }
@@ -88,15 +91,13 @@ impl Leased {
     fn open(answer: &Value) -> Result<Self, Ending> {
         let mut config: Config = answer["url"].as_str().unwrap().parse().unwrap();
         config.connect_timeout(SILENCE).tcp_user_timeout(SILENCE);
-        let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else { panic!("{answer}") };
-        let at = SocketAddr::new(host.parse().unwrap(), config.get_ports()[0]);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let (client, connection) = runtime
             .block_on(config.connect(NoTls))
             .map_err(|error| Ending { in_session: false, ..ending(&error) })?;
         let connection = runtime.spawn(connection);
         let name = answer["name"].as_str().unwrap().to_owned();
-        Ok(Self { at, name, runtime, client, connection })
+        Ok(Self { at: address_of(answer), name, runtime, client, connection })
     }
 
     /// The first value that `sql` returns.
@@ -183,18 +184,18 @@ fn work(fleet: &Fleet, left: &AtomicUsize, seen: &Mutex<Seen>) {
         let used = Leased::open(&answer).and_then(|mut leased| leased.use_it(random.below(5)));
         let mut seen = seen.lock().unwrap();
         *seen.spread.entry(at).or_default() += 1;
-        match used {
-            Err(ending) => seen.endings.push((at, ending)),
-            Ok(()) => {
-                drop(seen);
-                // The one that has it is asked, not the balancer.
-                let name = answer["name"].as_str().unwrap();
-                let _: io::Result<_> = fleet.certificate.ask(at, &format!("DELETE /v1/databases/{name}"), "");
-            }
+        if let Err(ending) = used {
+            seen.endings.push((at, ending));
+            continue;
         }
+        drop(seen);
+        // The one that has it is asked, not the balancer. It may be gone.
+        let name = answer["name"].as_str().unwrap();
+        let _: io::Result<_> = fleet.certificate.ask(at, &format!("DELETE /v1/databases/{name}"), "");
     }
 }
 
+/// Where the URL leads.
 fn address_of(answer: &Value) -> SocketAddr {
     let config: Config = answer["url"].as_str().unwrap().parse().unwrap();
     let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else { panic!("{answer}") };
@@ -238,11 +239,13 @@ fn play(count: u8, going: Going) {
         let gone = Instant::now();
         lose(&fleet.replicas[victim], going);
         let ended = Instant::now();
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        for worker in workers {
+            worker.join().unwrap();
+        }
         (gone, ended)
     });
     let seen = seen.into_inner().unwrap();
-    report(count, going, gone, &seen);
+    report(count, going, (gone, ended), &seen);
     let victim_at = fleet.replicas[victim].address;
     let unexpected: Vec<_> =
         seen.endings.iter().filter(|(at, ending)| *at != victim_at || !going.explains(ending)).collect();
@@ -278,11 +281,16 @@ fn lose(replica: &Replica, going: Going) {
     assert_eq!(replica.code(), code, "{going:?}");
 }
 
-fn report(count: u8, going: Going, gone: Instant, seen: &Seen) {
+/// Prints the figures.
+fn report(count: u8, going: Going, (gone, ended): (Instant, Instant), seen: &Seen) {
     let before = seen.leases.iter().filter(|(begun, took)| *begun + *took < gone).map(|(_, took)| *took);
     let after = seen.leases.iter().filter(|(begun, _)| *begun >= gone);
     let first = after.clone().map(|(begun, took)| *begun + *took - gone).min().unwrap();
-    println!("{count} replicas, one {going:?} after {} leases", before.clone().count());
+    println!(
+        "{count} replicas, one {going:?} after {} leases; that took {:?}",
+        before.clone().count(),
+        ended - gone
+    );
     println!("    spread: {:?}", seen.spread.values().collect::<Vec<_>>());
     println!("    leases before: {}", summary(before));
     println!("    leases after: {}; the first came {first:?} after", summary(after.map(|(_, took)| *took)));
@@ -302,7 +310,7 @@ fn report(count: u8, going: Going, gone: Instant, seen: &Seen) {
 #[test]
 fn of_two_replicas_one_goes_and_the_other_goes_on() {
     if is_possible() {
-        for going in picked() {
+        for going in depth::some_of(GOINGS) {
             in_a_network(|| play(2, going));
         }
     }
@@ -311,11 +319,8 @@ fn of_two_replicas_one_goes_and_the_other_goes_on() {
 #[test]
 fn of_three_replicas_one_goes_and_the_others_go_on() {
     if is_possible() {
-        for going in picked() {
+        for going in depth::some_of(GOINGS) {
             in_a_network(|| play(3, going));
         }
     }
-}
-fn picked() -> Vec<Going> {
-    if std::env::var("GOING").is_ok() { vec![Going::Terminated; 4] } else { depth::some_of(GOINGS) }
 }
