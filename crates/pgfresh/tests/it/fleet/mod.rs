@@ -28,6 +28,9 @@ const WORKERS: usize = 8;
 /// When a client gives up a machine that says nothing more. Also libpq has it as `tcp_user_timeout`.
 const SILENCE: Duration = Duration::from_secs(4);
 
+/// When a client that waits for an answer asks whether the machine is still there.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+
 /// How a replica goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
@@ -90,7 +93,9 @@ impl Leased {
     /// Connects to where the answer to a request for a database leads.
     fn open(answer: &Value) -> Result<Self, Ending> {
         let mut config: Config = answer["url"].as_str().unwrap().parse().unwrap();
+        // The one ends what it says in vain, the other the wait for an answer.
         config.connect_timeout(SILENCE).tcp_user_timeout(SILENCE);
+        config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let (client, connection) = runtime
             .block_on(config.connect(NoTls))
@@ -114,6 +119,11 @@ impl Leased {
                 Err(error) => Err(ending(&error)),
             }
         })
+    }
+
+    /// Reads what has come meanwhile, as a driver does that listens all the time.
+    fn listen(&self) {
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
 
     /// Uses the database as a test does: it is fresh, and keeps what is written.
@@ -259,6 +269,7 @@ fn play(count: u8, going: Going) {
     }
     // One that said nothing meanwhile hears of it, too.
     let sitter = sitters.iter_mut().find(|sitter| sitter.at == victim_at).unwrap();
+    sitter.listen();
     let told = sitter.value("SELECT 1").expect_err("a session with a replica that is gone");
     assert!(going.explains(&told), "{going:?}: {told:?}");
     drop(sitters);
