@@ -154,7 +154,9 @@ impl Fleet {
     /// A pgfresh on a machine of its own, in the project.
     fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
         let mut command = Command::new(&self.program);
-        INHERITED.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in INHERITED {
+            command.env_remove(name);
+        }
         command.env("PGFRESH_POSTGRES", bin);
         command.env("PGFRESH_CACHE", project.cache(number)).env(project::SHARD, number.to_string());
         command.current_dir(project.of(way == Way::Restoring)).stdin(Stdio::null()).stdout(Stdio::null());

@@ -1,4 +1,4 @@
-//! What a client is told of an error of a lease.
+//! What a client is told of an error of a lease, and at the end of a session that it has not ended itself.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
@@ -9,6 +9,18 @@ pub(crate) fn words(error: LeaseError) -> Vec<u8> {
         LeaseError::Refused(words) => words,
         error => response(&error).to_bytes(),
     }
+}
+
+/// The server has gone, and the session with it.
+pub(crate) fn server_gone() -> ErrorResponse {
+    ErrorResponse::fatal("57P02", "terminating connection because the server went away")
+        .hint("The log of the server says why.")
+}
+
+/// We end, and the session with us.
+pub(crate) fn shutting_down() -> ErrorResponse {
+    ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
+        .hint("The database is removed. Lease another one from a pgfresh that runs.")
 }
 
 fn response(error: &LeaseError) -> ErrorResponse {

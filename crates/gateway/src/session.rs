@@ -11,7 +11,7 @@ use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
     SessionGuard,
 };
-use pgwire::{Conversation, DISCARD_ALL, ErrorResponse, SessionTraces, Startup, frames, without_negotiation};
+use pgwire::{Conversation, DISCARD_ALL, SessionTraces, Startup, frames, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
@@ -251,12 +251,7 @@ fn last_words(conversation: &Conversation, server_ended: bool) -> Option<Vec<u8>
     if conversation.ends_in_error() || (server_ended && conversation.is_within_message()) {
         return Some(Vec::new());
     }
-    let words = if server_ended {
-        ErrorResponse::fatal("57P02", "terminating connection because the server went away")
-            .hint("The log of the server says why.")
-    } else {
-        ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
-    };
+    let words = if server_ended { refusal::server_gone() } else { refusal::shutting_down() };
     Some(words.to_bytes())
 }
 

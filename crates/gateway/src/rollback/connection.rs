@@ -9,10 +9,10 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
+use crate::refusal;
 use crate::state::{Closing, closed};
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
-use pgwire::ErrorResponse;
 
 /// What a session has besides its two connections.
 pub(crate) struct RollbackConnection {
@@ -51,12 +51,9 @@ impl RollbackConnection {
                 }
                 return;
             }
-            Some(End::Server) => {
-                ErrorResponse::fatal("57P02", "terminating connection because the server went away")
-                    .hint("The log of the server says why.")
-            }
+            Some(End::Server) => refusal::server_gone(),
             Some(End::Broken(why)) => why,
-            None => ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down"),
+            None => refusal::shutting_down(),
         };
         drop(lease);
         let (client, unsaid) = drive.farewell();

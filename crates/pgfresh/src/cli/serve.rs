@@ -17,7 +17,7 @@ use super::ServiceArguments;
 pub(crate) struct Serve {
     /// The TCP port on 127.0.0.1, for PostgreSQL and HTTP [default: any that is free]
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, value_parser = port)]
     pub(crate) port: u16,
     /// The address to listen on [default: 127.0.0.1]
     ///
@@ -67,6 +67,15 @@ pub(crate) struct Serve {
     /// Print the server's address as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Kubernetes puts `PGFRESH_PORT=tcp://HOST:PORT` into every container beside a service that is called pgfresh. That is no port
+/// of ours.
+fn port(text: &str) -> Result<u16, String> {
+    if text.starts_with("tcp://") {
+        return Ok(0);
+    }
+    text.parse().map_err(|error: std::num::ParseIntError| error.to_string())
 }
 
 fn server_name(text: &str) -> Result<String, String> {

@@ -24,6 +24,7 @@ mod doctor;
 mod drivers;
 mod environments;
 mod errors;
+mod fleet;
 mod gateway;
 mod hostile;
 mod house;

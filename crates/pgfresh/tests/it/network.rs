@@ -91,6 +91,23 @@ fn a_password_that_no_url_could_hold_is_refused() {
     }
 }
 
+/// Kubernetes sets it in all containers of a namespace that has such a service.
+#[test]
+fn the_address_of_a_service_that_is_called_pgfresh_is_no_port() {
+    let scene = Scene::new(User::Ourselves);
+    let with_port = |port: &str| {
+        let mut command = scene.pgfresh(["serve"]);
+        command.env("PGFRESH_PORT", port).stdin(std::process::Stdio::piped());
+        finish(command)
+    };
+    let outcome = with_port("tcp://10.96.0.7:5432");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("@127.0.0.1:"), "{outcome}");
+    for wrong in ["udp://10.96.0.7:5432", "65536", "-1", ""] {
+        let outcome = with_port(wrong);
+        assert!(outcome.code == Some(2) && outcome.stderr.contains("--port"), "{wrong}: {outcome}");
+    }
+}
+
 #[test]
 fn an_empty_password_is_none() {
     let scene = Scene::new(User::Ourselves);

@@ -1,0 +1,13 @@
+// Reads ServiceMonitors as a JSON array, and writes for each what the Prometheus operator's schema has against it, or null.
+import { readFileSync } from "node:fs";
+import { ServiceMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor";
+
+const said = JSON.parse(readFileSync(0, "utf8")).map((monitor) => {
+  try {
+    new ServiceMonitor(monitor).validate();
+    return null;
+  } catch (error) {
+    return error.message;
+  }
+});
+console.log(JSON.stringify(said));
