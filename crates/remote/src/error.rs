@@ -39,6 +39,14 @@ pub enum RemoteError {
         /// Seconds.
         took: f64,
     },
+    /// It was being pushed for longer than it took to build.
+    #[error("the transfer was not over after {after:.0} s, and building it took {took:.1} s")]
+    Late {
+        /// Seconds.
+        after: f64,
+        /// Seconds.
+        took: f64,
+    },
     /// No trusted key has signed it, or it is another one.
     #[error("cannot trust template {fingerprint}: {why}")]
     Untrusted {
@@ -66,16 +74,6 @@ pub enum RemoteError {
     /// The machine's own cache refused.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The kind of remote cannot do that.
-    #[error("cannot {what} in {address}: {why}")]
-    Unsupported {
-        /// What was asked for.
-        what: &'static str,
-        /// The remote.
-        address: String,
-        /// Why not.
-        why: &'static str,
-    },
 }
 
 /// What a store answered where it did not do what was asked.

@@ -269,14 +269,14 @@ pub(crate) fn send_packs(
         match result {
             Ok(()) => {}
             Err(PackError::Cache(error)) => return Err(error.into()),
-            Err(PackError::Abandoned) => return Err(too_slow(begun, bounds)),
+            Err(PackError::Abandoned) => return Err(late(begun, bounds)),
         }
         Ok((tree, Pushed { bytes: sent, shared }))
     })
 }
 
-fn too_slow(begun: Instant, bounds: PushBounds) -> RemoteError {
-    RemoteError::Slow { left: begun.elapsed().as_secs_f64(), took: bounds.took.as_secs_f64() }
+fn late(begun: Instant, bounds: PushBounds) -> RemoteError {
+    RemoteError::Late { after: begun.elapsed().as_secs_f64(), took: bounds.took.as_secs_f64() }
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
@@ -296,7 +296,7 @@ async fn send(
         let next = packs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(pack) = next else { break Ok(sent) };
         if bounds.patience.projects && begun.elapsed() > bounds.took + MARGIN {
-            break Err(too_slow(begun, bounds));
+            break Err(late(begun, bounds));
         }
         match put(store, &pack.blob, pack.bytes, bounds, rate).await {
             Ok(bytes) => sent += bytes,
