@@ -140,6 +140,14 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "KEY", env = "PGFRESH_CACHE_KEYS", hide_env_values = true)]
     #[arg(value_delimiter = ';', help_heading = "Template")]
     pub(crate) cache_key: Vec<String>,
+    /// Where templates are shared: s3://, gs://, az://, https://, file:// or oci://, see docs/fleet.md
+    #[arg(long, global = true, value_name = "URL", env = "PGFRESH_CACHE_REMOTE", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) cache_remote: Option<String>,
+    /// Whether templates built here are added there: never, always, or a branch (in CI, on that branch) [default: never]
+    #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_CACHE_PUSH", hide_env_values = true)]
+    #[arg(help_heading = "Template")]
+    pub(crate) cache_push: Option<String>,
     /// The directory of the cache [default: the user's cache directory]
     #[arg(long, global = true, value_name = "PATH", env = "PGFRESH_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
@@ -531,6 +539,14 @@ fn span(text: &str) -> Result<Duration, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
+}
+
+/// A time as [`span`] reads it, or a number of days.
+fn age(text: &str) -> Result<Duration, String> {
+    let days = text.strip_suffix('d').map(str::trim).and_then(|days| days.parse::<u32>().ok());
+    let days = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
+    days.or_else(|| gateway::parse_span(text))
+        .ok_or_else(|| "expected an age with a unit, such as 30d or 12h".to_owned())
 }
 
 /// Seconds or minutes, from 3 s to an hour.

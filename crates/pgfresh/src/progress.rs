@@ -39,6 +39,15 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
                     status.show(&copied(done, total, since.elapsed()));
                 }
             }
+            Step::Fetching { name, done, total } | Step::Pushing { name, done, total } if terminal => {
+                let verb = if matches!(step, Step::Fetching { .. }) { "fetching" } else { "pushing" };
+                status.show(&format!(
+                    "pgfresh: {verb} template \"{name}\", {} of {}",
+                    human_bytes(done),
+                    human_bytes(total)
+                ));
+            }
+            Step::Fetching { .. } | Step::Pushing { .. } => {}
             Step::Copying { .. } => {
                 copying.set(None);
                 status.clear();
@@ -135,7 +144,18 @@ fn describe(step: Step<'_>) -> Option<String> {
             &shelved.fingerprint[..8.min(shelved.fingerprint.len())],
             human_bytes(shelved.occupied)
         ),
-        Step::Running { .. } | Step::Copying { .. } => return None,
+        Step::Fetched { name, bytes, took } => {
+            format!("fetched template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))
+        }
+        Step::NotFetched { name, why } => format!("template \"{name}\" is built here: {why}"),
+        Step::Pushed { bytes: 0, .. } => return None,
+        Step::Pushed { name, bytes, took } => {
+            format!("pushed template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))
+        }
+        Step::NotPushed { name, why } => format!("template \"{name}\" is not pushed: {why}"),
+        Step::Running { .. } | Step::Copying { .. } | Step::Fetching { .. } | Step::Pushing { .. } => {
+            return None;
+        }
     })
 }
 

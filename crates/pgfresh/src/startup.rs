@@ -1,17 +1,18 @@
 //! From options to a running service and back: the cache, the PostgreSQL installation, the server, its end.
 
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
+use remote::{Remote, RemoteAddress};
 use server::{FetchError, Installation, InstallationError, MAJORS, Package, VersionRequest};
-use storage::{Cache, Method, human_bytes};
+use storage::{Cache, Method, SigningKey, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions, Started};
 
 use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
-use crate::settings::ResolvedSettings;
+use crate::settings::{RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
 
 /// How much is said on standard error.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
@@ -72,7 +73,47 @@ pub(crate) fn provisioner_for(
         found => found?,
     };
     note_unknown_major(settings.verbosity, provisioner.installation.version());
-    Ok(provisioner)
+    Ok(match remote(settings, cache)? {
+        Some(remote) => provisioner.with_source(Arc::new(remote)),
+        None => provisioner,
+    })
+}
+
+/// Where templates are shared, if that is configured. Nothing is sent there yet.
+fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<Remote>, Failure> {
+    let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
+    if settings.trusted.is_empty() {
+        return Err(no_trusted_key(address));
+    }
+    let remote = Remote::new(address.clone(), cache, settings.trusted.clone());
+    if !push.applies() {
+        return Ok(Some(remote));
+    }
+    let Some(key) = signing_key(None)? else {
+        say(settings.verbosity, || format!("nothing is pushed to {address}: {SIGNING_KEY} is not set"));
+        return Ok(Some(remote));
+    };
+    expect_trusted(settings, &key)?;
+    Ok(Some(remote.pushing(Arc::new(key))))
+}
+
+/// The error of a remote from which nothing could be taken.
+pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
+    Failure::new(format!("cannot take templates from {address}: no key is trusted")).hint(
+        "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" makes one."
+            .to_owned(),
+    )
+}
+
+/// Makes sure that those who trust our keys take what is signed with this one.
+pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> Result<(), Failure> {
+    if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
+        return Ok(());
+    }
+    Err(Failure::new("cannot push with a key that [cache] keys do not name").hint(format!(
+        "No cache that has these keys would take the template: add \"{}\" to the keys first.",
+        key.public()
+    )))
 }
 
 /// Brings one, and says beforehand what comes from where.

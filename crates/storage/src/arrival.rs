@@ -15,10 +15,10 @@ use sys::{Directory, FileKind};
 use crate::attempt::Attempt;
 use crate::cancel::{Cancellable, go_on};
 use crate::error::{CacheError, CopyError};
-use crate::head::Head;
+use crate::head::{self, Head};
 use crate::manifest::{self, Manifest};
 use crate::publish;
-use crate::signing::{self, TrustedKey};
+use crate::signing::TrustedKey;
 use crate::tree::{self, Tree};
 
 /// The longest manifest or description that is read, in bytes: that of some 300 000 files.
@@ -115,18 +115,8 @@ impl<'a> Arrival<'a> {
             };
         }
         let (text, signature) = (self.text(HEAD, LONGEST_HEAD)?, self.text(SIGNATURE, LONGEST_HEAD)?);
-        let key = signing::signer(text.as_bytes(), &signature, trusted)
-            .map_err(|why| untrusted(self.folder, why))?;
-        let head =
-            Head::parse(&text).ok_or_else(|| untrusted(self.folder, "a newer pgfresh has signed it"))?;
-        if head.fingerprint != self.fingerprint {
-            return Err(untrusted(
-                self.folder,
-                format!("its signature is that of template {}", head.fingerprint),
-            ));
-        }
-        let time = head.signed;
-        Ok((head, Signed { key, time }))
+        head::verify(self.fingerprint, (&text, &signature), trusted)
+            .map_err(|why| untrusted(self.folder, why))
     }
 
     /// What is to be signed of it, once each file has been compared with its manifest.

@@ -77,7 +77,7 @@ impl Entry {
 /// Puts what is signed and its signature into `folder`.
 fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), FileError> {
     let text = head.to_text();
-    let signature = key.sign(text.as_bytes(), &format!("template {}", head.fingerprint));
+    let signature = head.sign(key);
     for (name, text) in [(HEAD, text), (SIGNATURE, signature)] {
         let path = folder.join(name);
         // Whatever is there, a link among others, is replaced and not followed.

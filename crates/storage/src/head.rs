@@ -12,6 +12,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::arrival::Signed;
+use crate::signing::{self, SigningKey, TrustedKey};
+
 /// The first line.
 const HEADER: &str = "pgfresh template 1";
 
@@ -42,6 +45,11 @@ impl Head {
         format!("{HEADER}\nfingerprint {fingerprint}\nmanifest {manifest}\nabout {about}\nsigned {signed}\n")
     }
 
+    /// Its signature.
+    pub(crate) fn sign(&self, key: &SigningKey) -> String {
+        key.sign(self.to_text().as_bytes(), &format!("template {}", self.fingerprint))
+    }
+
     /// Reads what [`Self::to_text`] wrote; `None` for anything else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
@@ -65,6 +73,21 @@ impl Head {
         }
         other(about, self.about).then_some("about")
     }
+}
+
+/// The head of the entry `fingerprint`, which one of the `trusted` keys has signed, or why it is not trusted.
+pub(crate) fn verify(
+    fingerprint: &str,
+    (text, signature): (&str, &str),
+    trusted: &[TrustedKey],
+) -> Result<(Head, Signed), String> {
+    let key = signing::signer(text.as_bytes(), signature, trusted)?;
+    let head = Head::parse(text).ok_or("a newer pgfresh has signed it")?;
+    if head.fingerprint != fingerprint {
+        return Err(format!("its signature is that of template {}", head.fingerprint));
+    }
+    let time = head.signed;
+    Ok((head, Signed { key, time }))
 }
 
 #[cfg(test)]

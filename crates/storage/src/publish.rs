@@ -42,11 +42,11 @@ impl Building {
     }
 
     /// The same of what `stage` puts into a directory.
-    pub(crate) fn publish_staged(
-        self,
+    pub(crate) fn publish_staged<E: From<CacheError>>(
+        &self,
         about: &str,
-        stage: impl FnOnce(&Path) -> Result<Manifest, CacheError>,
-    ) -> Result<Entry, CacheError> {
+        stage: impl FnOnce(&Path) -> Result<Manifest, E>,
+    ) -> Result<Entry, E> {
         let staging = self.staging();
         let result = fs::DirBuilder::new()
             .mode(0o700)
@@ -56,9 +56,9 @@ impl Building {
                 let path = staging.join("about");
                 fs::write(&path, about).attempt("write", &path)
             })
-            .map_err(CacheError::from)
+            .map_err(|error| CacheError::from(error).into())
             .and_then(|()| stage(&staging))
-            .and_then(|manifest| self.finish(manifest, &staging));
+            .and_then(|manifest| Ok(self.finish(manifest, &staging)?));
         if result.is_err()
             && let Err(error) = remove_tree(&staging)
         {

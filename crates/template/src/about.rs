@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use storage::{Cache, FileError};
 
+use crate::fingerprint_inputs::GOES_ON_FROM;
 use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 
 /// The description of an entry.
@@ -54,6 +55,13 @@ impl About {
     /// The same, built on the earlier template `parent`, if there is one.
     pub(crate) fn on(self, parent: Option<&Fingerprint>) -> Self {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
+    }
+
+    /// The fingerprints of the templates that this one has files of: the one that it was built on, and the one it goes on from.
+    #[must_use]
+    pub fn built_on(&self) -> Vec<String> {
+        let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);
+        self.parent.iter().cloned().chain(from.map(|(_, value)| value.to_owned())).collect()
     }
 
     /// As it is stored.

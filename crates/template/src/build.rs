@@ -7,7 +7,7 @@ use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
 use crate::error::{ProvisionError, SetupError};
-use crate::fingerprint_inputs::{INPUT, SQL_FILES};
+use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
 use crate::incremental::Parent;
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::{Broken, Setup, StartingPoint, dump_files};
@@ -48,7 +48,7 @@ impl Provisioner {
             Some(from) => self.fingerprint_inputs(from)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
-        all.add("template it goes on from", from.as_str());
+        all.add(GOES_ON_FROM, from.as_str());
         all.add("version of PostgreSQL", self.installation.version().to_string());
         all.add("name", &spec.name);
         for (name, value) in self.user_settings() {
@@ -115,6 +115,9 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
+            if let Some(entry) = self.fetch((spec, &fingerprint), &building, say)? {
+                return Ok(found(entry));
+            }
             if changes.is_empty() {
                 let before = about::last(&self.cache, spec);
                 changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));
@@ -158,6 +161,7 @@ impl Provisioner {
         for evicted in cached::evict(&self.cache, self.cache_size())? {
             say(Step::Evicted(&evicted));
         }
+        self.offer(spec, &entry, say);
         Ok(entry)
     }
 

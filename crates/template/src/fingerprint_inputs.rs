@@ -112,6 +112,8 @@ impl FingerprintInputs {
     }
 }
 
+/// The name of the fingerprint of what a template goes on from.
+pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
 /// What the name of an input file begins with.
 pub(crate) const INPUT: &str = "input ";
 /// The name of the list of SQL files, one a line in the order in which they run.

@@ -1,13 +1,14 @@
 //! What it takes to make a template, and to start a server from one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use server::{Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest};
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
-use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSpec, cached};
+use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSource, TemplateSpec, cached};
 
 /// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct Provisioner {
     pub account: Account,
     /// A pgfresh that can be a guard; see [`server::Guard::over`].
     pub program: PathBuf,
+    /// Where templates may come from other than a build.
+    pub(crate) source: Option<Arc<dyn TemplateSource>>,
     server_options: ServerOptions,
 }
 
@@ -120,6 +123,56 @@ pub enum Step<'a> {
         /// How long it took, in seconds.
         took: f64,
     },
+    /// A template comes from elsewhere; comes again and again.
+    Fetching {
+        /// Whose.
+        name: &'a str,
+        /// Bytes that have come.
+        done: u64,
+        /// Of so many.
+        total: u64,
+    },
+    /// It has come.
+    Fetched {
+        /// Whose.
+        name: &'a str,
+        /// What came over the network.
+        bytes: u64,
+        /// How long it took, in seconds.
+        took: f64,
+    },
+    /// It has not, and is built instead.
+    NotFetched {
+        /// Whose.
+        name: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+    /// A template goes elsewhere; comes again and again.
+    Pushing {
+        /// Whose.
+        name: &'a str,
+        /// Bytes of its files that were looked at.
+        done: u64,
+        /// Of so many.
+        total: u64,
+    },
+    /// It is there, for others.
+    Pushed {
+        /// Whose.
+        name: &'a str,
+        /// What went over the network.
+        bytes: u64,
+        /// How long it took, in seconds.
+        took: f64,
+    },
+    /// It is not.
+    NotPushed {
+        /// Whose.
+        name: &'a str,
+        /// Why.
+        why: &'a str,
+    },
     /// Something had to go from the cache.
     Evicted(&'a CachedTemplate),
     /// A data directory is being copied; comes again and again.
@@ -140,7 +193,13 @@ impl Provisioner {
     ) -> Result<Self, ProvisionError> {
         let account = Account::for_server()?;
         let installation = server::find(&server_options.installation, &cache, &account)?;
-        Ok(Self { installation, cache, account, program, server_options })
+        Ok(Self { installation, cache, account, program, source: None, server_options })
+    }
+
+    /// The same, which looks there before it builds, and offers what it has built.
+    #[must_use]
+    pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
+        Self { source: Some(source), ..self }
     }
 
     /// The options as they were given.
@@ -209,7 +268,9 @@ impl Provisioner {
             .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
     }
 
-    pub(crate) fn cache_size(&self) -> u64 {
+    /// What the cache may occupy, in bytes.
+    #[must_use]
+    pub fn cache_size(&self) -> u64 {
         self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 

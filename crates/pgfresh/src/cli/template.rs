@@ -3,6 +3,7 @@
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 
@@ -55,27 +56,46 @@ pub(crate) enum Template {
         /// The file to write
         file: PathBuf,
     },
-    /// Copy a template to a directory, for another machine's cache
-    #[command(after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set.\n\n\
-        Examples:\n  pgfresh template push .cache/pgfresh\n  pgfresh template push --key templates.key /mnt/templates")]
+    /// Copy a template to the remote template cache, or to a directory, for other machines
+    #[command(
+        after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set; a remote needs one.\n\n\
+        Examples:\n  pgfresh template push\n  pgfresh template push --key templates.key /mnt/templates"
+    )]
     Push {
-        /// The directory
-        folder: PathBuf,
+        /// A directory, or the URL of a remote [default: the remote of pgfresh.toml]
+        #[arg(value_name = "FOLDER|URL")]
+        target: Option<String>,
         /// Sign with the secret key in this file
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
-    /// Add the templates of a directory, written by "push", to the cache
+    /// Add the template from the remote template cache, or those of a directory, to the cache
     #[command(
         after_help = "If public keys are configured (keys in [cache]), one of them must have signed each template.\n\n\
-        Example: pgfresh template pull .cache/pgfresh"
+        Examples:\n  pgfresh template pull\n  pgfresh template pull .cache/pgfresh"
     )]
     Pull {
-        /// The directory
-        folder: PathBuf,
-        /// Take templates without a signature, although keys are configured
+        /// A directory, or the URL of a remote [default: the remote of pgfresh.toml]
+        #[arg(value_name = "FOLDER|URL")]
+        target: Option<String>,
+        /// Take templates of a directory without a signature, although keys are configured
         #[arg(long)]
         unsigned: bool,
+    },
+    /// Remove old templates from the remote template cache, and what no other template there needs
+    #[command(
+        after_help = "What is younger than a day stays.\n\nExample: pgfresh template gc --remote --older-than 30d"
+    )]
+    Gc {
+        /// Required: the cache of this machine removes what is old by itself
+        #[arg(long, required = true)]
+        remote: bool,
+        /// Templates that were pushed longer ago
+        #[arg(long, value_name = "AGE", value_parser = super::age)]
+        older_than: Duration,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Make a pair of keys for signing templates
     #[command(after_help = "Example: pgfresh template keygen templates.key")]

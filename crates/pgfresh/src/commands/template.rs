@@ -1,5 +1,6 @@
 //! `pgfresh template`: what the cache has, what would be built, and why.
 
+mod shared;
 mod signed;
 
 use std::io::Write as _;
@@ -11,6 +12,7 @@ use serde_json::json;
 use storage::human_bytes;
 use template::{BuildPlan, CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
 
+use self::shared::Carrier;
 use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
 use crate::failure::Failure;
@@ -39,8 +41,21 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
         Template::Show { name, json } => show(&settings()?, name.as_deref(), *json)?,
         Template::Rm { names, all } => remove(options, names, *all)?,
         Template::Import { url, file } => import(&settings()?, url, file)?,
-        Template::Push { folder, key } => push(&settings()?, folder, key.as_deref())?,
-        Template::Pull { folder, unsigned } => pull(&settings()?, folder, *unsigned)?,
+        Template::Push { target, key } => {
+            let settings = settings()?;
+            match shared::carrier(&settings, target.as_deref())? {
+                Carrier::Folder(folder) => push(&settings, &folder, key.as_deref())?,
+                Carrier::Remote(address) => shared::push(&settings, address, key.as_deref())?,
+            }
+        }
+        Template::Pull { target, unsigned } => {
+            let settings = settings()?;
+            match shared::carrier(&settings, target.as_deref())? {
+                Carrier::Folder(folder) => pull(&settings, &folder, *unsigned)?,
+                Carrier::Remote(address) => shared::pull(&settings, address)?,
+            }
+        }
+        Template::Gc { older_than, json, .. } => shared::collect(&settings()?, *older_than, *json)?,
         Template::Keygen { file } => signed::keygen(file)?,
         Template::Sign { folder, key } => signed::sign(folder, key.as_deref(), options.quiet)?,
         Template::Verify { folder } => signed::verify(&settings()?, folder)?,
@@ -103,7 +118,7 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
             ago(now, shelved.last_use),
         );
     }
-    Ok(())
+    shared::list(&ResolvedSettings::resolve(options)?)
 }
 
 fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {

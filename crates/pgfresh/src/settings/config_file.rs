@@ -120,6 +120,8 @@ idle = "10m"
 [cache]
 size = "1.5GB"
 keys = ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]
+remote = "s3://bucket/prefix"
+push = "main"
 "#;
 
     /// What a hand may put into it by mistake.
@@ -196,6 +198,8 @@ keys = ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]
         assert_eq!(config.server.idle.map(|idle| idle.as_secs()), Some(600));
         assert_eq!(config.cache.size, Some(1_500_000_000));
         let keys: Vec<_> = config.cache.keys.iter().map(ToString::to_string).collect();
+        assert_eq!(config.cache.remote.unwrap().to_string(), "s3://bucket/prefix");
+        assert_eq!(config.cache.push, Some(super::super::remote::PushPolicy::Branch("main".to_owned())));
         assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
     }
 

@@ -3,6 +3,7 @@
 
 mod config_file;
 mod keys;
+mod remote;
 mod schema;
 mod template;
 mod toml_file;
@@ -18,6 +19,7 @@ use lease::Isolation;
 use storage::TrustedKey;
 
 pub(crate) use self::keys::{SIGNING_KEY, signing_key, take_signing_key};
+pub(crate) use self::remote::{RemoteSettings, parse_address};
 #[cfg(test)]
 pub(crate) use self::schema::TABLES;
 use self::template::TemplateRequest;
@@ -46,6 +48,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) cache: Option<PathBuf>,
     /// One of these must have signed a template that comes from elsewhere; signatures are not checked if this is empty.
     pub(crate) trusted: Vec<TrustedKey>,
+    /// Where templates are shared, if anywhere.
+    pub(crate) remote: Option<RemoteSettings>,
     pub(crate) download: server::Download,
     /// How long the background server outlives its last client.
     pub(crate) idle: Duration,
@@ -83,6 +87,7 @@ impl ResolvedSettings {
             folder,
             cache: options.cache.clone(),
             trusted: keys::trusted(&options.cache_key, file.cache.keys)?,
+            remote: RemoteSettings::resolve(options, (file.cache.remote, file.cache.push))?,
             download: options.download(),
             idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
             isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),

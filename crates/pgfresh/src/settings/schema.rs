@@ -5,12 +5,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lease::Isolation;
+use remote::RemoteAddress;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use server::{Preset, VersionRequest};
 use storage::{PlaceRequest, TrustedKey};
 use template::Steps;
 use toml::Spanned;
+
+use super::remote::PushPolicy;
 
 /// The tables, each with its keys: the fields of its structure.
 pub(crate) const TABLES: [(&str, &[&str]); 6] = [
@@ -19,7 +22,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 6] = [
     ("database", &["isolation", "linger"]),
     ("budget", &["statements", "n_plus_one", "time"]),
     ("server", &["idle"]),
-    ("cache", &["size", "keys"]),
+    ("cache", &["size", "keys", "remote", "push"]),
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,6 +90,10 @@ pub(super) struct CacheTable {
     pub(super) size: Option<u64>,
     #[serde(deserialize_with = "keys")]
     pub(super) keys: Vec<TrustedKey>,
+    #[serde(deserialize_with = "parsed")]
+    pub(super) remote: Option<RemoteAddress>,
+    #[serde(deserialize_with = "push")]
+    pub(super) push: Option<PushPolicy>,
 }
 
 /// A value of one word.
@@ -166,6 +173,10 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
 
 fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TrustedKey>, D::Error> {
     texts(from)?.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+fn push<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PushPolicy>, D::Error> {
+    Ok(String::deserialize(from)?.parse().ok())
 }
 
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

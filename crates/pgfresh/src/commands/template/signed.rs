@@ -12,6 +12,7 @@ use super::{print_line, short};
 use crate::cancellation::cancellable;
 use crate::failure::Failure;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
+use crate::startup;
 
 /// Writes a new secret key to `file` and its public one beside it. Neither replaces anything.
 pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
@@ -54,27 +55,25 @@ pub(super) fn key_for_push(
     file: Option<&Path>,
 ) -> Result<Option<SigningKey>, Failure> {
     let key = signing_key(file)?;
-    match &key {
-        None if !settings.trusted.is_empty() => {
-            Err(Failure::new("cannot push a template without a signature: [cache] keys are configured")
-                .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE.")))
-        }
-        Some(key) if !settings.trusted.is_empty() && !settings.trusted.contains(&key.public()) => {
-            Err(Failure::new("cannot push with a key that [cache] keys do not name").hint(format!(
-                "No cache that has these keys would take the template: add \"{}\" to the keys first.",
-                key.public()
-            )))
-        }
-        _ => Ok(key),
+    if let Some(key) = &key {
+        startup::expect_trusted(settings, key)?;
+    } else if !settings.trusted.is_empty() {
+        return Err(Failure::new("cannot push a template without a signature: [cache] keys are configured")
+            .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE.")));
     }
+    Ok(key)
+}
+
+/// Where a signature is needed.
+pub(super) fn no_key() -> Failure {
+    Failure::new("there is no key to sign with").hint(format!(
+        "Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."
+    ))
 }
 
 /// Signs what lies in `folder`.
 pub(super) fn sign(folder: &Path, file: Option<&Path>, quiet: bool) -> Result<(), Failure> {
-    let key = signing_key(file)?.ok_or_else(|| {
-        Failure::new("there is no key to sign with")
-            .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."))
-    })?;
+    let key = signing_key(file)?.ok_or_else(no_key)?;
     let paths = carried(folder)?;
     cancellable(|cancelled| {
         for path in &paths {

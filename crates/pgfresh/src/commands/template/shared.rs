@@ -1,0 +1,151 @@
+//! Templates in a remote: pushing, pulling, what it holds, and removing what is old.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use remote::{Patience, Remote, RemoteAddress, RemoteError};
+use serde_json::json;
+use storage::human_bytes;
+use template::ServerOptions;
+
+use super::{print_line, signed, spec};
+use crate::failure::Failure;
+use crate::progress;
+use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
+use crate::startup;
+
+/// How long "list" waits for a remote.
+const LISTING: Duration = Duration::from_secs(3);
+
+/// Where templates are carried to or from.
+pub(super) enum Carrier {
+    Folder(PathBuf),
+    Remote(RemoteAddress),
+}
+
+/// What `target` names: a directory, or the remote at a URL; without a word, the one that is configured.
+pub(super) fn carrier(settings: &ResolvedSettings, target: Option<&str>) -> Result<Carrier, Failure> {
+    match target {
+        Some(url) if url.contains("://") => Ok(Carrier::Remote(parse_address(url, false)?)),
+        Some(folder) => Ok(Carrier::Folder(folder.into())),
+        None => Ok(Carrier::Remote(configured(settings)?.address.clone())),
+    }
+}
+
+fn configured(settings: &ResolvedSettings) -> Result<&RemoteSettings, Failure> {
+    settings.remote.as_ref().ok_or_else(|| {
+        Failure::new("there is no remote template cache").hint(
+            "Write remote = \"s3://BUCKET/PREFIX\" under [cache] in pgfresh.toml, use --cache-remote, or name a directory."
+                .to_owned(),
+        )
+    })
+}
+
+fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<Remote, Failure> {
+    let cache = startup::cache(settings.cache.as_deref())?;
+    Ok(Remote::new(address, cache, settings.trusted.clone()))
+}
+
+/// The failure to do something at `address`.
+fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteError) -> Failure + use<> {
+    let address = address.to_string();
+    move |error| Failure::new(format!("could not {what} {address}: {error}"))
+}
+
+/// Builds the template unless it is there, and pushes it.
+pub(super) fn push(
+    settings: &ResolvedSettings,
+    address: RemoteAddress,
+    file: Option<&std::path::Path>,
+) -> Result<(), Failure> {
+    // Before anything is built.
+    let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
+    let options = ServerOptions { template: Some(spec(settings, None)?), ..settings.server_options.clone() };
+    let announce = progress::announce(settings.verbosity);
+    let template = startup::provisioner_for(settings, options)?.template(&announce)?;
+    let name = template.database.as_str();
+    let progress = |done, total| announce(template::Step::Pushing { name, done, total });
+    let failed = failed("push to", &address);
+    let pushed = remote(settings, address)?
+        .push(&template.entry, &key, Patience::ASKED_FOR, &progress)
+        .map_err(failed)?;
+    if !settings.verbosity.is_quiet() {
+        let what = match (pushed.bytes, pushed.shared) {
+            (0, _) => "is there already".to_owned(),
+            (bytes, 0) => format!("pushed, {}", human_bytes(bytes)),
+            (bytes, shared) => format!("pushed, {}, and shares {}", human_bytes(bytes), human_bytes(shared)),
+        };
+        print_line(format_args!("{name} {} {what}", template.fingerprint));
+    }
+    Ok(())
+}
+
+/// Takes the template of the options over, whose fingerprint is known without building anything.
+pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Result<(), Failure> {
+    if settings.trusted.is_empty() {
+        return Err(startup::no_trusted_key(&address));
+    }
+    let options = ServerOptions { template: Some(spec(settings, None)?), ..settings.server_options.clone() };
+    let provisioner = startup::provisioner_for(settings, options)?;
+    let fingerprint = provisioner.fingerprint()?;
+    let announce = progress::announce(settings.verbosity);
+    let name = provisioner.server_options().template.as_ref().map_or("", |spec| &spec.name);
+    let building =
+        provisioner.cache.building(fingerprint.as_str(), || announce(template::Step::Waiting { name }))?;
+    let mut what = "is here already";
+    if provisioner.cache.examine(fingerprint.as_str())?.is_none() {
+        let progress = |done, total| announce(template::Step::Fetching { name, done, total });
+        let into = (&building, provisioner.cache_size());
+        let (shown, failed) = (address.to_string(), failed("pull from", &address));
+        remote(settings, address)?
+            .fetch(fingerprint.as_str(), into, Patience::ASKED_FOR, &progress)
+            .map_err(failed)?
+            .ok_or_else(|| {
+                Failure::new(format!("there is no template {fingerprint} in {shown}"))
+                    .hint("\"pgfresh template push\" writes it.".to_owned())
+            })?;
+        what = "taken over";
+    }
+    if !settings.verbosity.is_quiet() {
+        print_line(format_args!("{name} {fingerprint} {what}"));
+    }
+    Ok(())
+}
+
+/// Says what the configured remote holds, if there is one; that it does not answer is a warning.
+pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
+    let Some(RemoteSettings { address, .. }) = &settings.remote else { return Ok(()) };
+    match remote(settings, address.clone())?.usage(LISTING) {
+        Ok(usage) => {
+            let (count, bytes) = (usage.templates, human_bytes(usage.bytes));
+            let noun = if count == 1 { "template" } else { "templates" };
+            print_line(format_args!("{address}: {count} {noun}, {bytes}"));
+        }
+        Err(error) => eprintln!("pgfresh: {address}: {error}"),
+    }
+    Ok(())
+}
+
+/// Removes what was pushed to the configured remote longer ago than `age`.
+pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) -> Result<(), Failure> {
+    let address = configured(settings)?.address.clone();
+    let collected = remote(settings, address.clone())?.collect(age).map_err(failed("clean up", &address))?;
+    if json {
+        let value =
+            json!({"templates": collected.templates, "objects": collected.blobs, "bytes": collected.bytes});
+        print_line(format_args!("{value}"));
+        return Ok(());
+    }
+    if settings.verbosity.is_quiet() {
+        return Ok(());
+    }
+    for fingerprint in &collected.templates {
+        print_line(format_args!("removed {}", super::short(fingerprint)));
+    }
+    let (objects, bytes) = (collected.blobs, human_bytes(collected.bytes));
+    print_line(format_args!(
+        "{address}: removed {} templates, {objects} objects, {bytes}",
+        collected.templates.len()
+    ));
+    Ok(())
+}

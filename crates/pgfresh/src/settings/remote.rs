@@ -1,0 +1,191 @@
+//! `[cache] remote` and `push`: where templates are shared, and whether what is built here is added.
+
+use std::convert::Infallible;
+use std::env;
+use std::str::FromStr;
+
+use remote::RemoteAddress;
+
+use crate::cli::Options;
+use crate::failure::Failure;
+
+/// The variable that may hold an address with a password in it.
+const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
+
+/// Whether templates that are built here are pushed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum PushPolicy {
+    #[default]
+    Never,
+    Always,
+    /// Where a CI system says that it is that branch.
+    Branch(String),
+}
+
+impl FromStr for PushPolicy {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "" | "never" => Self::Never,
+            "always" => Self::Always,
+            branch => Self::Branch(branch.to_owned()),
+        })
+    }
+}
+
+impl PushPolicy {
+    /// Whether it is to be done here and now.
+    pub(crate) fn applies(&self) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::Branch(name) => branch(|name| env::var(name).ok()).as_ref() == Some(name),
+        }
+    }
+}
+
+/// Where templates are shared.
+#[derive(Debug, Clone)]
+pub(crate) struct RemoteSettings {
+    pub(crate) address: RemoteAddress,
+    pub(crate) push: PushPolicy,
+}
+
+impl RemoteSettings {
+    /// What flags and variables say, or else the file.
+    pub(super) fn resolve(
+        options: &Options,
+        (address, push): (Option<RemoteAddress>, Option<PushPolicy>),
+    ) -> Result<Option<Self>, Failure> {
+        let named = options.cache_remote.as_deref();
+        let address = match named {
+            // Set to nothing, it switches off what the file says.
+            Some("") => None,
+            Some(text) => Some(parse_address(text, env::var(REMOTE).is_ok_and(|value| value == text))?),
+            None => match address {
+                Some(address) if address.has_secret() => return Err(visible("pgfresh.toml")),
+                address => address,
+            },
+        };
+        let push = options.cache_push.as_deref().map(|text| text.parse().unwrap_or_default()).or(push);
+        Ok(address.map(|address| Self { address, push: push.unwrap_or_default() }))
+    }
+}
+
+/// The address that `text` is; one with a password must come from the environment.
+pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<RemoteAddress, Failure> {
+    let address: RemoteAddress =
+        text.parse().map_err(|why| Failure::new(format!("cannot use the remote template cache: {why}")))?;
+    if address.has_secret() && !from_environment {
+        return Err(visible("the command line"));
+    }
+    Ok(address)
+}
+
+fn visible(place: &str) -> Failure {
+    Failure::new(format!("the password of the remote template cache is on {place}, where others can read it"))
+        .hint(format!("Set {REMOTE} to the whole URL, as a secret of the CI system."))
+}
+
+/// The branch whose code this is, if a CI system says so; none for code that is only proposed for it.
+fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let get = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
+    if get("GITHUB_ACTIONS").is_some() {
+        // Others have secrets, too, and may have checked out what anybody has written.
+        let own = is("GITHUB_EVENT_NAME", &["push", "schedule", "workflow_dispatch", "repository_dispatch"]);
+        return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
+    }
+    if get("GITLAB_CI").is_some() {
+        // Not set for merge requests.
+        return get("CI_COMMIT_BRANCH");
+    }
+    if is("CI", &["woodpecker"]) {
+        return get("CI_COMMIT_BRANCH").filter(|_| is("CI_PIPELINE_EVENT", &["push", "cron", "manual"]));
+    }
+    if get("CIRCLECI").is_some() {
+        // "pull/7" for what comes from a fork.
+        return get("CIRCLE_BRANCH");
+    }
+    if get("TF_BUILD").is_some() {
+        let whole = get("BUILD_SOURCEBRANCH").filter(|_| !is("BUILD_REASON", &["PullRequest"]));
+        return whole?.strip_prefix("refs/heads/").map(str::to_owned);
+    }
+    if get("BUILDKITE").is_some() {
+        return get("BUILDKITE_BRANCH").filter(|_| is("BUILDKITE_PULL_REQUEST", &["false"]));
+    }
+    get("BRANCH_NAME").filter(|_| get("JENKINS_URL").is_some() && get("CHANGE_ID").is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch_of(variables: &[(&str, &str)]) -> Option<String> {
+        branch(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_branch_is_what_a_ci_system_runs_for_and_never_what_is_proposed_for_it() {
+        let github = |event, name| {
+            branch_of(&[
+                ("GITHUB_ACTIONS", "true"),
+                ("GITHUB_EVENT_NAME", event),
+                ("GITHUB_REF_TYPE", "branch"),
+                ("GITHUB_REF_NAME", name),
+            ])
+        };
+        assert_eq!(github("push", "main").as_deref(), Some("main"));
+        for event in ["pull_request", "pull_request_target", "workflow_run", "issue_comment", ""] {
+            assert_eq!(github(event, "main"), None, "{event}");
+        }
+        let tag = [
+            ("GITHUB_ACTIONS", "true"),
+            ("GITHUB_EVENT_NAME", "push"),
+            ("GITHUB_REF_TYPE", "tag"),
+            ("GITHUB_REF_NAME", "main"),
+        ];
+        assert_eq!(branch_of(&tag), None);
+        let main: [&[(&str, &str)]; 6] = [
+            &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")],
+            &[("CI", "woodpecker"), ("CI_COMMIT_BRANCH", "main"), ("CI_PIPELINE_EVENT", "push")],
+            &[("CIRCLECI", "true"), ("CIRCLE_BRANCH", "main")],
+            &[
+                ("TF_BUILD", "True"),
+                ("BUILD_SOURCEBRANCH", "refs/heads/main"),
+                ("BUILD_REASON", "IndividualCI"),
+            ],
+            &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "false")],
+            &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main")],
+        ];
+        for variables in main {
+            assert_eq!(branch_of(variables).as_deref(), Some("main"), "{variables:?}");
+        }
+        let proposed: [&[(&str, &str)]; 5] = [
+            &[("CI", "woodpecker"), ("CI_COMMIT_BRANCH", "main"), ("CI_PIPELINE_EVENT", "pull_request")],
+            &[
+                ("TF_BUILD", "True"),
+                ("BUILD_SOURCEBRANCH", "refs/pull/7/merge"),
+                ("BUILD_REASON", "PullRequest"),
+            ],
+            &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "7")],
+            &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main"), ("CHANGE_ID", "7")],
+            // A laptop.
+            &[("CI_COMMIT_BRANCH", "main"), ("BRANCH_NAME", "main"), ("GITHUB_REF_NAME", "main")],
+        ];
+        for variables in proposed {
+            assert_eq!(branch_of(variables), None, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_for_pushing_are_two_and_all_others_are_branches() {
+        assert_eq!("never".parse(), Ok(PushPolicy::Never));
+        assert_eq!("always".parse(), Ok(PushPolicy::Always));
+        assert_eq!("main".parse(), Ok(PushPolicy::Branch("main".to_owned())));
+        assert!(!PushPolicy::Never.applies() && PushPolicy::Always.applies());
+    }
+}

@@ -1,0 +1,194 @@
+//! Where a remote is: one URL, which is never shown with what may be secret in it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use url::{Host, Url};
+
+/// Where templates are shared.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RemoteAddress {
+    pub(crate) kind: StoreKind,
+    pub(crate) url: Url,
+}
+
+/// What speaks at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    S3,
+    Gcs,
+    Azure,
+    Http,
+    File,
+    Oci,
+}
+
+/// The schemes, and what an address of each is made of.
+const SCHEMES: [(&str, StoreKind); 7] = [
+    ("s3", StoreKind::S3),
+    ("gs", StoreKind::Gcs),
+    ("az", StoreKind::Azure),
+    ("https", StoreKind::Http),
+    ("http", StoreKind::Http),
+    ("file", StoreKind::File),
+    ("oci", StoreKind::Oci),
+];
+
+impl FromStr for RemoteAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // It may hold a password: it is not shown.
+        let expected =
+            || "expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci".to_owned();
+        let url = Url::parse(text.trim()).map_err(|_| expected())?;
+        let (_, kind) = *SCHEMES.iter().find(|(scheme, _)| *scheme == url.scheme()).ok_or_else(expected)?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(
+                "expected a URL without \"?\" and \"#\": credentials come from the environment".to_owned()
+            );
+        }
+        let has_password = !url.username().is_empty() || url.password().is_some();
+        if has_password && kind != StoreKind::Http {
+            return Err(format!(
+                "expected {}:// without a password: it comes from the environment",
+                url.scheme()
+            ));
+        }
+        let address = Self { kind, url };
+        match kind {
+            StoreKind::File if address.folder().is_none() => {
+                return Err("expected an absolute path, as in \"file:///srv/templates\"".to_owned());
+            }
+            StoreKind::File => {}
+            _ if address.url.host_str().is_none_or(str::is_empty) => return Err(expected()),
+            StoreKind::Oci if address.path().is_empty() => {
+                return Err(
+                    "expected a repository, as in \"oci://registry.example/team/templates\"".to_owned()
+                );
+            }
+            StoreKind::Http if address.url.scheme() == "http" && !address.is_loopback() => {
+                return Err(
+                    "expected https: http is for this machine alone, as in \"http://127.0.0.1:8000\""
+                        .to_owned(),
+                );
+            }
+            _ => {}
+        }
+        Ok(address)
+    }
+}
+
+impl RemoteAddress {
+    /// Whether it has a user or a password in it.
+    #[must_use]
+    pub fn has_secret(&self) -> bool {
+        self.url.password().is_some() || !self.url.username().is_empty()
+    }
+
+    /// Without the slashes at its ends.
+    pub(crate) fn path(&self) -> &str {
+        self.url.path().trim_matches('/')
+    }
+
+    /// The directory of a file URL.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.url.to_file_path().ok()
+    }
+
+    /// Whether it is on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self.url.host() {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost" || loopback_literal(name),
+            None => false,
+        }
+    }
+
+    /// Host and port, as they are written.
+    pub(crate) fn authority(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+}
+
+/// Hosts of schemes that the URL standard does not know are kept as text.
+fn loopback_literal(name: &str) -> bool {
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl fmt::Display for RemoteAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.url.clone();
+        if self.has_secret() {
+            // Only a URL without a host has no place for these.
+            let hidden = shown.set_username("…").and_then(|()| shown.set_password(None));
+            debug_assert!(hidden.is_ok());
+            return f.write_str(&shown.as_str().replacen("%E2%80%A6", "…", 1));
+        }
+        f.write_str(shown.as_str())
+    }
+}
+
+impl fmt::Debug for RemoteAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteAddress({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_scheme_has_an_address_and_a_wrong_one_is_named() {
+        for text in [
+            "s3://bucket/prefix",
+            "gs://bucket",
+            "az://container/a/b",
+            "https://cache.example/templates",
+            "http://127.0.0.1:8000/x",
+            "http://[::1]:8000",
+            "http://localhost:1",
+            "file:///srv/templates",
+            "oci://registry.example:5000/team/templates",
+        ] {
+            let address: RemoteAddress = text.parse().unwrap();
+            assert_eq!(address.to_string().trim_end_matches('/'), text);
+        }
+        for text in [
+            "",
+            "bucket",
+            "ftp://x/y",
+            "s3://",
+            "s3:bucket",
+            "file://host/x",
+            "oci://registry.example",
+            "http://cache.example",
+            "az://container?sig=secret",
+            "oci://user:secret@registry/x",
+            "s3://key:secret@bucket",
+            "https://x/y#secret",
+        ] {
+            let why = text.parse::<RemoteAddress>().unwrap_err();
+            assert!(why.starts_with("expected ") && !why.contains("secret"), "{text}: {why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_password_is_shown(user in "[a-z0-9]{0,8}", password in "[A-Z]{6,12}", path in "[a-z/]{0,12}") {
+            let text = format!("https://{user}:{password}@cache.example/{path}");
+            let address: RemoteAddress = text.parse().unwrap();
+            for shown in [address.to_string(), format!("{address:?}")] {
+                prop_assert!(!shown.contains(&password), "{}", shown);
+                prop_assert!(shown.contains("cache.example"), "{}", shown);
+            }
+        }
+    }
+}

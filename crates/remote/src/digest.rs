@@ -1,0 +1,70 @@
+//! The name of a blob: what registries call it, too.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of a blob's bytes, in hex.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct BlobDigest([u8; 32]);
+
+impl BlobDigest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for BlobDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BlobDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for BlobDigest {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        parse_hex(text).map(Self).ok_or("it names no SHA-256")
+    }
+}
+
+/// Reads 32 bytes in lower-case hex.
+pub(crate) fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    let digit = |letter: u8| match letter {
+        b'0'..=b'9' => Some(letter - b'0'),
+        b'a'..=b'f' => Some(letter - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let mut bytes = [0; 32];
+    if pairs.len() != bytes.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_read_as_it_is_written_and_in_no_other_way() {
+        let digest = BlobDigest::of(b"");
+        let text = digest.to_string();
+        assert_eq!(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(text.parse(), Ok(digest));
+        for wrong in [&text[1..], &text.to_uppercase(), &format!("{text}0"), "", &text.replace('e', "../")] {
+            assert!(wrong.parse::<BlobDigest>().is_err(), "{wrong}");
+        }
+    }
+}

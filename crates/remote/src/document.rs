@@ -1,0 +1,85 @@
+//! The head of a template in a remote: what is signed, the signature, and which tree belongs to them.
+//!
+//! ```text
+//! pgfresh remote 1
+//! tree SHA256 BYTES
+//! pgfresh template 1
+//! …                                       four more lines, see `storage`
+//! untrusted comment: …                    and three more, in minisign's format
+//! ```
+
+use crate::digest::BlobDigest;
+use crate::tree::LONGEST_TREE;
+
+/// The longest head that is read, in bytes.
+pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
+/// The first line.
+const HEADER: &str = "pgfresh remote 1";
+/// What the first line of any version begins with.
+const ANY_HEADER: &str = "pgfresh remote ";
+/// Lines of what is signed.
+const SIGNED_LINES: usize = 5;
+
+/// A blob and its size in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Blob {
+    pub(crate) digest: BlobDigest,
+    pub(crate) bytes: u64,
+}
+
+/// The head of a template; nothing of it is checked yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeadDocument {
+    pub(crate) tree: Blob,
+    pub(crate) head: String,
+    pub(crate) signature: String,
+}
+
+impl HeadDocument {
+    pub(crate) fn to_text(&self) -> String {
+        let Self { tree, head, signature } = self;
+        format!("{HEADER}\ntree {} {}\n{head}{signature}", tree.digest, tree.bytes)
+    }
+
+    /// Reads what [`Self::to_text`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        let foreign = "it is no head of a template";
+        if text.starts_with(ANY_HEADER) && !text.starts_with(HEADER) {
+            return Err("a newer pgfresh has written it");
+        }
+        let rest = text.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix("\ntree ")).ok_or(foreign)?;
+        let (line, rest) = rest.split_once('\n').ok_or(foreign)?;
+        let (digest, bytes) = line.split_once(' ').ok_or(foreign)?;
+        let tree = Blob { digest: digest.parse()?, bytes: bytes.parse().map_err(|_| foreign)? };
+        if tree.bytes > LONGEST_TREE {
+            return Err("its tree is too long");
+        }
+        let end = rest.match_indices('\n').nth(SIGNED_LINES - 1).ok_or(foreign)?.0 + 1;
+        let (head, signature) = rest.split_at(end);
+        Ok(Self { tree, head: head.to_owned(), signature: signature.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let document = HeadDocument {
+            tree: Blob { digest: BlobDigest::of(b"x"), bytes: 77 },
+            head: "pgfresh template 1\nfingerprint a\nmanifest b\nabout c\nsigned 1\n".to_owned(),
+            signature: "untrusted comment: d\ne\ntrusted comment: f\ng\n".to_owned(),
+        };
+        let text = document.to_text();
+        assert_eq!(HeadDocument::parse(&text), Ok(document));
+        for cut in 0..text.len() - 50 {
+            assert!(HeadDocument::parse(&text[..cut]).is_err(), "{cut}");
+        }
+        assert_eq!(HeadDocument::parse(&text.replacen('1', "2", 1)), Err("a newer pgfresh has written it"));
+        assert!(HeadDocument::parse(&text.replacen(" 77\n", " 99999999999\n", 1)).is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! Fetching a template: its head, its tree, then its frames from many places at once, each checked as it comes in.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use storage::{Announced, Receiving, TrustedHead, TrustedKey};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::document::{Blob, HeadDocument, LONGEST_HEAD};
+use crate::error::{RemoteError, StoreError};
+use crate::patience::{Pace, Patience, within};
+use crate::store::TemplateStore;
+use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
+
+/// Connections at once.
+const CONNECTIONS: usize = 8;
+/// Bytes of a pack that are asked for at once.
+const RANGE: u64 = 4 << 20;
+/// Bytes between two frames that are read rather than asked for separately.
+const GAP: u64 = 64 << 10;
+/// How often in a row a request may bring nothing.
+const ATTEMPTS: u32 = 3;
+/// The pause before the second of these; then twice that.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A template in a remote: what a trusted key has signed, and where its files are said to be.
+#[derive(Debug)]
+pub(crate) struct FoundTemplate {
+    pub(crate) announced: Announced,
+    pub(crate) tree: FrameTree,
+    /// When it was signed, in seconds since 1970.
+    pub(crate) signed: u64,
+}
+
+/// Looks for the template `fingerprint`; none if it is not there.
+///
+/// # Errors
+/// It is there and not to be trusted, or damaged, or the remote failed.
+pub(crate) async fn find(
+    store: &TemplateStore,
+    fingerprint: &str,
+    keys: &[TrustedKey],
+    patience: Patience,
+) -> Result<Option<FoundTemplate>, RemoteError> {
+    let begun = Instant::now();
+    let object = format!("the head of template {fingerprint}");
+    let head =
+        match within(patience.answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD)))
+            .await?
+        {
+            None => return Ok(None),
+            Some(head) => head,
+        };
+    let untrusted = |why: String| RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why };
+    let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is no text".to_owned()))?;
+    let document = HeadDocument::parse(text).map_err(|why| untrusted(why.to_owned()))?;
+    let head =
+        TrustedHead::verify(fingerprint, (&document.head, &document.signature), keys).map_err(untrusted)?;
+    let object = format!("the tree of template {fingerprint}");
+    let left = patience.answer.saturating_sub(begun.elapsed());
+    let bytes = within(left, ("read", &object), store.whole_blob(&document.tree)).await?;
+    let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
+    let TreeDocument { tree, manifest, about } = TreeDocument::parse(&bytes).map_err(damaged)?;
+    let signed = head.signed().time;
+    let announced = head.describes(&manifest, about).map_err(untrusted)?;
+    let files = announced.files();
+    if !tree.makes(files.iter().map(|file| file.size)) {
+        return Err(damaged("it does not make the files that were signed"));
+    }
+    Ok(Some(FoundTemplate { announced, tree, signed }))
+}
+
+/// What is absent is no error.
+async fn present<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<Option<T>, StoreError> {
+    match work.await {
+        Err(StoreError::Absent) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Neighbouring frames of one pack, in its order: they are asked for at once.
+#[derive(Debug)]
+struct FrameRun {
+    pack: Blob,
+    /// Numbers in the tree.
+    frames: VecDeque<usize>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy)]
+struct FilePart {
+    file: usize,
+    offset: u64,
+}
+
+/// A download on its way, as its threads share it.
+struct Download<'a> {
+    store: &'a TemplateStore,
+    tree: &'a FrameTree,
+    receiving: &'a Receiving<'a>,
+    /// Of each frame, what it is a part of.
+    parts: Vec<Vec<FilePart>>,
+    /// Of each file, how many of its parts are missing.
+    missing: Vec<AtomicUsize>,
+    runs: Mutex<VecDeque<FrameRun>>,
+    pace: Pace,
+    patience: Patience,
+    stop: watch::Sender<bool>,
+}
+
+/// Why a request ended early.
+enum Interruption {
+    /// Another one may do better.
+    Broken(StoreError),
+    /// None will.
+    Final(RemoteError),
+}
+
+impl<E: Into<RemoteError>> From<E> for Interruption {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+/// Brings all files. `took` is how long it took to build them; `progress` is told of bytes that are there and their sum.
+pub(crate) fn download(
+    runtime: &Handle,
+    store: &TemplateStore,
+    (tree, receiving): (&FrameTree, &Receiving<'_>),
+    (patience, took): (Patience, Duration),
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), RemoteError> {
+    let parts = parts(tree);
+    let missing = tree.files.iter().map(|file| AtomicUsize::new(file.len())).collect();
+    let runs = runs(tree, &parts);
+    let total =
+        runs.iter().flat_map(|run| &run.frames).map(|number| tree.frames[*number].length as u64).sum();
+    let connections = runs.len().min(CONNECTIONS);
+    let (runs, pace) = (Mutex::new(runs), Pace::new(total, connections));
+    let stop = watch::Sender::new(false);
+    let download = Download { store, tree, receiving, parts, missing, runs, pace, patience, stop };
+    for (number, file) in tree.files.iter().enumerate() {
+        if file.is_empty() {
+            receiving.finish(number)?;
+        }
+    }
+    thread::scope(|scope| {
+        let (done, ends) = mpsc::channel();
+        for _ in 0..connections {
+            let (done, download) = (done.clone(), &download);
+            scope.spawn(move || {
+                let result = runtime.block_on(download.work());
+                // Whoever waits for it waits until all have ended.
+                done.send(result).unwrap_or_default();
+            });
+        }
+        drop(done);
+        let mut failure = None;
+        loop {
+            match ends.recv_timeout(TICK) {
+                Ok(Err(error)) => failure = failure.or(Some(error)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Ok(Ok(())) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            if failure.is_none() && patience.projects {
+                failure = download.pace.expect_gain(took).err();
+            }
+            if failure.is_some() {
+                download.stop.send_replace(true);
+            }
+            progress(download.pace.done(), download.pace.total());
+        }
+        failure.map_or(Ok(()), Err)
+    })
+}
+
+/// Of each frame, the parts of files that it makes.
+fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
+    let mut parts = vec![Vec::new(); tree.frames.len()];
+    for (file, numbers) in tree.files.iter().enumerate() {
+        let mut offset = 0;
+        for number in numbers {
+            parts[*number].push(FilePart { file, offset });
+            offset += tree.frames[*number].raw as u64;
+        }
+    }
+    parts
+}
+
+/// The frames that make something, in runs.
+fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
+    let mut wanted: Vec<_> = (0..tree.frames.len()).filter(|number| !parts[*number].is_empty()).collect();
+    wanted.sort_by_key(|number| (tree.frames[*number].pack, tree.frames[*number].offset));
+    let mut runs: VecDeque<FrameRun> = VecDeque::new();
+    let (mut begin, mut end, mut pack) = (0, 0, usize::MAX);
+    for number in wanted {
+        let frame = &tree.frames[number];
+        let after = frame.offset + frame.length as u64;
+        let near =
+            frame.pack == pack && frame.offset >= end && frame.offset - end <= GAP && after - begin <= RANGE;
+        match runs.back_mut() {
+            Some(run) if near => run.frames.push_back(number),
+            _ => {
+                (begin, pack) = (frame.offset, frame.pack);
+                runs.push_back(FrameRun { pack: tree.packs[frame.pack], frames: [number].into() });
+            }
+        }
+        end = after;
+    }
+    runs
+}
+
+impl Download<'_> {
+    /// Brings one run after the other.
+    async fn work(&self) -> Result<(), RemoteError> {
+        let mut stopped = self.stop.subscribe();
+        loop {
+            let next = self.runs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(run) = next else { return Ok(()) };
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stop| *stop) => return Ok(()),
+                result = self.bring(run) => result?,
+            }
+        }
+    }
+
+    /// Brings a run, from where it broke off if it does.
+    async fn bring(&self, mut run: FrameRun) -> Result<(), RemoteError> {
+        let mut failures = 0;
+        loop {
+            let before = run.frames.len();
+            match self.read(&mut run).await {
+                Ok(()) => return Ok(()),
+                Err(Interruption::Final(error)) => return Err(error),
+                Err(Interruption::Broken(error)) => {
+                    failures = if run.frames.len() < before { 1 } else { failures + 1 };
+                    let retry = !matches!(error, StoreError::Absent | StoreError::Refused(_));
+                    if failures >= ATTEMPTS || !retry {
+                        return Err(error.attempt("read", format!("pack {}", run.pack.digest)));
+                    }
+                    tokio::time::sleep(PAUSE * failures).await;
+                }
+            }
+        }
+    }
+
+    /// Reads from the first frame of the run on; those that are whole leave it.
+    async fn read(&self, run: &mut FrameRun) -> Result<(), Interruption> {
+        let frame = |number: &usize| &self.tree.frames[*number];
+        let (Some(first), Some(last)) = (run.frames.front().map(frame), run.frames.back().map(frame)) else {
+            return Ok(());
+        };
+        let (mut at, end) = (first.offset, last.offset + last.length as u64);
+        let mut stream = self.wait(run, self.store.blob(&run.pack.digest, at..end)).await?;
+        // From `at` on, what has come and is in no whole frame yet.
+        let mut buffer: Vec<u8> = Vec::new();
+        while let Some(number) = run.frames.front() {
+            let frame = frame(number);
+            let begin = usize::try_from(frame.offset - at).unwrap_or(usize::MAX);
+            while buffer.len() < begin + frame.length {
+                let piece = self.wait(run, async { stream.next().await.transpose() }).await?;
+                let Some(piece) = piece else {
+                    return Err(Interruption::Broken(StoreError::Broken(
+                        "the connection was cut".to_owned(),
+                    )));
+                };
+                buffer.extend_from_slice(&piece);
+            }
+            self.take(*number, &buffer[begin..begin + frame.length])?;
+            buffer.drain(..begin + frame.length);
+            at = frame.offset + frame.length as u64;
+            run.frames.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Waits for the network, no longer than without a byte.
+    async fn wait<T: Counted>(
+        &self,
+        run: &FrameRun,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Interruption> {
+        let begun = Instant::now();
+        let after = self.patience.stall;
+        let result = tokio::time::timeout(after, work).await;
+        let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, Counted::bytes);
+        self.pace.count(bytes, begun);
+        match result {
+            Ok(result) => result.map_err(Interruption::Broken),
+            Err(_) => {
+                let object = format!("pack {}", run.pack.digest);
+                Err(Interruption::Final(RemoteError::Silent { verb: "read", object, after }))
+            }
+        }
+    }
+
+    /// Checks a frame, and writes it wherever it belongs.
+    fn take(&self, number: usize, packed: &[u8]) -> Result<(), Interruption> {
+        let frame = &self.tree.frames[number];
+        let raw =
+            unpack(frame, packed).map_err(|why| Interruption::Broken(StoreError::Broken(why.to_owned())))?;
+        for part in &self.parts[number] {
+            self.receiving.write(part.file, part.offset, &raw)?;
+            if self.missing[part.file].fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.receiving.finish(part.file)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a frame, never more than it says.
+pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let wrong = "its bytes are not those that were pushed";
+    debug_assert!(frame.raw <= LARGEST_FRAME);
+    let raw = zstd::bulk::decompress(packed, frame.raw).map_err(|_| wrong)?;
+    let same = raw.len() == frame.raw && blake3::hash(&raw) == blake3::Hash::from(frame.digest);
+    if same { Ok(raw) } else { Err(wrong) }
+}
+
+/// What a wait may bring.
+trait Counted {
+    /// How many bytes of what is to be transferred.
+    fn bytes(&self) -> usize;
+}
+
+impl Counted for crate::store::ByteStream {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Counted for Option<bytes::Bytes> {
+    fn bytes(&self) -> usize {
+        self.as_ref().map_or(0, bytes::Bytes::len)
+    }
+}

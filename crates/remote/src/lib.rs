@@ -1,0 +1,288 @@
+//! Templates that machines share: an object store or a registry, of which nothing is believed but what is signed.
+//!
+//! A [`Remote`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
+//! its head, and every file is the one that was signed; see `storage`. What makes it up in the remote is never trusted, only
+//! tried: heads by fingerprint, and blobs by digest (trees, and packs of compressed frames). No socket is opened, no thread
+//! started and nothing of TLS set up before something is to be fetched or pushed.
+
+mod address;
+mod digest;
+mod document;
+mod error;
+mod fetch;
+mod garbage;
+mod login;
+mod objects;
+mod patience;
+mod push;
+mod registry;
+mod store;
+mod tree;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
+use template::{About, TemplateSource};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+pub use address::RemoteAddress;
+pub use error::RemoteError;
+pub use garbage::{Collected, Usage};
+pub use patience::Patience;
+pub use push::Pushed;
+
+use crate::error::StoreError;
+use crate::fetch::FoundTemplate;
+use crate::push::PushBounds;
+use crate::store::TemplateStore;
+
+/// How long a remote that has failed is left alone: longer than a run takes to come to its server.
+const TROUBLE: Duration = Duration::from_mins(1);
+
+/// A place where templates are shared.
+pub struct Remote {
+    address: RemoteAddress,
+    cache: Cache,
+    trusted: Vec<TrustedKey>,
+    /// What is built here is pushed if there is one.
+    pushes_with: Option<Arc<SigningKey>>,
+    /// When it failed last.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({})", self.address)
+    }
+}
+
+impl Remote {
+    /// The one at that address, for `cache`. Only what one of the `trusted` keys has signed is taken.
+    #[must_use]
+    pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
+        Self { address, cache, trusted, pushes_with: None, failed: Mutex::new(None) }
+    }
+
+    /// The same, to which whatever is built here is pushed, signed with `key`.
+    #[must_use]
+    pub fn pushing(self, key: Arc<SigningKey>) -> Self {
+        Self { pushes_with: Some(key), ..self }
+    }
+
+    /// Where it is, to be shown.
+    #[must_use]
+    pub fn address(&self) -> &RemoteAddress {
+        &self.address
+    }
+
+    /// Brings the template `fingerprint` into the cache, which may have at most `limit` bytes; none if it is not there.
+    /// `progress` is told of bytes that have come and of their sum.
+    ///
+    /// # Errors
+    /// The remote failed, or what it has is not to be trusted. Nothing of it is left in the cache then.
+    pub fn fetch(
+        &self,
+        fingerprint: &str,
+        (building, limit): (&Building, u64),
+        patience: Patience,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Option<Entry>, RemoteError> {
+        self.work(|runtime, store| {
+            let found = runtime.block_on(fetch::find(store, fingerprint, &self.trusted, patience))?;
+            let Some(FoundTemplate { announced, tree, signed }) = found else { return Ok(None) };
+            self.expect_newest(fingerprint, signed)?;
+            let bytes = announced.bytes();
+            if bytes > limit {
+                return Err(RemoteError::TooLarge { bytes, limit });
+            }
+            let took = build_time(announced.about());
+            building
+                .receive(&announced, |receiving| {
+                    fetch::download(runtime, store, (&tree, receiving), (patience, took), progress)
+                })
+                .map(Some)
+        })
+    }
+
+    /// An error if a later signature of the same template was seen here: the remote was set back.
+    fn expect_newest(&self, fingerprint: &str, signed: u64) -> Result<(), RemoteError> {
+        let note = format!("signed-{fingerprint}");
+        let seen =
+            self.cache.recall(&note).and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or_default();
+        if signed < seen {
+            let why = "its signature is older than one that was seen before".to_owned();
+            return Err(RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why });
+        }
+        if signed > seen {
+            self.cache.remember(&note, &signed.to_string()).map_err(storage::CacheError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Pushes an entry of the cache, signed with `key`, unless the remote has it.
+    ///
+    /// # Errors
+    /// The remote failed: nothing of it can be found there then.
+    pub fn push(
+        &self,
+        entry: &Entry,
+        key: &SigningKey,
+        patience: Patience,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Pushed, RemoteError> {
+        let (fingerprint, about) = (entry.fingerprint(), entry.about());
+        let bounds = PushBounds { patience, took: build_time(&about) };
+        let mut trusted = self.trusted.clone();
+        trusted.push(key.public());
+        self.work(|runtime, store| {
+            let replace = match runtime.block_on(self::is_there(store, &fingerprint, &trusted, patience))? {
+                Presence::Complete => return Ok(Pushed { bytes: 0, shared: 0 }),
+                Presence::Absent => false,
+                Presence::Useless => true,
+            };
+            let mut related = Vec::new();
+            for other in About::parse(&about).iter().flat_map(About::built_on) {
+                let found = runtime.block_on(fetch::find(store, &other, &trusted, patience));
+                related.extend(found.ok().flatten().map(|found| found.tree));
+            }
+            loop {
+                let (tree, mut pushed) =
+                    push::send_packs(runtime, store, (entry, &related), bounds, progress)?;
+                let (shares, checked) = (pushed.shared > 0, tree.clone());
+                let document = (tree, entry.describe(key)?);
+                pushed.bytes +=
+                    runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
+                // What is shared may have been removed as garbage meanwhile.
+                if !shares || runtime.block_on(push::is_complete(store, &checked, patience))? {
+                    return Ok(pushed);
+                }
+                let object = format!("the head of template {fingerprint}");
+                runtime
+                    .block_on(store.remove_head(&fingerprint))
+                    .map_err(|error| error.attempt("remove", object))?;
+                related.clear();
+            }
+        })
+    }
+
+    /// What the remote holds; it may take so long to find out.
+    pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
+        self.work(|runtime, store| runtime.block_on(garbage::usage(store, within)))
+    }
+
+    /// Removes the templates that were pushed longer than `age` ago, and what no other template needs, unless it is younger
+    /// than a day.
+    ///
+    /// # Errors
+    /// The remote failed. What is needed is still there.
+    pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
+        let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.work(|runtime, store| runtime.block_on(garbage::collect(store, before)))
+    }
+
+    /// Does `work` with a store and what runs its input and output, which last no longer.
+    fn work<T>(
+        &self,
+        work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
+    ) -> Result<T, RemoteError> {
+        set_up_tls();
+        let open = |error: StoreError| error.attempt("open", format!("\"{}\"", self.address));
+        let io = |error: std::io::Error| open(StoreError::broken(&error));
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
+        let runtime = Ended(Some(runtime));
+        let handle = runtime.0.as_ref().map(Runtime::handle).cloned();
+        let Some(handle) = handle else { return Err(open(StoreError::Absent)) };
+        let store = {
+            let _context = handle.enter();
+            TemplateStore::open(&self.address).map_err(open)?
+        };
+        work(&handle, &store)
+    }
+
+    fn has_failed(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|when| when.elapsed() < TROUBLE)
+    }
+
+    /// The reason as one line; a remote that fails is left alone for a while.
+    fn explain(&self, error: &RemoteError) -> String {
+        if !matches!(error, RemoteError::Untrusted { .. } | RemoteError::TooLarge { .. }) {
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        format!("{}: {error}", self.address)
+    }
+}
+
+/// A runtime that is not waited for: a name that is being looked up may take long.
+struct Ended(Option<Runtime>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Whether a remote has a template.
+enum Presence {
+    Complete,
+    Absent,
+    /// Its head is not to be trusted, or something of it is missing.
+    Useless,
+}
+
+async fn is_there(
+    store: &TemplateStore,
+    fingerprint: &str,
+    trusted: &[TrustedKey],
+    patience: Patience,
+) -> Result<Presence, RemoteError> {
+    match fetch::find(store, fingerprint, trusted, patience).await {
+        Ok(None) => Ok(Presence::Absent),
+        Ok(Some(found)) if push::is_complete(store, &found.tree, patience).await? => Ok(Presence::Complete),
+        Ok(Some(_)) | Err(RemoteError::Untrusted { .. } | RemoteError::Damaged { .. }) => {
+            Ok(Presence::Useless)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How long a template took to build that was described so.
+fn build_time(about: &str) -> Duration {
+    let took = About::parse(about).map_or(0.0, |about| about.took);
+    Duration::try_from_secs_f64(took).unwrap_or_default()
+}
+
+fn set_up_tls() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        // There is one already if another part of the process was quicker.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    });
+}
+
+impl TemplateSource for Remote {
+    fn fetch(
+        &self,
+        fingerprint: &str,
+        building: &Building,
+        limit: u64,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Option<Entry>, String> {
+        if self.has_failed() || self.trusted.is_empty() {
+            return Ok(None);
+        }
+        self.fetch(fingerprint, (building, limit), Patience::ON_THE_WAY, progress)
+            .map_err(|error| self.explain(&error))
+    }
+
+    fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String> {
+        let Some(key) = self.pushes_with.as_ref().filter(|_| !self.has_failed()) else { return Ok(None) };
+        let pushed =
+            self.push(entry, key, Patience::ON_THE_WAY, progress).map_err(|error| self.explain(&error))?;
+        Ok(Some(pushed.bytes))
+    }
+}

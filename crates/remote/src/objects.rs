@@ -1,0 +1,284 @@
+//! Remotes that are a bucket of objects: S3, Google Cloud Storage, Azure, an HTTP server, a directory.
+//!
+//! ```text
+//! PREFIX/heads/FINGERPRINT
+//! PREFIX/blobs/SHA256          a tree or a pack
+//! ```
+
+use std::env;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{ClientOptions, HttpError};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+};
+
+use crate::address::{RemoteAddress, StoreKind};
+use crate::digest::BlobDigest;
+use crate::document::Blob;
+use crate::error::{StoreError, innermost};
+use crate::store::{ByteStream, StoredObject, skip};
+
+/// How long a connection may take to come about; every wait has a bound of its own besides.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADS: &str = "heads";
+const BLOBS: &str = "blobs";
+
+/// A bucket, or a part of one.
+#[derive(Debug)]
+pub(crate) struct ObjectBucket {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// Where it lies, if that is here.
+    folder: Option<std::path::PathBuf>,
+}
+
+impl From<object_store::Error> for StoreError {
+    fn from(error: object_store::Error) -> Self {
+        use object_store::Error as Cause;
+        match &error {
+            Cause::NotFound { .. } => Self::Absent,
+            Cause::AlreadyExists { .. } | Cause::Precondition { .. } => Self::Exists,
+            Cause::PermissionDenied { .. } => Self::Refused(format!("permission denied: {}", words(&error))),
+            Cause::Unauthenticated { .. } => {
+                Self::Refused(format!("the credentials are not accepted: {}", words(&error)))
+            }
+            Cause::Generic { .. } | Cause::JoinError { .. } => Self::Broken(words(&error)),
+            _ => Self::Refused(innermost(&error)),
+        }
+    }
+}
+
+/// What failed, and the status if it was an answer.
+fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return innermost(error);
+        }
+        cause = error.source();
+    }
+    let said = error.to_string();
+    // "Server returned non-2xx status code: 503 Service Unavailable: BODY"; the body may hold anything.
+    match said.split_once("status code: ") {
+        Some((_, status)) => {
+            let status: Vec<_> = status.split(':').next().unwrap_or_default().split_whitespace().collect();
+            format!("http status {}", status.join(" ").to_lowercase())
+        }
+        None => innermost(error),
+    }
+}
+
+impl ObjectBucket {
+    pub(crate) fn open(address: &RemoteAddress) -> Result<Self, StoreError> {
+        let bucket = address.url.host_str().unwrap_or_default();
+        let (client, retry) = (client_options(address.kind), no_retry());
+        let store: Arc<dyn ObjectStore> = match address.kind {
+            StoreKind::S3 => Arc::new(
+                AmazonS3Builder::from_env()
+                    .with_client_options(client)
+                    .with_retry(retry)
+                    .with_bucket_name(bucket)
+                    .build()?,
+            ),
+            StoreKind::Gcs => Arc::new(
+                GoogleCloudStorageBuilder::from_env()
+                    .with_client_options(client)
+                    .with_retry(retry)
+                    .with_bucket_name(bucket)
+                    .build()?,
+            ),
+            StoreKind::Azure => Arc::new(
+                MicrosoftAzureBuilder::from_env()
+                    .with_client_options(client)
+                    .with_retry(retry)
+                    .with_container_name(bucket)
+                    .build()?,
+            ),
+            StoreKind::Http => {
+                let url = address.url.as_str().trim_end_matches('/');
+                Arc::new(
+                    HttpBuilder::new().with_client_options(client).with_retry(retry).with_url(url).build()?,
+                )
+            }
+            StoreKind::File | StoreKind::Oci => {
+                Arc::new(LocalFileSystem::new().with_fsync(true).with_automatic_cleanup(false))
+            }
+        };
+        let folder = (address.kind == StoreKind::File).then(|| address.folder()).flatten();
+        let prefix = match &folder {
+            Some(folder) => Path::from_absolute_path(folder).map_err(|error| StoreError::broken(&error))?,
+            // Its URL has the path already.
+            None if address.kind == StoreKind::Http => Path::default(),
+            None => Path::from_url_path(address.path()).map_err(|error| StoreError::broken(&error))?,
+        };
+        Ok(Self { store, prefix, folder })
+    }
+
+    fn at(&self, kind: &'static str, name: &str) -> Path {
+        self.prefix.clone().join(kind).join(name)
+    }
+
+    pub(crate) async fn head(&self, fingerprint: &str) -> Result<ByteStream, StoreError> {
+        let found = self.store.get(&self.at(HEADS, fingerprint)).await?;
+        Ok(found.into_stream().map_err(StoreError::from).boxed())
+    }
+
+    pub(crate) async fn blob(
+        &self,
+        digest: &BlobDigest,
+        range: Range<u64>,
+    ) -> Result<ByteStream, StoreError> {
+        let path = self.at(BLOBS, &digest.to_string());
+        let options = GetOptions::new().with_range(Some(range.clone()));
+        match self.store.get_opts(&path, options).await {
+            Ok(found) => Ok(found.into_stream().map_err(StoreError::from).boxed()),
+            // A server without ranges sends all of it.
+            Err(object_store::Error::NotSupported { .. }) => {
+                let found = self.store.get(&path).await?;
+                Ok(skip(found.into_stream().map_err(StoreError::from).boxed(), range.start))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn has_blob(&self, blob: &Blob) -> Result<bool, StoreError> {
+        match self.store.head(&self.at(BLOBS, &blob.digest.to_string())).await {
+            Ok(found) => Ok(found.size == blob.bytes),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn put_blob(&self, digest: &BlobDigest, bytes: Bytes) -> Result<(), StoreError> {
+        self.store.put(&self.at(BLOBS, &digest.to_string()), PutPayload::from_bytes(bytes)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn put_head(
+        &self,
+        fingerprint: &str,
+        text: &str,
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        let path = self.at(HEADS, fingerprint);
+        let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
+        if !replace {
+            let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match self.store.put_opts(&path, payload(), create).await {
+                // A server that cannot is told without a condition: two pushers then both succeed, and either head is good.
+                Err(
+                    object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
+                ) => {}
+                other => return other.map(drop).map_err(StoreError::from),
+            }
+        }
+        self.store.put(&path, payload()).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
+        self.list(HEADS).await
+    }
+
+    pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
+        let mut all = self.list(BLOBS).await?;
+        if let Some(folder) = &self.folder {
+            all.extend(unfinished(&folder.join(BLOBS)));
+        }
+        Ok(all)
+    }
+
+    async fn list(&self, kind: &'static str) -> Result<Vec<StoredObject>, StoreError> {
+        let folder = self.prefix.clone().join(kind);
+        let stored = |meta: ObjectMeta| StoredObject {
+            name: meta.location.filename().unwrap_or_default().to_owned(),
+            bytes: meta.size,
+            time: SystemTime::from(meta.last_modified),
+        };
+        match self.store.list(Some(&folder)).map_ok(stored).try_collect().await {
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            other => Ok(other?),
+        }
+    }
+
+    pub(crate) async fn remove_head(&self, fingerprint: &str) -> Result<(), StoreError> {
+        self.remove(&self.at(HEADS, fingerprint)).await
+    }
+
+    pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
+        if name.contains(UNFINISHED)
+            && let Some(folder) = &self.folder
+        {
+            return std::fs::remove_file(folder.join(BLOBS).join(name))
+                .map_err(|error| StoreError::broken(&error));
+        }
+        self.remove(&self.at(BLOBS, name)).await
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), StoreError> {
+        match self.store.delete(path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// What is in the names of files that a writer has left behind that was killed; listings leave these out.
+const UNFINISHED: char = '#';
+
+/// What writers left in a directory that were killed.
+fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let left = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| name.contains(UNFINISHED))?;
+        let meta = entry.metadata().ok()?;
+        Some(StoredObject { name, bytes: meta.len(), time: meta.modified().ok()? })
+    });
+    left.collect()
+}
+
+/// Failed requests are repeated by us, within our bounds of time.
+fn no_retry() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+fn client_options(kind: StoreKind) -> ClientOptions {
+    // Every wait is bounded by its caller, who knows what is being waited for.
+    let options = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
+    options.with_allow_http(kind == StoreKind::Http || emulated(kind))
+}
+
+/// Whether the environment names an endpoint on this machine, or asks for one without TLS.
+fn emulated(kind: StoreKind) -> bool {
+    let (endpoints, allow): (&[&str], _) = match kind {
+        StoreKind::S3 => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"], "AWS_ALLOW_HTTP"),
+        StoreKind::Azure => (&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"], "AZURE_ALLOW_HTTP"),
+        _ => return kind == StoreKind::Gcs && is_true("GOOGLE_ALLOW_HTTP"),
+    };
+    let here = |url: url::Url| match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    let endpoint = endpoints.iter().find_map(|name| env::var(name).ok()).and_then(|text| text.parse().ok());
+    is_true(allow)
+        || endpoint.is_some_and(here)
+        || kind == StoreKind::Azure && is_true("AZURE_STORAGE_USE_EMULATOR")
+}
+
+fn is_true(name: &str) -> bool {
+    env::var(name)
+        .is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+}

@@ -1,0 +1,390 @@
+//! Pushing a template: packs first, of frames that the remote does not have; then the tree; the head last of all.
+//!
+//! Until its head is there, nothing of a template can be found, so that one whose pusher dies is only garbage.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use storage::{Attempt, CacheError, Description, Entry};
+use tokio::runtime::Handle;
+
+use crate::digest::BlobDigest;
+use crate::document::{Blob, HeadDocument};
+use crate::error::{RemoteError, StoreError};
+use crate::patience::{Patience, within};
+use crate::store::TemplateStore;
+use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
+
+/// The size of a pack, in bytes.
+const PACK: usize = 32 << 20;
+/// That of the first: it shows how fast the remote is.
+const FIRST_PACK: usize = 512 << 10;
+/// Packs that are sent at once.
+const SENDERS: usize = 2;
+/// As of zstd's own program.
+const LEVEL: i32 = 3;
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(50);
+/// What a push may cost beyond the time of the build.
+const MARGIN: Duration = Duration::from_secs(3);
+
+/// What was pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushed {
+    /// Bytes that were sent; none if the remote had the template already.
+    pub bytes: u64,
+    /// Bytes of frames that the remote had already.
+    pub shared: u64,
+}
+
+/// A pack on its way.
+struct NewPack {
+    bytes: Bytes,
+    blob: Blob,
+}
+
+/// Cuts files into frames, and puts those into packs that no tree has.
+struct Packer {
+    tree: FrameTree,
+    /// Frames by their digest: their numbers in the tree.
+    known: HashMap<[u8; 32], usize>,
+    /// Frames of related trees, by digest: not in the tree until they are used.
+    related: HashMap<[u8; 32], (Blob, PackedFrame)>,
+    /// Packs of related trees that are in use.
+    borrowed: HashMap<BlobDigest, usize>,
+    pack: Vec<u8>,
+    /// Frames that are in it.
+    pending: Vec<usize>,
+    shared: u64,
+    sink: SyncSender<NewPack>,
+}
+
+/// The receiver is gone: a sender has failed.
+struct Abandoned;
+
+enum PackError {
+    Abandoned,
+    Cache(CacheError),
+}
+
+impl From<Abandoned> for PackError {
+    fn from(_: Abandoned) -> Self {
+        Self::Abandoned
+    }
+}
+
+impl<E: Into<CacheError>> From<E> for PackError
+where
+    E: std::error::Error,
+{
+    fn from(error: E) -> Self {
+        Self::Cache(error.into())
+    }
+}
+
+impl Packer {
+    fn new(related: &[FrameTree], sink: SyncSender<NewPack>) -> Self {
+        let mut frames = HashMap::new();
+        for tree in related {
+            for frame in &tree.frames {
+                frames.entry(frame.digest).or_insert((tree.packs[frame.pack], *frame));
+            }
+        }
+        Self {
+            tree: FrameTree::default(),
+            known: HashMap::new(),
+            related: frames,
+            borrowed: HashMap::new(),
+            pack: Vec::new(),
+            pending: Vec::new(),
+            shared: 0,
+            sink,
+        }
+    }
+
+    /// Adds all files of an entry, which are compared with its manifest.
+    fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Result<(), PackError> {
+        for file in entry.contents() {
+            let path = entry.data().join(&file.path);
+            let mut source = File::open(&path).attempt("open", &path)?;
+            let (mut hasher, mut numbers, mut buffer) =
+                (blake3::Hasher::new(), Vec::new(), vec![0; LARGEST_FRAME]);
+            let mut size = 0;
+            loop {
+                let count = fill(&mut source, &mut buffer).attempt("read", &path)?;
+                if count == 0 {
+                    break;
+                }
+                hasher.update(&buffer[..count]);
+                numbers.push(self.add(&buffer[..count])?);
+                size += count as u64;
+                packed(count as u64);
+            }
+            if (size, *hasher.finalize().as_bytes()) != (file.size, file.digest) {
+                return Err(CacheError::Unfit { path, what: "it is not as its manifest says" }.into());
+            }
+            self.tree.files.push(numbers);
+        }
+        self.close_pack()?;
+        Ok(())
+    }
+
+    /// The number of the frame that holds these bytes.
+    fn add(&mut self, raw: &[u8]) -> Result<usize, PackError> {
+        let digest = *blake3::hash(raw).as_bytes();
+        if let Some(number) = self.known.get(&digest) {
+            return Ok(*number);
+        }
+        let number = self.tree.frames.len();
+        if let Some((blob, frame)) = self.related.get(&digest).filter(|(_, frame)| frame.raw == raw.len()) {
+            let packs = &mut self.tree.packs;
+            let pack = *self.borrowed.entry(blob.digest).or_insert_with(|| {
+                packs.push(*blob);
+                packs.len() - 1
+            });
+            self.shared += frame.length as u64;
+            self.tree.frames.push(PackedFrame { pack, ..*frame });
+        } else {
+            let packed = zstd::bulk::compress(raw, LEVEL)
+                .map_err(|_| CacheError::Unfit { path: "frame".into(), what: "it cannot be compressed" })?;
+            let offset = self.pack.len() as u64;
+            // Its pack has no number before it is complete.
+            self.tree.frames.push(PackedFrame {
+                pack: usize::MAX,
+                offset,
+                length: packed.len(),
+                raw: raw.len(),
+                digest,
+            });
+            self.pack.extend_from_slice(&packed);
+            self.pending.push(number);
+        }
+        self.known.insert(digest, number);
+        let first = self.tree.packs.len() == self.borrowed.len();
+        if self.pack.len() >= if first { FIRST_PACK } else { PACK } {
+            self.close_pack()?;
+        }
+        Ok(number)
+    }
+
+    fn close_pack(&mut self) -> Result<(), Abandoned> {
+        if self.pack.is_empty() {
+            return Ok(());
+        }
+        let bytes = Bytes::from(std::mem::take(&mut self.pack));
+        let blob = Blob { digest: BlobDigest::of(&bytes), bytes: bytes.len() as u64 };
+        for number in self.pending.drain(..) {
+            self.tree.frames[number].pack = self.tree.packs.len();
+        }
+        self.tree.packs.push(blob);
+        self.sink.send(NewPack { bytes, blob }).map_err(|_| Abandoned)
+    }
+}
+
+fn fill(source: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match source.read(&mut buffer[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// How fast packs are taken.
+#[derive(Debug, Default)]
+struct Rate {
+    sent: u64,
+    busy: Duration,
+}
+
+/// What a push may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PushBounds {
+    pub(crate) patience: Patience,
+    /// How long the template took to build.
+    pub(crate) took: Duration,
+}
+
+impl PushBounds {
+    /// How long a blob of that size may take.
+    fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
+        let rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = self.patience.answer.max(self.patience.stall);
+        if rate.sent == 0 {
+            return least;
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let expected = rate.busy.as_secs_f64() * bytes as f64 / rate.sent as f64;
+        least + Duration::from_secs_f64(expected.min(3600.0) * SENDERS as f64)
+    }
+}
+
+/// Sends the packs of an entry that the related trees do not have; returns its tree, the bytes that were sent, and those that
+/// need not be.
+pub(crate) fn send_packs(
+    runtime: &Handle,
+    store: &TemplateStore,
+    (entry, related): (&Entry, &[FrameTree]),
+    bounds: PushBounds,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(FrameTree, Pushed), RemoteError> {
+    let (sink, packs) = sync_channel(1);
+    let packs = Mutex::new(packs);
+    let rate = Mutex::new(Rate::default());
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let (told, tells) = mpsc::channel();
+        let packer = scope.spawn(move || {
+            let mut packer = Packer::new(related, sink);
+            let result = packer.add_entry(entry, &|bytes| told.send(bytes).unwrap_or_default());
+            (result, packer.tree, packer.shared)
+        });
+        let (packs, rate) = (&packs, &rate);
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|_| scope.spawn(move || runtime.block_on(send(store, packs, bounds, rate))))
+            .collect();
+        let (mut done, total) = (0, entry.bytes());
+        loop {
+            match tells.recv_timeout(TICK) {
+                Ok(bytes) => done += bytes,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            progress(done, total);
+        }
+        // Whoever fails drops the packs, which ends the packer.
+        let sent: Vec<_> = senders.into_iter().map(join).collect();
+        let (result, tree, shared) = join(packer);
+        let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
+        match result {
+            Ok(()) => {}
+            Err(PackError::Cache(error)) => return Err(error.into()),
+            Err(PackError::Abandoned) => return Err(too_slow(begun, bounds)),
+        }
+        Ok((tree, Pushed { bytes: sent, shared }))
+    })
+}
+
+fn too_slow(begun: Instant, bounds: PushBounds) -> RemoteError {
+    RemoteError::Slow { left: begun.elapsed().as_secs_f64(), took: bounds.took.as_secs_f64() }
+}
+
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Sends packs until there are no more; returns the bytes. On an error, there are no more for anyone.
+async fn send(
+    store: &TemplateStore,
+    packs: &Mutex<Receiver<NewPack>>,
+    bounds: PushBounds,
+    rate: &Mutex<Rate>,
+) -> Result<u64, RemoteError> {
+    let mut sent = 0;
+    let begun = Instant::now();
+    let result = loop {
+        let next = packs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(pack) = next else { break Ok(sent) };
+        if bounds.patience.projects && begun.elapsed() > bounds.took + MARGIN {
+            break Err(too_slow(begun, bounds));
+        }
+        match put(store, &pack.blob, pack.bytes, bounds, rate).await {
+            Ok(bytes) => sent += bytes,
+            Err(error) => break Err(error),
+        }
+    };
+    if result.is_err() {
+        // What is sent into this from now on is refused.
+        let (_, closed) = sync_channel(0);
+        *packs.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+    }
+    result
+}
+
+/// Sends one blob, unless it is there; returns the bytes.
+async fn put(
+    store: &TemplateStore,
+    blob: &Blob,
+    bytes: Bytes,
+    bounds: PushBounds,
+    rate: &Mutex<Rate>,
+) -> Result<u64, RemoteError> {
+    let object = format!("blob {}", blob.digest);
+    if within(bounds.patience.answer, ("look for", &object), store.has_blob(blob)).await? {
+        return Ok(0);
+    }
+    let begun = Instant::now();
+    let after = bounds.of_blob(blob.bytes, rate);
+    within(after, ("write", &object), again(|| store.put_blob(&blob.digest, bytes.clone()))).await?;
+    let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+    rate.sent += blob.bytes;
+    rate.busy += begun.elapsed();
+    Ok(blob.bytes)
+}
+
+/// Does it a second time if it broke off the first time.
+async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F) -> Result<(), StoreError> {
+    match work().await {
+        Err(StoreError::Broken(_)) => work().await,
+        other => other,
+    }
+}
+
+/// Writes the tree and then the head. `replace` says that the head that is there is of no use.
+///
+/// # Errors
+/// A pack that the template shares with another has gone meanwhile: nothing of the template can be found then.
+pub(crate) async fn publish(
+    store: &TemplateStore,
+    fingerprint: &str,
+    (tree, description): (FrameTree, Description),
+    replace: bool,
+    bounds: PushBounds,
+) -> Result<u64, RemoteError> {
+    let Description { head, signature, manifest, about } = description;
+    let mut blobs = tree.packs.clone();
+    let object = format!("the tree of template {fingerprint}");
+    let document = TreeDocument { tree, manifest, about };
+    let bytes =
+        document.to_bytes().map_err(|error| StoreError::broken(&error).attempt("compress", &object))?;
+    let tree = Blob { digest: BlobDigest::of(&bytes), bytes: bytes.len() as u64 };
+    let rate = Mutex::new(Rate::default());
+    let sent = put(store, &tree, Bytes::from(bytes), bounds, &rate).await?;
+    blobs.insert(0, tree);
+    let text = HeadDocument { tree, head, signature }.to_text();
+    let object = format!("the head of template {fingerprint}");
+    let write = async {
+        match store.put_head(fingerprint, &text, &blobs, replace).await {
+            // Another pusher was quicker: its head is as good.
+            Err(StoreError::Exists) => Ok(()),
+            other => other,
+        }
+    };
+    within(bounds.patience.answer, ("write", &object), write).await?;
+    Ok(sent + text.len() as u64)
+}
+
+/// Whether all packs of the tree are there.
+pub(crate) async fn is_complete(
+    store: &TemplateStore,
+    tree: &FrameTree,
+    patience: Patience,
+) -> Result<bool, RemoteError> {
+    for blob in &tree.packs {
+        let object = format!("pack {}", blob.digest);
+        if !within(patience.answer, ("look for", &object), store.has_blob(blob)).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

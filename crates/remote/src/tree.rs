@@ -1,0 +1,233 @@
+//! The tree of a template: which frames its files are made of, and in which packs these lie. Compressed as a whole.
+//!
+//! ```text
+//! pgfresh tree 1
+//! pack SHA256 BYTES
+//! frame PACK OFFSET LENGTH RAW BLAKE3
+//! file FRAME FRAME …                      in the manifest's order; nothing for an empty one
+//! manifest BYTES
+//! about BYTES
+//!
+//! …                                       these two texts
+//! ```
+//! Nobody has signed it. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
+
+use std::io::Read;
+
+use crate::digest::{BlobDigest, parse_hex};
+use crate::document::Blob;
+
+/// The largest tree that is read, in bytes: compressed, and once it is not.
+pub(crate) const LONGEST_TREE: u64 = 64 << 20;
+const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
+/// The largest frame, in bytes, before it is compressed.
+pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
+/// The first line.
+const HEADER: &str = "pgfresh tree 1";
+/// As of zstd's own program.
+const LEVEL: i32 = 3;
+
+/// Where a part of a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PackedFrame {
+    /// The number of its pack.
+    pub(crate) pack: usize,
+    pub(crate) offset: u64,
+    /// Bytes in the pack.
+    pub(crate) length: usize,
+    /// Bytes in the file.
+    pub(crate) raw: usize,
+    /// BLAKE3 of the latter.
+    pub(crate) digest: [u8; 32],
+}
+
+/// The files of a template, in frames.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct FrameTree {
+    pub(crate) packs: Vec<Blob>,
+    pub(crate) frames: Vec<PackedFrame>,
+    /// Of each file the numbers of its frames.
+    pub(crate) files: Vec<Vec<usize>>,
+}
+
+/// A tree with the texts that travel in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TreeDocument {
+    pub(crate) tree: FrameTree,
+    pub(crate) manifest: String,
+    pub(crate) about: String,
+}
+
+impl TreeDocument {
+    pub(crate) fn to_bytes(&self) -> std::io::Result<Vec<u8>> {
+        zstd::stream::encode_all(self.to_text().as_bytes(), LEVEL)
+    }
+
+    fn to_text(&self) -> String {
+        let Self { tree, manifest, about } = self;
+        let mut text = format!("{HEADER}\n");
+        for Blob { digest, bytes } in &tree.packs {
+            text.push_str(&format!("pack {digest} {bytes}\n"));
+        }
+        for PackedFrame { pack, offset, length, raw, digest } in &tree.frames {
+            let digest = blake3::Hash::from(*digest);
+            text.push_str(&format!("frame {pack} {offset} {length} {raw} {digest}\n"));
+        }
+        for file in &tree.files {
+            text.push_str("file");
+            for frame in file {
+                text.push_str(&format!(" {frame}"));
+            }
+            text.push('\n');
+        }
+        text.push_str(&format!("manifest {}\nabout {}\n\n{manifest}{about}", manifest.len(), about.len()));
+        text
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+        let foreign = "it is no tree of a template";
+        let mut text = String::new();
+        let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|_| foreign)?;
+        let length = decoder.take(LONGEST_TEXT + 1).read_to_string(&mut text).map_err(|_| foreign)?;
+        if length as u64 > LONGEST_TEXT {
+            return Err("it is too long");
+        }
+        let (lines, texts) = text.split_once("\n\n").ok_or(foreign)?;
+        let mut lines = lines.lines();
+        if lines.next() != Some(HEADER) {
+            return Err(foreign);
+        }
+        let (mut tree, mut lengths) = (FrameTree::default(), (None, None));
+        for line in lines {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "pack" => tree.packs.push(pack(rest).ok_or(foreign)?),
+                "frame" => tree.frames.push(frame(rest, &tree.packs).ok_or("a frame is in no pack")?),
+                "file" => tree.files.push(file(rest, tree.frames.len()).ok_or("a file has no frames")?),
+                "manifest" => lengths.0 = rest.parse::<usize>().ok(),
+                "about" => lengths.1 = rest.parse::<usize>().ok(),
+                _ => return Err(foreign),
+            }
+        }
+        let (Some(manifest), Some(about)) = lengths else { return Err(foreign) };
+        let whole = texts.split_at_checked(manifest).filter(|(_, rest)| rest.len() == about);
+        let (manifest, about) = whole.ok_or(foreign)?;
+        Ok(Self { tree, manifest: manifest.to_owned(), about: about.to_owned() })
+    }
+}
+
+fn pack(text: &str) -> Option<Blob> {
+    let (digest, bytes) = text.split_once(' ')?;
+    Some(Blob { digest: digest.parse::<BlobDigest>().ok()?, bytes: bytes.parse().ok()? })
+}
+
+/// A frame that lies within its pack.
+fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
+    let mut words = text.splitn(5, ' ');
+    let pack: usize = words.next()?.parse().ok()?;
+    let offset: u64 = words.next()?.parse().ok()?;
+    let length: usize = words.next()?.parse().ok()?;
+    let raw: usize = words.next()?.parse().ok()?;
+    let digest = parse_hex(words.next()?)?;
+    // What cannot be compressed becomes a little longer.
+    let sensible = (1..=LARGEST_FRAME).contains(&raw) && (1..=2 * LARGEST_FRAME).contains(&length);
+    let end = offset.checked_add(length as u64)?;
+    (sensible && end <= packs.get(pack)?.bytes).then_some(PackedFrame { pack, offset, length, raw, digest })
+}
+
+fn file(text: &str, frames: usize) -> Option<Vec<usize>> {
+    let numbers = text.split(' ').filter(|word| !word.is_empty());
+    numbers.map(|word| word.parse().ok().filter(|number| *number < frames)).collect()
+}
+
+impl FrameTree {
+    /// Whether its frames make files of these sizes.
+    pub(crate) fn makes(&self, sizes: impl ExactSizeIterator<Item = u64>) -> bool {
+        let size = |file: &Vec<usize>| file.iter().map(|number| self.frames[*number].raw as u64).sum::<u64>();
+        sizes.len() == self.files.len() && self.files.iter().map(size).eq(sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn trees() -> impl Strategy<Value = TreeDocument> {
+        let packs = prop::collection::vec((any::<[u8; 8]>(), 1_u64..1 << 40), 1..4);
+        let frames = prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                any::<prop::sample::Index>(),
+                1..=LARGEST_FRAME,
+                any::<[u8; 32]>(),
+            ),
+            1..6,
+        );
+        let files = prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 0..4);
+        (packs, frames, files, "(.|\n){0,60}", "(.|\n){0,60}").prop_map(
+            |(packs, frames, files, manifest, about)| {
+                let packs: Vec<_> = packs
+                    .into_iter()
+                    .map(|(seed, bytes)| Blob { digest: BlobDigest::of(&seed), bytes })
+                    .collect();
+                let frames: Vec<_> = frames
+                    .into_iter()
+                    .map(|(pack, place, raw, digest)| {
+                        let pack = pack.index(packs.len());
+                        let length = raw.min(usize::try_from(packs[pack].bytes).unwrap());
+                        let room = packs[pack].bytes - length as u64 + 1;
+                        let offset = place.index(usize::try_from(room).unwrap()) as u64;
+                        PackedFrame { pack, offset, length, raw, digest }
+                    })
+                    .collect();
+                let files =
+                    files.into_iter().map(|file| file.iter().map(|at| at.index(frames.len())).collect());
+                TreeDocument { tree: FrameTree { packs, files: files.collect(), frames }, manifest, about }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(document in trees()) {
+            prop_assert_eq!(TreeDocument::parse(&document.to_bytes().unwrap()).as_ref(), Ok(&document));
+        }
+
+        #[test]
+        fn what_is_no_tree_is_refused_or_one_whose_frames_lie_in_its_packs(
+            document in trees(), at in any::<prop::sample::Index>(), letter in any::<char>(), raw in any::<bool>(),
+        ) {
+            let bytes = if raw {
+                let mut bytes = document.to_bytes().unwrap();
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << (letter as u32 % 8);
+                bytes
+            } else {
+                let mut text: Vec<char> = document.to_text().chars().collect();
+                let at = at.index(text.len());
+                text[at] = letter;
+                zstd::stream::encode_all(text.iter().collect::<String>().as_bytes(), 1).unwrap()
+            };
+            if let Ok(TreeDocument { tree, .. }) = TreeDocument::parse(&bytes) {
+                for frame in &tree.frames {
+                    prop_assert!(frame.offset + frame.length as u64 <= tree.packs[frame.pack].bytes);
+                    prop_assert!(frame.raw <= LARGEST_FRAME);
+                }
+                prop_assert!(tree.files.iter().flatten().all(|number| *number < tree.frames.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_tree_that_would_fill_the_memory_is_refused() {
+        let bomb = zstd::stream::encode_all(std::io::repeat(b'x').take(LONGEST_TEXT + 10), 1).unwrap();
+        assert!(bomb.len() < 1 << 20);
+        assert_eq!(TreeDocument::parse(&bomb), Err("it is too long"));
+    }
+}

@@ -1,0 +1,369 @@
+//! Entries that come in pieces, from a store of which nothing is believed: what is signed comes first, then the files, in any
+//! order, and each is compared with what was signed before the entry is published.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::arrival::Signed;
+use crate::attempt::Attempt;
+use crate::entry::Entry;
+use crate::error::CacheError;
+use crate::head::{self, Head};
+use crate::manifest::{self, Manifest};
+use crate::publish::Building;
+use crate::signing::{SigningKey, TrustedKey};
+
+/// How much of a file is read at once to compare it, in bytes.
+const CHUNK: usize = 256 * 1024;
+
+/// A signed entry as texts, without its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// What is signed: the fingerprint, and the digests of the next two.
+    pub head: String,
+    /// The signature of the head.
+    pub signature: String,
+    /// The files.
+    pub manifest: String,
+    /// What its maker said of it.
+    pub about: String,
+}
+
+/// A file of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileDescription {
+    /// Below the data directory.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// BLAKE3 of its bytes.
+    pub digest: [u8; 32],
+}
+
+impl FileDescription {
+    fn of(file: &manifest::File) -> Self {
+        Self { path: file.path.clone(), size: file.size, digest: *file.digest.as_bytes() }
+    }
+}
+
+impl Entry {
+    /// Its texts, signed with `key`.
+    pub fn describe(&self, key: &SigningKey) -> Result<Description, CacheError> {
+        let read = |name: &str| {
+            let path = self.directory().join(name);
+            fs::read_to_string(&path).attempt("read", &path)
+        };
+        let (manifest, about) = (read("manifest")?, read("about")?);
+        let head = Head::new(&self.fingerprint(), &manifest, &about);
+        let text = head.to_text();
+        let signature = head.sign(key);
+        Ok(Description { head: text, signature, manifest, about })
+    }
+
+    /// Its files, in the manifest's order.
+    #[must_use]
+    pub fn contents(&self) -> Vec<FileDescription> {
+        self.manifest().files.iter().map(FileDescription::of).collect()
+    }
+}
+
+/// A head that a trusted key has signed.
+#[derive(Debug)]
+pub struct TrustedHead {
+    head: Head,
+    signed: Signed,
+}
+
+impl TrustedHead {
+    /// Checks what is said to be the head of the entry `fingerprint`.
+    ///
+    /// # Errors
+    /// Why it is not trusted, as in "it is signed with key 0123, which is not trusted".
+    pub fn verify(
+        fingerprint: &str,
+        (head, signature): (&str, &str),
+        trusted: &[TrustedKey],
+    ) -> Result<Self, String> {
+        let (head, signed) = head::verify(fingerprint, (head, signature), trusted)?;
+        Ok(Self { head, signed })
+    }
+
+    /// Who has signed it, and when.
+    #[must_use]
+    pub fn signed(&self) -> &Signed {
+        &self.signed
+    }
+
+    /// The entry, if it was these two texts that were signed.
+    ///
+    /// # Errors
+    /// Which of them was not, or what is wrong with it.
+    pub fn describes(self, manifest: &str, about: String) -> Result<Announced, String> {
+        if let Some(name) = self.head.differs(manifest, &about) {
+            return Err(format!("its {name} is not the one that was signed"));
+        }
+        let manifest = Manifest::parse(manifest).ok_or("its manifest is damaged")?;
+        if !manifest.names_each_path_once() {
+            return Err("its manifest contradicts itself".to_owned());
+        }
+        Ok(Announced { manifest, about })
+    }
+}
+
+/// An entry whose files are yet to come: what they must be is signed.
+#[derive(Debug)]
+pub struct Announced {
+    manifest: Manifest,
+    about: String,
+}
+
+impl Announced {
+    /// Bytes of all files, counting holes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.manifest.bytes()
+    }
+
+    /// What its maker said of it.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// The files, in the manifest's order.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileDescription> {
+        self.manifest.files.iter().map(FileDescription::of).collect()
+    }
+}
+
+/// The files of an entry while they come in.
+#[derive(Debug)]
+pub struct Receiving<'a> {
+    announced: &'a Announced,
+    data: PathBuf,
+    /// Which of the files are there and as they were announced.
+    complete: Vec<AtomicBool>,
+}
+
+impl<'a> Receiving<'a> {
+    /// Makes all files, each a hole of its size.
+    fn begin(announced: &'a Announced, staging: &Path) -> Result<Self, CacheError> {
+        let data = staging.join("data");
+        let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).attempt("create", path);
+        make(&data)?;
+        let free = sys::Filesystem::of(staging).attempt("examine", staging)?.free;
+        if announced.bytes() > free {
+            let what = "it is larger than what the cache's file system has left";
+            return Err(CacheError::Unfit { path: staging.to_owned(), what });
+        }
+        for path in &announced.manifest.directories {
+            make(&data.join(path))?;
+        }
+        for file in &announced.manifest.files {
+            let path = data.join(&file.path);
+            let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
+            made.attempt("create", &path)?.set_len(file.size).attempt("write", &path)?;
+        }
+        let complete = announced.manifest.files.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { announced, data, complete })
+    }
+
+    /// Writes bytes of the file of that number, from `offset` on, unless they are zeros, which the file has already.
+    ///
+    /// # Panics
+    /// There is no such file.
+    pub fn write(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<(), CacheError> {
+        let path = self.path(number);
+        let unfit = || CacheError::Unfit { path: path.clone(), what: DIFFERENT };
+        let end = offset.checked_add(bytes.len() as u64).ok_or_else(unfit)?;
+        if end > self.announced.manifest.files[number].size {
+            return Err(unfit());
+        }
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let file = fs::File::options().write(true).open(&path).attempt("open", &path)?;
+        Ok(file.write_all_at(bytes, offset).attempt("write", &path)?)
+    }
+
+    /// Compares the file of that number, all of which is written, with what was announced.
+    ///
+    /// # Panics
+    /// There is no such file.
+    ///
+    /// # Errors
+    /// It is another one: [`CacheError::Unfit`].
+    pub fn finish(&self, number: usize) -> Result<(), CacheError> {
+        let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
+        let file = fs::File::open(&path).attempt("open", &path)?;
+        let (mut hasher, mut buffer, mut offset) = (blake3::Hasher::new(), vec![0; CHUNK], 0);
+        loop {
+            let count = file.read_at(&mut buffer, offset).attempt("read", &path)?;
+            if count == 0 {
+                break;
+            }
+            hasher.update(&buffer[..count]);
+            offset += count as u64;
+        }
+        if (offset, hasher.finalize()) != (said.size, said.digest) {
+            return Err(CacheError::Unfit { path, what: DIFFERENT });
+        }
+        self.complete[number].store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.data.join(&self.announced.manifest.files[number].path)
+    }
+
+    /// What has come: all of it was compared.
+    fn into_manifest(self) -> Result<Manifest, CacheError> {
+        let said = &self.announced.manifest;
+        let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
+        for (number, file) in said.files.iter().enumerate() {
+            let path = self.path(number);
+            if !self.complete[number].load(Ordering::Acquire) {
+                return Err(CacheError::Unfit { path, what: "it has not come whole" });
+            }
+            let modified = manifest::modified(&path.metadata().attempt("examine", &path)?);
+            let manifest::File { path, size, digest, .. } = file;
+            found.files.push(manifest::File { path: path.clone(), size: *size, modified, digest: *digest });
+        }
+        Ok(found)
+    }
+}
+
+/// What is wrong with a file whose bytes are not those that were announced.
+const DIFFERENT: &str = "it is not as its manifest says";
+
+impl Building {
+    /// Publishes an entry whose files `fill` brings. Each of them must have been finished. On any error nothing of it is left,
+    /// and the entry can still be built.
+    pub fn receive<E: From<CacheError>>(
+        &self,
+        announced: &Announced,
+        fill: impl FnOnce(&Receiving<'_>) -> Result<(), E>,
+    ) -> Result<Entry, E> {
+        self.publish_staged(&announced.about, |staging| {
+            let receiving = Receiving::begin(announced, staging)?;
+            fill(&receiving)?;
+            Ok(receiving.into_manifest()?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Cache;
+
+    /// An entry with those files, its texts, and the key that has signed them.
+    fn entry(root: &Path, files: &[Vec<u8>]) -> (Entry, Description, TrustedKey) {
+        let tree = root.join("tree");
+        fs::create_dir_all(tree.join("base")).unwrap();
+        for (number, bytes) in files.iter().enumerate() {
+            fs::write(tree.join(format!("base/{number}")), bytes).unwrap();
+        }
+        let cache = Cache::locate(Some(&root.join("here"))).unwrap();
+        let entry = cache.building("abc", || ()).unwrap().publish(&tree, &[], "about").unwrap();
+        let key = SigningKey::generate().unwrap();
+        let description = entry.describe(&key).unwrap();
+        (entry, description, key.public())
+    }
+
+    fn announced(description: &Description, key: &TrustedKey) -> Announced {
+        let Description { head, signature, manifest, about } = description;
+        let head = TrustedHead::verify("abc", (head, signature), &[key.clone()]).unwrap();
+        head.describes(manifest, about.clone()).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn what_comes_in_pieces_is_whole_or_refused(
+            files in prop::collection::vec(prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..3000), 1..4),
+            cut in 1_usize..1000,
+            flipped in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>())),
+            left_out in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let (entry, description, key) = entry(directory.path(), &files);
+            let announced = announced(&description, &key);
+            prop_assert_eq!(entry.contents(), announced.files());
+            let mut sent: Vec<Vec<u8>> = announced.files().iter().map(|file| fs::read(entry.data().join(&file.path)).unwrap()).collect();
+            let mut whole = left_out.is_none();
+            if let Some((file, byte)) = flipped {
+                let file = file.index(sent.len());
+                if !sent[file].is_empty() {
+                    let byte = byte.index(sent[file].len());
+                    sent[file][byte] ^= 4;
+                    whole = false;
+                }
+            }
+            let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
+            let building = there.building("abc", || ()).unwrap();
+            let received = building.receive(&announced, |receiving| {
+                for (number, bytes) in sent.iter().enumerate().rev() {
+                    for (piece, bytes) in bytes.chunks(cut).enumerate() {
+                        receiving.write(number, (piece * cut) as u64, bytes)?;
+                    }
+                    if left_out.is_none_or(|left_out| left_out.index(sent.len()) != number) {
+                        receiving.finish(number)?;
+                    }
+                }
+                Ok::<_, CacheError>(())
+            });
+            prop_assert_eq!(received.is_ok(), whole);
+            drop(received);
+            let found = there.look_up("abc").unwrap();
+            prop_assert_eq!(found.is_some(), whole);
+            if let Some(found) = found {
+                prop_assert_eq!(found.about(), "about");
+                for file in found.contents() {
+                    prop_assert_eq!(fs::read(found.data().join(&file.path)).unwrap(), fs::read(entry.data().join(&file.path)).unwrap());
+                }
+            }
+            drop(building);
+            let left = fs::read_dir(directory.path().join("there/images")).unwrap().count();
+            prop_assert_eq!(left, usize::from(whole));
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_the_end_that_was_signed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, description, key) = entry(directory.path(), &[vec![1; 10]]);
+        let announced = announced(&description, &key);
+        let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
+        let building = there.building("abc", || ()).unwrap();
+        for (offset, length) in [(0, 11), (10, 1), (u64::MAX, 1)] {
+            let received =
+                building.receive(&announced, |receiving| receiving.write(0, offset, &vec![1; length]));
+            assert!(matches!(received, Err(CacheError::Unfit { .. })), "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_that_of_one_entry_and_of_two_texts() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, description, key) = entry(directory.path(), &[]);
+        let Description { head, signature, manifest, about } = &description;
+        let verify = |fingerprint, keys: &[TrustedKey]| {
+            TrustedHead::verify(fingerprint, (head, signature), keys).map_err(|why| {
+                assert!(!why.contains('\n'), "{why}");
+            })
+        };
+        let other = SigningKey::generate().unwrap().public();
+        assert!(verify("abc", &[]).is_err() && verify("abc", &[other]).is_err());
+        assert!(verify("abd", &[key.clone()]).is_err());
+        let head = || verify("abc", &[key.clone()]).unwrap();
+        assert!(head().describes(manifest, about.clone()).is_ok());
+        assert!(head().describes(manifest, "other".to_owned()).unwrap_err().contains("about"));
+        assert!(head().describes(&manifest.replace("base", "bass"), about.clone()).is_err());
+    }
+}
