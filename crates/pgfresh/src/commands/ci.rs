@@ -248,6 +248,7 @@ fn template(system: System) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::Command;
 
     use clap::ValueEnum;
 
@@ -379,8 +380,8 @@ mod tests {
         }
     }
 
-    /// The part of the file that other branches and pull requests run, too, names no secret that may write. That nobody else gets
-    /// one is up to the system, see `holders`.
+    /// The part of the file that other branches and pull requests run, too, names no secret that may write. That a changed file
+    /// gets none either is up to the system, see `holders`.
     #[test]
     fn what_may_write_is_for_the_branch_that_pushes() {
         for remote in REMOTES.into_iter().flatten() {
@@ -436,6 +437,58 @@ mod tests {
         }
     }
 
+    /// What the commands before a look at `remote` leave of the variables whose names contain `word`.
+    fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
+        let shared =
+            SharedTemplates { credentials: Credentials::of(remote), branch: "main".to_owned(), pushes: true };
+        let script = format!("{}\nenv", shared.login(system).join("\n"));
+        let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let mut left: Vec<_> = String::from_utf8(run.stdout)
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains(word))
+            .map(str::to_owned)
+            .collect();
+        left.sort();
+        left
+    }
+
+    #[test]
+    fn without_secrets_a_public_store_is_read_and_the_remote_stays_on() {
+        let left = |remote, word, variables| after_login(System::Github, remote, word, variables);
+        let aws =
+            |id| left("s3://bucket", "SKIP", [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", id)]);
+        assert_eq!(
+            (aws("").join(""), aws("key").join("")),
+            ("AWS_SKIP_SIGNATURE=true".to_owned(), String::new())
+        );
+        let azure =
+            |token| left("az://container", "SKIP", [("AZURE_STORAGE_SAS_TOKEN", token), ("HOME", "/")]);
+        assert_eq!(
+            (azure("").join(""), azure("sig=x").join("")),
+            ("AZURE_SKIP_SIGNATURE=true".to_owned(), String::new())
+        );
+        let google =
+            |key| left("gs://bucket", "GOOGLE", [("GOOGLE_SERVICE_ACCOUNT_KEY", key), ("HOME", "/")]);
+        assert_eq!(google(""), ["GOOGLE_SKIP_SIGNATURE=true"]);
+        assert_eq!(google("{}"), ["GOOGLE_SERVICE_ACCOUNT_KEY={}"]);
+        for system in [System::Github, System::Azure] {
+            let url = |url| {
+                after_login(
+                    system,
+                    "https://host/x",
+                    "REMOTE",
+                    [("PGFRESH_CACHE_REMOTE", url), ("PATH", "/usr/bin:/bin")],
+                )
+            };
+            assert_eq!(url("https://me:word@host/x"), ["PGFRESH_CACHE_REMOTE=https://me:word@host/x"]);
+            for missing in ["", "$(PGFRESH_CACHE_REMOTE)"] {
+                assert_eq!(url(missing), [""; 0], "{system:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_login_is_written_as_docker_writes_it_and_none_is_tried_without_a_password() {
         for system in [System::Circleci, System::Woodpecker] {
@@ -452,7 +505,7 @@ mod tests {
                     "set -eu\n{}\ncat \"$REGISTRY_AUTH_FILE\"; rm \"$REGISTRY_AUTH_FILE\"",
                     shared.login(system).join("\n")
                 );
-                let run = std::process::Command::new("sh")
+                let run = Command::new("sh")
                     .args(["-c", &script])
                     .env("REGISTRY_USER", "me")
                     .env("REGISTRY_PASSWORD", password)

@@ -85,11 +85,11 @@ fn docker_login(system: System, host: &str) -> Vec<String> {
     }
     commands
         .push("auth=$(printf %s \"$REGISTRY_USER:$REGISTRY_PASSWORD\" | base64 | tr -d '\\n')".to_owned());
-    let anybody = "test -z \"$REGISTRY_PASSWORD\" || ";
+    let unless_empty = "test -z \"$REGISTRY_PASSWORD\" || ";
     let write = format!(
         "printf '{{\"auths\":{{\"{host}\":{{\"auth\":\"%s\"}}}}}}' \"$auth\" >\"$REGISTRY_AUTH_FILE\""
     );
-    commands.push(format!("{anybody}{write}"));
+    commands.push(format!("{unless_empty}{write}"));
     commands
 }
 
@@ -104,7 +104,7 @@ impl SharedTemplates {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Commands before pgfresh looks there. Without secrets, as in a pull request of a fork, they let it try as anybody.
+    /// Commands before pgfresh looks there. Without secrets, as in a pull request of a fork, it is told to try without any.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
@@ -226,7 +226,7 @@ impl SharedTemplates {
             (System::Azure, Credentials::Aws | Credentials::Google | Credentials::Azure) => {
                 "they get no secrets, and build their templates"
             }
-            _ => "they get no secrets, and build their templates unless everybody may read the store",
+            _ => "they get no secrets, and build their templates unless the store is public",
         }
     }
 }
