@@ -69,15 +69,18 @@ fn has_files(system: System) -> bool {
     matches!(system, System::Gitlab | System::Jenkins)
 }
 
-/// Logs in with docker where it is installed. An agent keeps nothing of it.
+/// Logs in with docker where it is installed. What comes after, and an agent, see nothing of it.
 fn docker_login(system: System, host: &str) -> Vec<String> {
     if has_files(system) {
         return Vec::new();
     }
     if matches!(system, System::Github | System::Azure) {
-        return vec![format!(
-            "printf %s \"$REGISTRY_PASSWORD\" | docker login --username \"$REGISTRY_USER\" --password-stdin {host} || echo \"no login\""
-        )];
+        return vec![
+            format!("trap 'docker logout {host}' EXIT"),
+            format!(
+                "printf %s \"$REGISTRY_PASSWORD\" | docker login --username \"$REGISTRY_USER\" --password-stdin {host} || echo \"no login\""
+            ),
+        ];
     }
     let mut commands = vec!["export REGISTRY_AUTH_FILE=$(mktemp)".to_owned()];
     if matches!(system, System::Buildkite) {
@@ -157,14 +160,14 @@ impl SharedTemplates {
             let names = self.credentials.secrets(system).iter().map(|name| format!("{prefix}{name}"));
             names.collect::<Vec<_>>().join(" and ")
         };
-        if self.credentials != Credentials::None {
-            notes.push(format!("{reads}: {}, which may only read", names(read)));
-            notes.push(format!("{writes}: {}, which may write, and {write}{SIGNING_KEY}", names(write)));
-        } else {
+        if self.credentials == Credentials::None {
             notes.push(format!("{writes}: {write}{SIGNING_KEY}"));
             if matches!(system, System::Azure) {
                 notes.push(format!("{reads}: any, for it cannot be empty"));
             }
+        } else {
+            notes.push(format!("{reads}: {}, which may only read", names(read)));
+            notes.push(format!("{writes}: {}, which may write, and {write}{SIGNING_KEY}", names(write)));
         }
         let apart = match system {
             System::Jenkins => Some("label"),
