@@ -18,9 +18,9 @@ use crate::output::Verbosity;
 /// Which records are kept: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// What writes records.
-const TARGETS: [&str; 14] = [
-    "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "report", "server",
-    "storage", "sys", "template",
+const TARGETS: [&str; 15] = [
+    "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "remote", "report",
+    "server", "storage", "sys", "template",
 ];
 /// What the background server keeps by default.
 const USUAL: LevelFilter = LevelFilter::INFO;
@@ -44,7 +44,7 @@ impl LogFilter {
         if !text.trim().is_empty() {
             return parse(&text).map(|targets| Self(Some(targets)));
         }
-        let debug = || Targets::new().with_default(LevelFilter::DEBUG);
+        let debug = || ours(LevelFilter::DEBUG);
         Ok(Self((verbosity >= Verbosity::Background).then(debug)))
     }
 
@@ -58,7 +58,7 @@ impl LogFilter {
 
     /// Writes records to the file at `path` from now on.
     pub(crate) fn write_to_file(self, path: &Path) -> Result<(), Failure> {
-        let targets = self.0.unwrap_or_else(|| Targets::new().with_default(USUAL));
+        let targets = self.0.unwrap_or_else(|| ours(USUAL));
         let file = LogFile::open(path, FILE_SIZE).attempt("write", path)?;
         let layer = fmt::layer().with_writer(Mutex::new(file)).with_ansi(false);
         tracing_subscriber::registry().with(layer).with(targets).init();
@@ -66,8 +66,13 @@ impl LogFilter {
     }
 }
 
+/// Records of our own, at that level: those of libraries may have secrets in them, such as a URL with a password.
+fn ours(level: LevelFilter) -> Targets {
+    Targets::new().with_targets(TARGETS.map(|target| (target, level)))
+}
+
 fn parse(text: &str) -> Result<Targets, Failure> {
-    let mut targets = Targets::new();
+    let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
         // A target alone stands for all of its records.
         let (target, level) = match directive.split_once('=') {
@@ -80,13 +85,13 @@ fn parse(text: &str) -> Result<Targets, Failure> {
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())
             .ok_or_else(|| cannot_read(text, &format!("there is no level \"{level}\"")))?;
-        targets = match target {
-            None => targets.with_default(level),
-            Some(target) if known(target) => targets.with_target(target, level),
+        match target {
+            None => default = level,
+            Some(target) if known(target) => named.push((target, level)),
             Some(target) => return Err(cannot_read(text, &format!("there is no target \"{target}\""))),
-        };
+        }
     }
-    Ok(targets)
+    Ok(ours(default).with_targets(named))
 }
 
 /// Whether it is one of [`TARGETS`], or a module in one.

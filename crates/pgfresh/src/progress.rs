@@ -47,12 +47,11 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
                     human_bytes(total)
                 ));
             }
-            Step::Fetching { .. } | Step::Pushing { .. } => {}
             Step::Copying { .. } => {
                 copying.set(None);
                 status.clear();
             }
-            Step::Running { .. } => {}
+            Step::Running { .. } | Step::Fetching { .. } | Step::Pushing { .. } => {}
             Step::Evicted(_) | Step::Publishing { .. } if !verbosity.is_verbose() => {}
             other => {
                 copying.set(None);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use remote::{Remote, RemoteAddress};
+use remote::{RemoteAddress, RemoteCache};
 use server::{FetchError, Installation, InstallationError, MAJORS, Package, VersionRequest};
 use storage::{Cache, Method, SigningKey, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions, Started};
@@ -80,12 +80,12 @@ pub(crate) fn provisioner_for(
 }
 
 /// Where templates are shared, if that is configured. Nothing is sent there yet.
-fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<Remote>, Failure> {
+fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCache>, Failure> {
     let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
     if settings.trusted.is_empty() {
         return Err(no_trusted_key(address));
     }
-    let remote = Remote::new(address.clone(), cache, settings.trusted.clone());
+    let remote = RemoteCache::new(address.clone(), cache, settings.trusted.clone());
     if !push.applies() {
         return Ok(Some(remote));
     }

@@ -9,6 +9,13 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlobDigest([u8; 32]);
 
+/// A blob and its size in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Blob {
+    pub(crate) digest: BlobDigest,
+    pub(crate) bytes: u64,
+}
+
 impl BlobDigest {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())

@@ -8,7 +8,7 @@
 //! untrusted comment: …                    and three more, in minisign's format
 //! ```
 
-use crate::digest::BlobDigest;
+use crate::digest::Blob;
 use crate::tree::LONGEST_TREE;
 
 /// The longest head that is read, in bytes.
@@ -19,13 +19,6 @@ const HEADER: &str = "pgfresh remote 1";
 const ANY_HEADER: &str = "pgfresh remote ";
 /// Lines of what is signed.
 const SIGNED_LINES: usize = 5;
-
-/// A blob and its size in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Blob {
-    pub(crate) digest: BlobDigest,
-    pub(crate) bytes: u64,
-}
 
 /// The head of a template; nothing of it is checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +59,7 @@ impl HeadDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::BlobDigest;
 
     #[test]
     fn a_head_is_read_as_it_was_written() {

@@ -11,7 +11,8 @@ use storage::{Announced, Receiving, TrustedHead, TrustedKey};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::document::{Blob, HeadDocument, LONGEST_HEAD};
+use crate::digest::Blob;
+use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::{RemoteError, StoreError};
 use crate::patience::{Pace, Patience, within};
 use crate::store::TemplateStore;
@@ -51,13 +52,8 @@ pub(crate) async fn find(
 ) -> Result<Option<FoundTemplate>, RemoteError> {
     let begun = Instant::now();
     let object = format!("the head of template {fingerprint}");
-    let head =
-        match within(patience.answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD)))
-            .await?
-        {
-            None => return Ok(None),
-            Some(head) => head,
-        };
+    let head = present(store.head(fingerprint, LONGEST_HEAD));
+    let Some(head) = within(patience.answer, ("read", &object), head).await? else { return Ok(None) };
     let untrusted = |why: String| RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why };
     let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is no text".to_owned()))?;
     let document = HeadDocument::parse(text).map_err(|why| untrusted(why.to_owned()))?;
@@ -157,7 +153,7 @@ pub(crate) fn download(
             let (done, download) = (done.clone(), &download);
             scope.spawn(move || {
                 let result = runtime.block_on(download.work());
-                // Whoever waits for it waits until all have ended.
+                // The receiver waits until all threads have ended.
                 done.send(result).unwrap_or_default();
             });
         }
@@ -293,13 +289,9 @@ impl Download<'_> {
         let result = tokio::time::timeout(after, work).await;
         let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, Counted::bytes);
         self.pace.count(bytes, begun);
-        match result {
-            Ok(result) => result.map_err(Interruption::Broken),
-            Err(_) => {
-                let object = format!("pack {}", run.pack.digest);
-                Err(Interruption::Final(RemoteError::Silent { verb: "read", object, after }))
-            }
-        }
+        let object = || format!("pack {}", run.pack.digest);
+        let silent = |_| RemoteError::Silent { verb: "read", object: object(), after };
+        result.map_err(silent)?.map_err(Interruption::Broken)
     }
 
     /// Checks a frame, and writes it wherever it belongs.
@@ -332,7 +324,7 @@ trait Counted {
     fn bytes(&self) -> usize;
 }
 
-impl Counted for crate::store::ByteStream {
+impl Counted for crate::stored::ByteStream {
     fn bytes(&self) -> usize {
         0
     }

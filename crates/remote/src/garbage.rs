@@ -8,10 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::document::{Blob, HeadDocument, LONGEST_HEAD};
+use crate::digest::Blob;
+use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::{RemoteError, StoreError};
 use crate::patience::{Patience, within};
-use crate::store::{StoredObject, TemplateStore};
+use crate::store::TemplateStore;
+use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
 
 /// How long a blob stays that no head needs: longer than any push takes.

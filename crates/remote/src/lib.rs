@@ -1,6 +1,6 @@
 //! Templates that machines share: an object store or a registry, of which nothing is believed but what is signed.
 //!
-//! A [`Remote`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
+//! A [`RemoteCache`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
 //! its head, and every file is the one that was signed; see `storage`. What makes it up in the remote is never trusted, only
 //! tried: heads by fingerprint, and blobs by digest (trees, and packs of compressed frames). No socket is opened, no thread
 //! started and nothing of TLS set up before something is to be fetched or pushed.
@@ -17,6 +17,7 @@ mod patience;
 mod push;
 mod registry;
 mod store;
+mod stored;
 mod tree;
 
 use std::fmt;
@@ -42,7 +43,7 @@ use crate::store::TemplateStore;
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// A place where templates are shared.
-pub struct Remote {
+pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
@@ -52,13 +53,13 @@ pub struct Remote {
     failed: Mutex<Option<Instant>>,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remote({})", self.address)
+        write!(f, "RemoteCache({})", self.address)
     }
 }
 
-impl Remote {
+impl RemoteCache {
     /// The one at that address, for `cache`. Only what one of the `trusted` keys has signed is taken.
     #[must_use]
     pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
@@ -264,7 +265,7 @@ fn set_up_tls() {
     });
 }
 
-impl TemplateSource for Remote {
+impl TemplateSource for RemoteCache {
     fn fetch(
         &self,
         fingerprint: &str,
@@ -282,7 +283,7 @@ impl TemplateSource for Remote {
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String> {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !self.has_failed()) else { return Ok(None) };
         let pushed =
-            self.push(entry, key, Patience::ON_THE_WAY, progress).map_err(|error| self.explain(&error))?;
+            self.push(entry, key, Patience::AFTER_A_BUILD, progress).map_err(|error| self.explain(&error))?;
         Ok(Some(pushed.bytes))
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::error::StoreError;
-use crate::store::collect;
+use crate::stored::collect;
 
 /// The longest answer of a server for tokens that is read, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 20;

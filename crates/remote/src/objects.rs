@@ -10,8 +10,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
+use http::header::{AUTHORIZATION, HeaderValue};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{ClientOptions, HttpError};
@@ -23,11 +26,12 @@ use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 
+use percent_encoding::percent_decode_str;
+
 use crate::address::{RemoteAddress, StoreKind};
-use crate::digest::BlobDigest;
-use crate::document::Blob;
+use crate::digest::{Blob, BlobDigest};
 use crate::error::{StoreError, innermost};
-use crate::store::{ByteStream, StoredObject, skip};
+use crate::stored::{ByteStream, StoredObject, skip};
 
 /// How long a connection may take to come about; every wait has a bound of its own besides.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,7 +110,7 @@ impl ObjectBucket {
                     .build()?,
             ),
             StoreKind::Http => {
-                let url = address.url.as_str().trim_end_matches('/');
+                let (url, client) = without_password(address, client)?;
                 Arc::new(
                     HttpBuilder::new().with_client_options(client).with_retry(retry).with_url(url).build()?,
                 )
@@ -246,6 +250,27 @@ fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
         Some(StoredObject { name, bytes: meta.len(), time: meta.modified().ok()? })
     });
     left.collect()
+}
+
+/// The URL of an HTTP server without what is secret in it, which goes into a header.
+fn without_password(
+    address: &RemoteAddress,
+    client: ClientOptions,
+) -> Result<(String, ClientOptions), StoreError> {
+    let mut url = address.url.clone();
+    let trimmed = |url: url::Url| url.as_str().trim_end_matches('/').to_owned();
+    if !address.has_secret() {
+        return Ok((trimmed(url), client));
+    }
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let pair = format!("{}:{}", plain(url.username()), plain(url.password().unwrap_or_default()));
+    let unfit = || StoreError::Refused("the URL has a password that cannot be sent".to_owned());
+    let value = format!("Basic {}", BASE64_STANDARD.encode(pair));
+    let mut value = HeaderValue::from_str(&value).map_err(|_| unfit())?;
+    value.set_sensitive(true);
+    url.set_username("").and_then(|()| url.set_password(None)).map_err(|()| unfit())?;
+    let headers = [(AUTHORIZATION, value)].into_iter().collect();
+    Ok((trimmed(url), client.with_default_headers(headers)))
 }
 
 /// Failed requests are repeated by us, within our bounds of time.

@@ -26,6 +26,9 @@ impl Patience {
     /// On the way to a server: a remote that fails costs 3 s at most.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
+    /// After a build, before the command: what may wait two times waits half as long.
+    pub const AFTER_A_BUILD: Self =
+        Self { answer: Duration::from_millis(1400), stall: Duration::from_millis(1400), projects: true };
     /// Where a user has asked for the transfer itself.
     pub const ASKED_FOR: Self =
         Self { answer: Duration::from_secs(20), stall: Duration::from_secs(10), projects: false };

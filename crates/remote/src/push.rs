@@ -14,8 +14,8 @@ use bytes::Bytes;
 use storage::{Attempt, CacheError, Description, Entry};
 use tokio::runtime::Handle;
 
-use crate::digest::BlobDigest;
-use crate::document::{Blob, HeadDocument};
+use crate::digest::{Blob, BlobDigest};
+use crate::document::HeadDocument;
 use crate::error::{RemoteError, StoreError};
 use crate::patience::{Patience, within};
 use crate::store::TemplateStore;
@@ -26,7 +26,7 @@ const PACK: usize = 32 << 20;
 /// That of the first: it shows how fast the remote is.
 const FIRST_PACK: usize = 512 << 10;
 /// Packs that are sent at once.
-const SENDERS: usize = 2;
+const SENDERS: u32 = 2;
 /// As of zstd's own program.
 const LEVEL: i32 = 3;
 /// How often progress is told.
@@ -225,7 +225,7 @@ impl PushBounds {
         }
         #[allow(clippy::cast_precision_loss)]
         let expected = rate.busy.as_secs_f64() * bytes as f64 / rate.sent as f64;
-        least + Duration::from_secs_f64(expected.min(3600.0) * SENDERS as f64)
+        least + Duration::from_secs_f64(expected.min(3600.0) * f64::from(SENDERS))
     }
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // Whoever fails drops the packs, which ends the packer.
+        // A sender that fails drops the packs, which ends the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -283,7 +283,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Sends packs until there are no more; returns the bytes. On an error, there are no more for anyone.
+/// Sends packs until the packer has made all; returns the bytes. On an error, the packer ends, too.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,

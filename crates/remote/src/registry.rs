@@ -13,12 +13,11 @@ use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 
 use crate::address::RemoteAddress;
-use crate::digest::BlobDigest;
-use crate::document::Blob;
+use crate::digest::{Blob, BlobDigest};
 use crate::error::StoreError;
 use crate::login::Login;
 use crate::objects::CONNECT_TIMEOUT;
-use crate::store::{ByteStream, StoredObject, collect, skip};
+use crate::stored::{ByteStream, StoredObject, collect, skip};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";

@@ -1,31 +1,15 @@
 //! What a remote is made of: heads by fingerprint, and blobs by digest. Blobs never change.
 
 use std::ops::Range;
-use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
 
 use crate::address::{RemoteAddress, StoreKind};
-use crate::digest::BlobDigest;
-use crate::document::Blob;
+use crate::digest::{Blob, BlobDigest};
 use crate::error::StoreError;
 use crate::objects::ObjectBucket;
 use crate::registry::OciRegistry;
-
-/// Bytes as they come in.
-pub(crate) type ByteStream = BoxStream<'static, Result<Bytes, StoreError>>;
-
-/// What a store has under one name.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredObject {
-    /// A fingerprint, or the digest of a blob.
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
-    /// When it was written.
-    pub(crate) time: SystemTime,
-}
+use crate::stored::{ByteStream, StoredObject, collect};
 
 /// A remote of any kind.
 #[derive(Debug)]
@@ -141,31 +125,4 @@ impl TemplateStore {
     pub(crate) fn keeps_garbage(&self) -> bool {
         matches!(self, Self::Objects(_))
     }
-}
-
-/// All bytes of a stream of which at most so many are expected.
-pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
-    let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
-    let add = |mut all: Vec<u8>, more: Bytes| async move {
-        if all.len() as u64 + more.len() as u64 > most {
-            return Err(too_long());
-        }
-        all.extend_from_slice(&more);
-        Ok(all)
-    };
-    stream.try_fold(Vec::new(), add).await.map(Bytes::from)
-}
-
-/// Of a stream that begins before the wanted bytes, those from `start` on.
-pub(crate) fn skip(stream: ByteStream, start: u64) -> ByteStream {
-    stream
-        .scan(start, |left, piece| {
-            let piece = piece.map(|bytes| {
-                let gone = (*left).min(bytes.len() as u64);
-                *left -= gone;
-                bytes.slice(usize::try_from(gone).unwrap_or_default()..)
-            });
-            std::future::ready(Some(piece))
-        })
-        .boxed()
 }

@@ -10,12 +10,11 @@
 //!
 //! …                                       these two texts
 //! ```
-//! Nobody has signed it. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
+//! It is not signed. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
 
 use std::io::Read;
 
-use crate::digest::{BlobDigest, parse_hex};
-use crate::document::Blob;
+use crate::digest::{Blob, BlobDigest, parse_hex};
 
 /// The largest tree that is read, in bytes: compressed, and once it is not.
 pub(crate) const LONGEST_TREE: u64 = 64 << 20;
@@ -196,7 +195,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read(document in trees()) {
-            prop_assert_eq!(TreeDocument::parse(&document.to_bytes().unwrap()).as_ref(), Ok(&document));
+            let bytes = document.to_bytes().unwrap();
+            prop_assert_eq!(TreeDocument::parse(&bytes), Ok(document));
         }
 
         #[test]

@@ -18,7 +18,7 @@ use crate::error::{CacheError, CopyError};
 use crate::head::{self, Head};
 use crate::manifest::{self, Manifest};
 use crate::publish;
-use crate::signing::TrustedKey;
+use crate::signing::{Signed, TrustedKey};
 use crate::tree::{self, Tree};
 
 /// The longest manifest or description that is read, in bytes: that of some 300 000 files.
@@ -46,15 +46,6 @@ pub(crate) struct Statement {
     pub(crate) about: String,
     /// Who has signed it and when, where keys are trusted.
     pub(crate) signed: Option<Signed>,
-}
-
-/// Who vouches for an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
-    /// The key, as minisign names it.
-    pub key: String,
-    /// Seconds since 1970.
-    pub time: u64,
 }
 
 fn unfit(path: &Path, what: &'static str) -> CacheError {

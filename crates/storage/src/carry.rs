@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::arrival::{Arrival, HEAD, SIGNATURE, Signed, is_fingerprint};
+use crate::arrival::{Arrival, HEAD, SIGNATURE, is_fingerprint};
 use crate::attempt::{Attempt, FileError};
 use crate::cache::Cache;
 use crate::cancel::go_on;
@@ -17,7 +17,7 @@ use crate::entry::Entry;
 use crate::error::{CacheError, CopyError};
 use crate::head::Head;
 use crate::removal::remove_tree;
-use crate::signing::{SigningKey, TrustedKey};
+use crate::signing::{Signed, SigningKey, TrustedKey};
 use crate::{Account, private};
 
 /// What the extension of the name of an incomplete export begins with; the rest is the number of its process.

@@ -12,8 +12,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::arrival::Signed;
-use crate::signing::{self, SigningKey, TrustedKey};
+use crate::signing::{self, Signed, SigningKey, TrustedKey};
 
 /// The first line.
 const HEADER: &str = "pgfresh template 1";

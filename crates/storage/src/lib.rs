@@ -41,7 +41,6 @@ mod tree;
 mod verified;
 
 pub use account::{Account, AccountError};
-pub use arrival::Signed;
 pub use attempt::{Attempt, FileError};
 pub use cache::Cache;
 pub use carry::{carried, sign, verify};
@@ -54,7 +53,7 @@ pub use publish::Building;
 pub use received::{Announced, Description, FileDescription, Receiving, TrustedHead};
 pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
-pub use signing::{KeyError, SigningKey, TrustedKey};
+pub use signing::{KeyError, Signed, SigningKey, TrustedKey};
 
 /// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
 #[must_use]

@@ -6,14 +6,13 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arrival::Signed;
 use crate::attempt::Attempt;
 use crate::entry::Entry;
 use crate::error::CacheError;
 use crate::head::{self, Head};
 use crate::manifest::{self, Manifest};
 use crate::publish::Building;
-use crate::signing::{SigningKey, TrustedKey};
+use crate::signing::{Signed, SigningKey, TrustedKey};
 
 /// How much of a file is read at once to compare it, in bytes.
 const CHUNK: usize = 256 * 1024;
@@ -164,8 +163,8 @@ impl<'a> Receiving<'a> {
         }
         for file in &announced.manifest.files {
             let path = data.join(&file.path);
-            let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
-            made.attempt("create", &path)?.set_len(file.size).attempt("write", &path)?;
+            let created = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
+            created.attempt("create", &path)?.set_len(file.size).attempt("write", &path)?;
         }
         let complete = announced.manifest.files.iter().map(|_| AtomicBool::new(false)).collect();
         Ok(Self { announced, data, complete })

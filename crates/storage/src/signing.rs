@@ -76,6 +76,15 @@ impl fmt::Debug for TrustedKey {
     }
 }
 
+/// Who vouches for an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// The key, as minisign names it.
+    pub key: String,
+    /// Seconds since 1970.
+    pub time: u64,
+}
+
 /// A secret key.
 pub struct SigningKey {
     id: [u8; 8],

@@ -10,6 +10,7 @@ mod build;
 mod cached;
 mod dump;
 mod error;
+mod exchange;
 mod fingerprint;
 mod fingerprint_inputs;
 mod incremental;

@@ -1,14 +1,8 @@
 //! Another way to a template than building it: from a place where others have put it.
 
-use std::cell::Cell;
 use std::fmt;
-use std::time::Instant;
 
 use storage::{Building, Entry};
-
-use crate::error::ProvisionError;
-use crate::provisioner::{Provisioner, Step};
-use crate::{About, Fingerprint, TemplateSpec, about, cached};
 
 /// Where templates may come from, and where they may go once they are built.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
@@ -30,52 +24,4 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why not, in one line.
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String>;
-}
-
-impl Provisioner {
-    /// Gets the template that is missing here from elsewhere, if it is there.
-    pub(crate) fn fetch(
-        &self,
-        (spec, fingerprint): (&TemplateSpec, &Fingerprint),
-        building: &Building,
-        say: &dyn Fn(Step<'_>),
-    ) -> Result<Option<Entry>, ProvisionError> {
-        // One that comes from elsewhere may have been built on another.
-        let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
-            return Ok(None);
-        };
-        let (name, begun, total) = (&spec.name, Instant::now(), Cell::new(0));
-        let progress = |done, all| {
-            total.set(all);
-            say(Step::Fetching { name, done, total: all });
-        };
-        match source.fetch(fingerprint.as_str(), building, self.cache_size(), &progress) {
-            Ok(None) => Ok(None),
-            Err(why) => {
-                say(Step::NotFetched { name, why: &why });
-                Ok(None)
-            }
-            Ok(Some(entry)) => {
-                say(Step::Fetched { name, bytes: total.get(), took: begun.elapsed().as_secs_f64() });
-                if let Some(about) = About::parse(&entry.about()) {
-                    about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
-                }
-                for evicted in cached::evict(&self.cache, self.cache_size())? {
-                    say(Step::Evicted(&evicted));
-                }
-                Ok(Some(entry))
-            }
-        }
-    }
-
-    /// Offers a template that was built here to others.
-    pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
-        let Some(source) = &self.source else { return };
-        let (name, begun) = (&spec.name, Instant::now());
-        match source.offer(entry, &|done, total| say(Step::Pushing { name, done, total })) {
-            Ok(None) => {}
-            Ok(Some(bytes)) => say(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),
-            Err(why) => say(Step::NotPushed { name, why: &why }),
-        }
-    }
 }

@@ -93,7 +93,7 @@ fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
     if get("GITHUB_ACTIONS").is_some() {
-        // Others have secrets, too, and may have checked out what anybody has written.
+        // Other events have secrets, too, and may run with the code of a pull request.
         let own = is("GITHUB_EVENT_NAME", &["push", "schedule", "workflow_dispatch", "repository_dispatch"]);
         return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
     }

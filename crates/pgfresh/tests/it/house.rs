@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storage", &["sys"]),
     ("server", &["pgwire", "sys", "storage"]),
     ("template", &["sys", "storage", "server"]),
+    ("remote", &["storage", "template"]),
     ("lease", &["pgwire", "sys", "storage", "server", "template"]),
     ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
     ("api", &["sys", "server", "lease", "gateway", "diff"]),
@@ -38,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "pgfresh",
         &[
             "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report", "diff",
-            "bench", "doctor", "profile",
+            "bench", "doctor", "profile", "remote",
         ],
     ),
 ];

@@ -41,6 +41,7 @@ mod open;
 mod postmaster;
 mod profile;
 mod recycle;
+mod remote;
 mod rollback;
 mod secrets;
 mod template;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remote::{Patience, Remote, RemoteAddress, RemoteError};
+use remote::{Patience, RemoteAddress, RemoteCache, RemoteError};
 use serde_json::json;
 use storage::human_bytes;
 use template::ServerOptions;
@@ -41,9 +41,9 @@ fn configured(settings: &ResolvedSettings) -> Result<&RemoteSettings, Failure> {
     })
 }
 
-fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<Remote, Failure> {
+fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<RemoteCache, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    Ok(Remote::new(address, cache, settings.trusted.clone()))
+    Ok(RemoteCache::new(address, cache, settings.trusted.clone()))
 }
 
 /// The failure to do something at `address`.

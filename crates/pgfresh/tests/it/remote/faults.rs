@@ -1,0 +1,153 @@
+//! Whatever a remote does, it costs a few seconds and one warning, and what runs is right.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::*;
+use crate::common::random::Random;
+
+/// What a remote that fails may cost.
+const COST: Duration = Duration::from_secs(3);
+/// What a machine may take for the same work once more, when others keep it busy.
+const NOISE: Duration = Duration::from_secs(3);
+
+/// Runs it, and returns how long it took before the setup began, or until the end if it did not run.
+fn timed(fleet: &Fleet, command: Command) -> (Outcome, Duration) {
+    let (builds, begun, at) = (fleet.builds(), Instant::now(), SystemTime::now());
+    let outcome = finish(command);
+    if fleet.builds() == builds {
+        return (outcome, begun.elapsed());
+    }
+    let setups = fs::read_to_string(fleet.scene.directory.join("began")).unwrap();
+    let setup: u64 = setups.lines().last().unwrap().parse().unwrap();
+    (outcome, (UNIX_EPOCH + Duration::from_nanos(setup)).duration_since(at).unwrap_or_default())
+}
+
+/// All kinds, at generated places of the `whole` bytes that are sent without a fault.
+fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
+    let mut place = || random.number() % whole;
+    vec![
+        Fault::Refused,
+        Fault::Status(503),
+        Fault::Status(500),
+        Fault::Status(403),
+        Fault::Silent,
+        Fault::RedirectLoop,
+        Fault::Endless,
+        Fault::CutEach(place()),
+        Fault::CutEach(place() / 20),
+        Fault::CutOnce(place()),
+        Fault::CutOnce(place()),
+        Fault::Drip(0),
+        Fault::Drip(place()),
+        Fault::Freeze(0),
+        Fault::Freeze(place()),
+        Fault::Flip(place()),
+        Fault::Flip(place()),
+        Fault::Flip(place()),
+    ]
+}
+
+/// Stores that can be put behind a proxy.
+const SERVERS: [Store; 4] = [Store::Http, Store::S3, Store::Azure, Store::Oci];
+
+#[test]
+fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
+    let mut random = Random::new();
+    for store in depth::some_of(SERVERS) {
+        let fleet = Fleet::new();
+        let running = store.start(&fleet.scene);
+        assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
+        let plain = Proxy::start(running.port.unwrap(), Fault::None);
+        let (url, variables) = running.through(plain.port);
+        assert!(assert_right(&finish(fleet.pgfresh("reader", &url, &variables, &ask())), "reader"));
+        let (_, usual) = timed(&fleet, fleet.pgfresh("alone", "", &[], &ask()));
+        for _ in 0..depth::rounds(1) {
+            for fault in depth::some_of(faults(plain.sent(), &mut random)) {
+                let context = format!("{store:?} {fault:?} of {} bytes", plain.sent());
+                println!("{context}");
+                let proxy = Proxy::start(running.port.unwrap(), fault);
+                let (url, variables) = running.through(proxy.port);
+                fleet.forget("faulty");
+                let (outcome, took) = timed(&fleet, fleet.pgfresh("faulty", &url, &variables, &ask()));
+                println!("{took:?}, usually {usual:?}: {}", warnings(&outcome).concat());
+                let fetched = assert_right(&outcome, &context);
+                assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
+                assert!(took < usual + COST + NOISE, "{context}: {took:?}, usually {usual:?}: {outcome}");
+                if matches!(fault, Fault::CutOnce(_)) && store != Store::Http {
+                    // The head is asked for once; all else where it broke off.
+                    assert!(
+                        fetched || outcome.stderr.contains("could not read the "),
+                        "{context}: {outcome}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() {
+    let mut random = Random::new();
+    for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
+        let fleet = Fleet::new();
+        let running = store.start(&fleet.scene);
+        let begun = Instant::now();
+        assert!(!assert_right(&finish(fleet.pgfresh("alone", "", &[], &ask())), "alone"));
+        let usual = begun.elapsed();
+        for round in 0..depth::rounds(1) {
+            for fault in depth::some_of(faults(4000, &mut random)) {
+                let context = format!("{store:?} {fault:?}");
+                println!("{context}");
+                let proxy = Proxy::start(running.port.unwrap(), fault);
+                let (url, variables) = running.through(proxy.port);
+                fleet.forget("faulty");
+                // Another template each time.
+                fleet.scene.write("migrations/0002.sql", &format!("-- {round} {fault:?}"));
+                let mut command = fleet.pgfresh("faulty", &url, &variables, &ask());
+                command.env("PGFRESH_SIGNING_KEY", &fleet.secret).env("PGFRESH_CACHE_PUSH", "always");
+                let begun = Instant::now();
+                let outcome = finish(command);
+                let took = begun.elapsed();
+                println!("{took:?}, usually {usual:?}: {}", warnings(&outcome).concat());
+                assert!(!assert_right(&outcome, &context));
+                assert!(took < usual + COST + NOISE, "{context}: {took:?}, usually {usual:?}: {outcome}");
+                fleet.forget("reader");
+                let outcome = finish(fleet.reader("reader", &running, &ask()));
+                assert_right(&outcome, &context);
+                assert!(warnings(&outcome).is_empty(), "{context}: {outcome}");
+            }
+        }
+        // What is asked for explicitly fails.
+        let proxy = Proxy::start(running.port.unwrap(), Fault::Status(503));
+        let (url, variables) = running.through(proxy.port);
+        fleet.scene.write("migrations/0002.sql", "-- the last");
+        let mut command = fleet.pgfresh("faulty", &url, &variables, &["template", "push"]);
+        command.env("PGFRESH_SIGNING_KEY", &fleet.secret);
+        let outcome = finish(command);
+        assert!(outcome.code == Some(1) && outcome.stderr.contains("could not push to "), "{outcome}");
+    }
+}
+
+#[test]
+fn no_secret_is_in_what_is_said_of_a_remote_that_fails() {
+    let fleet = Fleet::new();
+    for fault in [Fault::Status(403), Fault::Refused, Fault::RedirectLoop] {
+        let proxy = Proxy::start(1, fault);
+        let variables = [
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", proxy.port)),
+            ("AWS_ACCESS_KEY_ID", "hiddenid".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "hiddenkey".to_owned()),
+            ("AZURE_STORAGE_USE_EMULATOR", "true".to_owned()),
+            ("AZURITE_BLOB_STORAGE_URL", format!("http://127.0.0.1:{}", proxy.port)),
+            ("AZURE_STORAGE_SAS_TOKEN", "sv=2021&sig=hiddensignature".to_owned()),
+        ];
+        let http = format!("http://me:hiddenword@127.0.0.1:{}/x", proxy.port);
+        for url in ["s3://templates", "az://templates", &http] {
+            for words in [&["-vv", "run", "--", "true"][..], &["template", "list"], &["template", "pull"]] {
+                fleet.forget("any");
+                let outcome = finish(fleet.pgfresh("any", url, &variables, words));
+                assert!(!format!("{outcome}").contains("hidden"), "{url} {words:?} {fault:?}: {outcome}");
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The remote template cache: what one machine has built another fetches, from real stores; whatever happens on the way, it is
+//! the template that was signed, or a local build and one warning.
+
+mod faults;
+mod proxy;
+mod pushers;
+mod stores;
+mod trust;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use self::proxy::{Fault, Proxy};
+use self::stores::{ALL, RunningStore, Store};
+use crate::common::{Outcome, Scene, User, depth, finish, ground};
+
+/// Writes down when it begins.
+const CONFIG: &str = r#"
+[template]
+setup = "date +%s%N >>began; cat migrations/*.sql | psql -XAtq -v ON_ERROR_STOP=1"
+inputs = ["migrations/**"]
+"#;
+/// Some megabytes that hardly compress, and some that do.
+const ROWS: &str = "CREATE TABLE rows AS SELECT i, md5(i::text) AS text FROM generate_series(1, 40000) i;";
+const QUESTION: &str = "SELECT count(*), sum(i), md5(string_agg(text, '' ORDER BY i)) FROM rows";
+const ANSWER: &str = "40000|800020000|";
+
+/// A project, a pair of keys, and as many machines as are named.
+struct Fleet {
+    scene: Scene,
+    public: String,
+    secret: String,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Caches and stores are ours; whatever else is there, pgfresh has left.
+        for entry in fs::read_dir(&self.scene.place).into_iter().flatten().flatten() {
+            if entry.path().join("images").is_dir() || entry.file_name() == "store" {
+                drop(fs::remove_dir_all(entry.path()));
+            }
+        }
+    }
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self::with(CONFIG)
+    }
+
+    fn with(config: &str) -> Self {
+        let scene = Scene::with_empty_cache(User::Ourselves);
+        scene.write("pgfresh.toml", config);
+        scene.write("migrations/0001.sql", ROWS);
+        let (public, secret) = keygen(&scene, "key");
+        Self { scene, public, secret }
+    }
+
+    /// The cache of a machine; a new one has the base image already.
+    fn cache(&self, machine: &str) -> PathBuf {
+        // In memory: whatever is published into a cache on a disk waits for it.
+        let cache = self.scene.place.join(machine);
+        if !cache.exists() {
+            ground::copy_base_cache(self.scene.user, &cache);
+        }
+        cache
+    }
+
+    /// A machine of that name is a new one.
+    fn forget(&self, machine: &str) {
+        drop(fs::remove_dir_all(self.scene.place.join(machine)));
+    }
+
+    /// A pgfresh on a machine that knows the remote.
+    fn pgfresh(&self, machine: &str, url: &str, variables: &[(&str, String)], words: &[&str]) -> Command {
+        let mut command = self.scene.pgfresh(words);
+        for (name, _) in std::env::vars() {
+            if ["AWS_", "AZURE", "GOOGLE_", "GITHUB_", "CI"].iter().any(|prefix| name.starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        command.env("PGFRESH_CACHE", self.cache(machine)).env("PGFRESH_CACHE_KEYS", &self.public);
+        command.env("PGFRESH_CACHE_REMOTE", url).envs(variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The same, which also pushes what it builds.
+    fn pusher(&self, machine: &str, store: &RunningStore, words: &[&str]) -> Command {
+        let mut command = self.pgfresh(machine, &store.writes, &store.variables, words);
+        command.env("PGFRESH_SIGNING_KEY", &self.secret).env("PGFRESH_CACHE_PUSH", "always");
+        command
+    }
+
+    fn reader(&self, machine: &str, store: &RunningStore, words: &[&str]) -> Command {
+        self.pgfresh(machine, &store.reads, &store.variables, words)
+    }
+
+    /// How often the setup ran.
+    fn builds(&self) -> usize {
+        fs::read_to_string(self.scene.directory.join("began")).map_or(0, |text| text.lines().count())
+    }
+
+    /// The fingerprint of the template.
+    fn fingerprint(&self) -> String {
+        let shown = self.scene.run(["template", "show", "--json"]).stdout;
+        let (_, rest) = shown.split_once("\"fingerprint\":\"").expect(&shown);
+        rest.split('"').next().unwrap().to_owned()
+    }
+}
+
+/// A new pair of keys at `file`: the public one, and the text of the secret one.
+fn keygen(scene: &Scene, file: &str) -> (String, String) {
+    let outcome = scene.run(["template", "keygen", file]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let (_, line) = outcome.stdout.split_once("keys = [\"").expect(&outcome.stdout);
+    let public = line.trim_end().strip_suffix("\"]").unwrap().to_owned();
+    (public, fs::read_to_string(scene.directory.join(file)).unwrap())
+}
+
+/// The words that ask the question.
+fn ask() -> Vec<&'static str> {
+    vec!["run", "--", ground::psql(), "-XAtqc", QUESTION]
+}
+
+/// The right answer; returns whether the template was fetched, and fails if more than one line warns.
+fn assert_right(outcome: &Outcome, context: &str) -> bool {
+    assert!(outcome.code == Some(0) && outcome.stdout.starts_with(ANSWER), "{context}: {outcome}");
+    let warnings = warnings(outcome);
+    assert!(warnings.len() <= 1, "{context}: {outcome}");
+    let fetched = outcome.stderr.contains("fetched template");
+    assert!(!(fetched && warnings.iter().any(|line| line.contains("is built here"))), "{context}: {outcome}");
+    fetched
+}
+
+/// The lines that say what the remote did not do.
+fn warnings(outcome: &Outcome) -> Vec<&str> {
+    outcome
+        .stderr
+        .lines()
+        .filter(|line| line.contains("is built here: ") || line.contains("is not pushed: "))
+        .collect()
+}
+
+#[test]
+fn what_one_machine_has_built_another_fetches() {
+    for store in depth::some_of(ALL) {
+        let context = format!("{store:?}");
+        let fleet = Fleet::new();
+        let running = store.start(&fleet.scene);
+        let outcome = finish(fleet.pusher("builder", &running, &ask()));
+        assert!(
+            !assert_right(&outcome, &context) && outcome.stderr.contains("pushed template"),
+            "{context}: {outcome}"
+        );
+        let outcome = finish(fleet.reader("reader", &running, &ask()));
+        assert!(assert_right(&outcome, &context) && warnings(&outcome).is_empty(), "{context}: {outcome}");
+        assert_eq!(fleet.builds(), 1, "{context}");
+        // Asked for explicitly.
+        let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
+        assert!(
+            outcome.code == Some(0) && outcome.stdout.contains("is there already"),
+            "{context}: {outcome}"
+        );
+        let outcome = finish(fleet.reader("third", &running, &["template", "pull"]));
+        assert!(outcome.code == Some(0) && outcome.stdout.contains("taken over"), "{context}: {outcome}");
+        let outcome = finish(fleet.reader("third", &running, &["template", "pull"]));
+        assert!(
+            outcome.code == Some(0) && outcome.stdout.contains("is here already"),
+            "{context}: {outcome}"
+        );
+        let outcome = finish(fleet.pusher("third", &running, &["template", "list"]));
+        assert!(
+            outcome.stdout.contains(&format!("{}: 1 template, ", running.writes)),
+            "{context}: {outcome}"
+        );
+        assert_eq!(fleet.builds(), 1, "{context}");
+        collected(&fleet, &running, &context);
+    }
+}
+
+/// Nothing is left for others after "gc", and a pusher starts anew.
+fn collected(fleet: &Fleet, running: &RunningStore, context: &str) {
+    let gc =
+        |age| finish(fleet.pusher("third", running, &["template", "gc", "--remote", "--older-than", age]));
+    let outcome = gc("1d");
+    assert!(
+        outcome.code == Some(0) && outcome.stdout.contains("removed 0 templates"),
+        "{context}: {outcome}"
+    );
+    let outcome = gc("0s");
+    assert!(
+        outcome.code == Some(0) && outcome.stdout.contains("removed 1 templates"),
+        "{context}: {outcome}"
+    );
+    let outcome = finish(fleet.reader("fourth", running, &["template", "pull"]));
+    assert!(
+        outcome.code == Some(1) && outcome.stderr.contains("there is no template"),
+        "{context}: {outcome}"
+    );
+    let outcome = finish(fleet.pusher("fourth", running, &ask()));
+    assert!(!assert_right(&outcome, context) && warnings(&outcome).is_empty(), "{context}: {outcome}");
+    assert!(assert_right(&finish(fleet.reader("fifth", running, &ask())), context));
+}
+
+#[test]
+fn a_migration_on_top_costs_what_is_new() {
+    let fleet = Fleet::with("[template]\nsql = [\"migrations/*.sql\"]\nsteps = \"append-only\"\n");
+    let running = Store::File.start(&fleet.scene);
+    let size = || {
+        let blobs = fs::read_dir(running.folder.join("blobs")).unwrap().flatten();
+        blobs.map(|blob| blob.metadata().unwrap().len()).sum::<u64>()
+    };
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "first"));
+    let first = size();
+    fleet.scene.write("migrations/0002.sql", "CREATE TABLE more (id int);");
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "second"));
+    let second = size() - first;
+    assert!(second * 4 < first, "{second} after {first}");
+    assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "fetched"));
+    // The first goes, but not what the second has of it.
+    let gc = ["template", "gc", "--remote", "--older-than", "0s"];
+    let old = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
+    for kind in ["blobs", "heads"] {
+        for file in fs::read_dir(running.folder.join(kind)).unwrap().flatten() {
+            let second = file.file_name().to_str() == Some(&fleet.fingerprint());
+            if !second {
+                fs::File::open(file.path()).unwrap().set_modified(old).unwrap();
+            }
+        }
+    }
+    let day = ["template", "gc", "--remote", "--older-than", "1d"];
+    let outcome = finish(fleet.reader("reader", &running, &day));
+    assert!(outcome.stdout.contains("removed 1 templates"), "{outcome}");
+    assert!(assert_right(&finish(fleet.reader("another", &running, &ask())), "after gc"));
+    assert_eq!(finish(fleet.reader("reader", &running, &gc)).code, Some(0));
+    // Once nothing needs them, all of that age go.
+    let outcome = finish(fleet.reader("reader", &running, &gc));
+    assert_eq!((outcome.code, size()), (Some(0), 0), "{outcome}");
+}
+
+#[test]
+fn what_is_in_the_cache_asks_no_remote() {
+    let fleet = Fleet::new();
+    let running = Store::Http.start(&fleet.scene);
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
+    let proxy = Proxy::start(running.port.unwrap(), Fault::None);
+    let (url, variables) = running.through(proxy.port);
+    let through = |machine: &str| finish(fleet.pgfresh(machine, &url, &variables, &ask()));
+    assert!(assert_right(&through("reader"), "miss"));
+    let asked = proxy.connections();
+    assert!(asked > 0);
+    for machine in ["reader", "builder"] {
+        assert!(!assert_right(&through(machine), "hit"));
+    }
+    let bare = fleet.pgfresh("reader", &url, &variables, &["run", "--template", "none", "--", "true"]);
+    assert_eq!(finish(bare).code, Some(0));
+    assert_eq!(proxy.connections(), asked, "a hit has asked the remote");
+}
+
+#[test]
+fn only_the_branch_that_is_named_pushes() {
+    let fleet = Fleet::new();
+    let running = Store::File.start(&fleet.scene);
+    let heads = |folder: &Path| fs::read_dir(folder.join("heads")).map_or(0, Iterator::count);
+    let push = |machine: &str, variables: &[(&str, &str)]| {
+        let mut command = fleet.pusher(machine, &running, &ask());
+        command.env("PGFRESH_CACHE_PUSH", "main").envs(variables.iter().copied());
+        assert!(!assert_right(&finish(command), machine));
+        heads(&running.folder)
+    };
+    assert_eq!(push("laptop", &[]), 0);
+    let proposed = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_EVENT_NAME", "pull_request_target"),
+        ("GITHUB_REF_TYPE", "branch"),
+        ("GITHUB_REF_NAME", "main"),
+    ];
+    assert_eq!(push("proposed", &proposed), 0);
+    assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
+    // Without the key, nothing is pushed, and nothing fails.
+    fs::remove_dir_all(running.folder.join("heads")).unwrap();
+    let mut command = fleet.reader("keyless", &running, &ask());
+    command.env("PGFRESH_CACHE_PUSH", "always");
+    assert!(!assert_right(&finish(command), "keyless"));
+    assert_eq!(heads(&running.folder), 0);
+}
+
+#[test]
+fn settings_that_cannot_be_meant_are_refused_in_one_line() {
+    let fleet = Fleet::new();
+    let refused = |url: &str, words: &[&str], keys: &str, said: &str| {
+        let mut command = fleet.pgfresh("any", url, &[], words);
+        command.env("PGFRESH_CACHE_KEYS", keys);
+        let outcome = finish(command);
+        assert!(outcome.code != Some(0) && outcome.stderr.contains(said), "{url} {words:?}: {outcome}");
+        assert!(!outcome.stderr.contains("hidden") && outcome.stderr.lines().count() <= 2, "{outcome}");
+    };
+    for url in
+        ["bucket", "s3:/x", "s3://a:hidden@b", "az://c?sig=hidden", "http://cache.example/x", "oci://host"]
+    {
+        refused(url, &ask(), &fleet.public, "cannot use the remote template cache: expected ");
+    }
+    refused("file:///nowhere", &ask(), "", "no key is trusted");
+    refused("file:///nowhere", &["template", "push"], "", "there is no key to sign with");
+    refused("", &["template", "pull"], &fleet.public, "there is no remote template cache");
+    let url = "https://me:hidden@cache.example/x";
+    refused("", &["--cache-remote", url, "template", "list"], &fleet.public, "is on the command line");
+    refused("", &["template", "pull", url], &fleet.public, "is on the command line");
+    fleet.scene.write("pgfresh.toml", &format!("{CONFIG}[cache]\nremote = \"{url}\"\n"));
+    let mut command = fleet.scene.pgfresh(["template", "pull"]);
+    command.env_remove("PGFRESH_CACHE_REMOTE");
+    let outcome = finish(command);
+    assert!(outcome.stderr.contains("is on pgfresh.toml") && !outcome.stderr.contains("hidden"), "{outcome}");
+}

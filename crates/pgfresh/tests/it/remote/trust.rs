@@ -1,0 +1,127 @@
+//! What may write to a remote may not decide what runs: nothing is used that a trusted key has not signed for this very template.
+
+use super::*;
+use crate::common::random::Random;
+
+/// A store with the template in it, and its head.
+fn pushed(fleet: &Fleet) -> (RunningStore, PathBuf) {
+    let running = Store::File.start(&fleet.scene);
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
+    let head = running.folder.join("heads").join(fleet.fingerprint());
+    assert!(head.is_file());
+    (running, head)
+}
+
+/// A new machine builds, and says why in one line.
+fn assert_refused(fleet: &Fleet, running: &RunningStore, why: &str) {
+    fleet.forget("reader");
+    let before = fleet.builds();
+    let outcome = finish(fleet.reader("reader", running, &ask()));
+    assert!(!assert_right(&outcome, why) && fleet.builds() == before + 1, "{outcome}");
+    assert!(warnings(&outcome).len() == 1 && warnings(&outcome)[0].contains(why), "{why}: {outcome}");
+}
+
+#[test]
+fn a_head_that_no_trusted_key_has_signed_for_this_template_is_never_used() {
+    let fleet = Fleet::new();
+    let (running, head) = pushed(&fleet);
+    let good = fs::read_to_string(&head).unwrap();
+    // Of another template, signed with the right key.
+    fleet.scene.write("migrations/0002.sql", "CREATE TABLE other (id int);");
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "another"));
+    let other = fs::read_to_string(running.folder.join("heads").join(fleet.fingerprint())).unwrap();
+    fs::remove_file(fleet.scene.directory.join("migrations/0002.sql")).unwrap();
+    fs::write(&head, &other).unwrap();
+    assert_refused(&fleet, &running, "its signature is that of template");
+    // Its tree, and the head of this one.
+    let line = |text: &str| text.lines().nth(1).unwrap().to_owned();
+    fs::write(&head, good.replace(&line(&good), &line(&other))).unwrap();
+    assert_refused(&fleet, &running, "is not the one that was signed");
+    // Unsigned, of a newer pgfresh, and nothing at all.
+    let unsigned: String = good.split_inclusive('\n').take(7).collect();
+    for (text, why) in [
+        (unsigned.as_str(), "its signature is damaged"),
+        (&good.replacen("remote 1", "remote 2", 1), "a newer pgfresh has written it"),
+        ("", "it is no head of a template"),
+        (&"x".repeat(1 << 20), "it is longer than it may be"),
+    ] {
+        fs::write(&head, text).unwrap();
+        assert_refused(&fleet, &running, why);
+    }
+    // With a key of somebody else's.
+    fs::remove_file(&head).unwrap();
+    let (public, secret) = keygen(&fleet.scene, "foreign");
+    let mut command = fleet.pusher("builder", &running, &["template", "push"]);
+    command.env("PGFRESH_CACHE_KEYS", &public).env("PGFRESH_SIGNING_KEY", &secret);
+    assert_eq!(finish(command).code, Some(0));
+    assert_refused(&fleet, &running, "which is not trusted");
+    // Who may push replaces it.
+    let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
+    assert!(outcome.stdout.contains("pushed, "), "{outcome}");
+    fleet.forget("reader");
+    assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "replaced"));
+}
+
+#[test]
+fn a_head_that_was_set_back_is_never_used() {
+    let fleet = Fleet::new();
+    let (running, head) = pushed(&fleet);
+    let old = fs::read_to_string(&head).unwrap();
+    // Times are in whole seconds.
+    let new = loop {
+        fs::remove_file(&head).unwrap();
+        assert_eq!(finish(fleet.pusher("builder", &running, &["template", "push"])).code, Some(0));
+        let new = fs::read_to_string(&head).unwrap();
+        if new != old {
+            break new;
+        }
+    };
+    assert!(assert_right(&finish(fleet.reader("seen", &running, &ask())), "new"));
+    let forget = |fleet: &Fleet| {
+        let outcome = finish(fleet.pgfresh("seen", "", &[], &["template", "rm", "--all"]));
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+    };
+    forget(&fleet);
+    fs::write(&head, &old).unwrap();
+    let outcome = finish(fleet.reader("seen", &running, &ask()));
+    assert!(
+        !assert_right(&outcome, "old") && warnings(&outcome)[0].contains("older than one that was seen"),
+        "{outcome}"
+    );
+    forget(&fleet);
+    fs::write(&head, &new).unwrap();
+    assert!(assert_right(&finish(fleet.reader("seen", &running, &ask())), "new again"));
+}
+
+#[test]
+fn whatever_is_changed_in_a_store_it_is_the_right_template_or_a_build() {
+    let mut random = Random::new();
+    let fleet = Fleet::new();
+    let (running, head) = pushed(&fleet);
+    let whole = |folder: &Path| -> Vec<(PathBuf, Vec<u8>)> {
+        let files = fs::read_dir(folder).unwrap().flatten();
+        files.map(|file| (file.path(), fs::read(file.path()).unwrap())).collect()
+    };
+    let mut files = whole(&running.folder.join("blobs"));
+    files.push((head.clone(), fs::read(&head).unwrap()));
+    for _ in 0..depth::rounds(5) {
+        let (path, bytes) = random.choose(&files).clone();
+        let mut changed = bytes.clone();
+        let at = random.below(bytes.len());
+        match random.below(4) {
+            0 => changed[at] ^= 1 << random.below(8),
+            1 => changed.truncate(at),
+            2 => changed.extend_from_slice(&bytes[..at]),
+            _ => changed[at..].fill(0),
+        }
+        fs::write(&path, &changed).unwrap();
+        fleet.forget("reader");
+        let context = format!("{} at {at}", path.display());
+        let outcome = finish(fleet.reader("reader", &running, &ask()));
+        let fetched = assert_right(&outcome, &context);
+        assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
+        fs::write(&path, &bytes).unwrap();
+    }
+    fleet.forget("reader");
+    assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "unchanged"));
+}

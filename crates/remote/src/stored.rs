@@ -1,0 +1,49 @@
+//! What stores give back: bytes as they come in, and what they have.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::error::StoreError;
+
+/// Bytes as they come in.
+pub(crate) type ByteStream = BoxStream<'static, Result<Bytes, StoreError>>;
+
+/// What a store has under one name.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredObject {
+    /// A fingerprint, or the digest of a blob.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// When it was written.
+    pub(crate) time: SystemTime,
+}
+
+/// All bytes of a stream of which at most so many are expected.
+pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
+    let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
+    let add = |mut all: Vec<u8>, more: Bytes| async move {
+        if all.len() as u64 + more.len() as u64 > most {
+            return Err(too_long());
+        }
+        all.extend_from_slice(&more);
+        Ok(all)
+    };
+    stream.try_fold(Vec::new(), add).await.map(Bytes::from)
+}
+
+/// Of a stream that begins before the wanted bytes, those from `start` on.
+pub(crate) fn skip(stream: ByteStream, start: u64) -> ByteStream {
+    stream
+        .scan(start, |left, piece| {
+            let piece = piece.map(|bytes| {
+                let gone = (*left).min(bytes.len() as u64);
+                *left -= gone;
+                bytes.slice(usize::try_from(gone).unwrap_or_default()..)
+            });
+            std::future::ready(Some(piece))
+        })
+        .boxed()
+}
