@@ -277,7 +277,7 @@ mod tests {
 
     fn announced(description: &Description, key: &TrustedKey) -> Announced {
         let Description { head, signature, manifest, about } = description;
-        let head = TrustedHead::verify("abc", (head, signature), &[key.clone()]).unwrap();
+        let head = TrustedHead::verify("abc", (head, signature), std::slice::from_ref(key)).unwrap();
         head.describes(manifest, about.clone()).unwrap()
     }
 
@@ -359,8 +359,8 @@ mod tests {
         };
         let other = SigningKey::generate().unwrap().public();
         assert!(verify("abc", &[]).is_err() && verify("abc", &[other]).is_err());
-        assert!(verify("abd", &[key.clone()]).is_err());
-        let head = || verify("abc", &[key.clone()]).unwrap();
+        assert!(verify("abd", std::slice::from_ref(&key)).is_err());
+        let head = || verify("abc", std::slice::from_ref(&key)).unwrap();
         assert!(head().describes(manifest, about.clone()).is_ok());
         assert!(head().describes(manifest, "other".to_owned()).unwrap_err().contains("about"));
         assert!(head().describes(&manifest.replace("base", "bass"), about.clone()).is_err());

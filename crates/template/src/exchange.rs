@@ -26,7 +26,9 @@ impl Provisioner {
             total.set(all);
             say(Step::Fetching { name, done, total: all });
         };
-        match source.fetch(fingerprint.as_str(), building, self.cache_size(), &progress) {
+        // Without a word of the user's it may have what a build could take: what the file system has.
+        let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
+        match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(None) => Ok(None),
             Err(why) => {
                 say(Step::NotFetched { name, why: &why });

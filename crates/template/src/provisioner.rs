@@ -268,9 +268,7 @@ impl Provisioner {
             .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
     }
 
-    /// What the cache may occupy, in bytes.
-    #[must_use]
-    pub fn cache_size(&self) -> u64 {
+    pub(crate) fn cache_size(&self) -> u64 {
         self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 

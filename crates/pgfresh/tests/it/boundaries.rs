@@ -39,6 +39,12 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
         "the values of the variables that a template names: they belong to its fingerprint",
     ),
     ("sys/src/linux/environment.rs", "takes a secret out of it before anything is started"),
+    (
+        "pgfresh/src/settings/remote.rs",
+        "settings: which branch a CI system runs for, and what came from a variable",
+    ),
+    ("remote/src/objects.rs", "what each cloud calls its endpoint: its own clients read the same variables"),
+    ("remote/src/login.rs", "where docker and podman keep logins"),
     ("storage/src/cache.rs", "where the user's cache directory is"),
     ("storage/src/persistent.rs", "where the user's data directory is"),
     ("storage/src/place.rs", "where the user's RAM disk may be"),
