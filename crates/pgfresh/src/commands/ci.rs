@@ -1,22 +1,28 @@
 //! `pgfresh ci`: a configuration for this project's tests on a CI system, to begin with.
 
+mod credentials;
 mod project;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use credentials::{Credentials, SharedTemplates};
 use project::Project;
 use server::VersionRequest;
 
 use crate::cli::System;
 use crate::output;
-use crate::settings::ResolvedSettings;
+use crate::settings::{PushPolicy, ResolvedSettings};
 
 /// Where the files of this version's release are; Cargo.toml says where the project is.
 const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
 /// The archive of the release, without the part that unpacking needs.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
+/// Ends a line that is only for projects whose templates the CI system's own cache carries along.
+const CACHED: &str = " @CACHED@";
+/// Ends a line that is only for projects with a remote template cache.
+const SHARED: &str = " @SHARED@";
 
 /// All that a template has places for.
 struct Context<'a> {
@@ -26,6 +32,8 @@ struct Context<'a> {
     major: Option<u32>,
     /// The inputs of all templates, as patterns.
     inputs: Vec<String>,
+    /// The remote template cache, if there is one and a template to share.
+    shared: Option<SharedTemplates>,
 }
 
 pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
@@ -40,8 +48,26 @@ pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     };
     let inputs = settings.templates.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
     let inputs = inputs.map(|input| as_glob(&settings.folder, input)).collect();
-    output::print(fill_in(&Context { system, project: &project, major, inputs }));
+    let shared = shared(settings);
+    output::print(fill_in(&Context { system, project: &project, major, inputs, shared }));
     ExitCode::SUCCESS
+}
+
+/// The remote of the settings.
+fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
+    let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
+    let branch = match &remote.push {
+        // One that need not be quoted in any of the files.
+        PushPolicy::Branch(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c)) => {
+            Some(name.clone())
+        }
+        _ => None,
+    };
+    Some(SharedTemplates {
+        credentials: Credentials::of(&remote.address.to_string()),
+        pushes: branch.is_some(),
+        branch: branch.unwrap_or_else(|| "main".to_owned()),
+    })
 }
 
 /// A folder stands for all that is in it.
@@ -51,37 +77,11 @@ fn as_glob(folder: &Path, input: &str) -> String {
 
 /// The template with the values of the project. A line with a list's name is repeated for each of its values.
 fn fill_in(context: &Context<'_>) -> String {
-    let project = context.project;
-    let lists = [
-        ("@NOTE@", notes(context)),
-        ("@POSTGRES@", postgres(context)),
-        ("@INSTALL@", install(context.system)),
-        ("@SETUP@", project.github.iter().map(|&line| line.to_owned()).collect()),
-        ("@DEPENDENCY@", project.dependencies.clone()),
-        ("@ASKED@", context.major.iter().map(u32::to_string).collect()),
-    ];
-    let files: Vec<_> =
-        ["pgfresh.toml"].into_iter().chain(context.inputs.iter().map(String::as_str)).collect();
-    let quoted: Vec<_> = files.iter().map(|file| format!("'{file}'")).collect();
-    let patterns: Vec<_> = files.iter().map(|file| format!("':(glob){file}'")).collect();
-    let two = &quoted[..quoted.len().min(2)];
-    let shown = context.major.unwrap_or(*server::MAJORS.end()).to_string();
-    let key = context.major.map_or_else(|| "pgfresh".to_owned(), |major| format!("pgfresh-{major}"));
-    let values = [
-        ("@KIND@", project.kind),
-        ("@VERSION@", env!("CARGO_PKG_VERSION")),
-        ("@RELEASE@", RELEASE),
-        ("@MAJOR@", &shown),
-        ("@KEY@", &key),
-        ("@IMAGE@", project.image),
-        ("@COMMAND@", &project.command),
-        ("@INPUTS@", &quoted.join(", ")),
-        ("@TWO_INPUTS@", &two.join(", ")),
-        ("@PLAIN_INPUTS@", &files.join(", ")),
-        ("@PATHSPECS@", &patterns.join(" ")),
-    ];
+    let (lists, values) = (lists(context), values(context));
+    let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
     let mut text = String::new();
-    for line in template(context.system).lines() {
+    for line in template(context.system).lines().filter(|line| !line.ends_with(other)) {
+        let line = line.strip_suffix(wanted).unwrap_or(line);
         let lines = match lists.iter().find(|(name, _)| line.contains(name)) {
             Some((name, list)) => list.iter().map(|value| line.replace(name, value)).collect(),
             None => vec![line.to_owned()],
@@ -97,6 +97,54 @@ fn fill_in(context: &Context<'_>) -> String {
     text
 }
 
+fn lists(context: &Context<'_>) -> Vec<(&'static str, Vec<String>)> {
+    let (system, project) = (context.system, context.project);
+    let mut lists = vec![
+        ("@NOTE@", notes(context)),
+        ("@POSTGRES@", postgres(context)),
+        ("@INSTALL@", as_written(system, install(system))),
+        ("@SETUP@", project.github.iter().map(|&line| line.to_owned()).collect()),
+        ("@DEPENDENCY@", project.dependencies.clone()),
+        ("@ASKED@", context.major.iter().map(u32::to_string).collect()),
+    ];
+    let shared = context.shared.as_ref();
+    let read = shared.map(|shared| shared.secrets_to_pull(system)).unwrap_or_default();
+    lists.extend([
+        ("@VALUE@", shared.map(|shared| shared.values(system)).unwrap_or_default()),
+        ("@LOGIN@", as_written(system, shared.map(|shared| shared.login(system)).unwrap_or_default())),
+        ("@SECRETS@", read.first().map(|_| "secrets:".to_owned()).into_iter().collect()),
+        ("@READ_SECRET@", read),
+        ("@WRITE_SECRET@", shared.map(|shared| shared.secrets_to_push(system)).unwrap_or_default()),
+    ]);
+    lists
+}
+
+fn values(context: &Context<'_>) -> Vec<(&'static str, String)> {
+    let (project, shared) = (context.project, context.shared.as_ref());
+    let files: Vec<_> =
+        ["pgfresh.toml"].into_iter().chain(context.inputs.iter().map(String::as_str)).collect();
+    let quoted: Vec<_> = files.iter().map(|file| format!("'{file}'")).collect();
+    let patterns: Vec<_> = files.iter().map(|file| format!("':(glob){file}'")).collect();
+    let two = &quoted[..quoted.len().min(2)];
+    let shown = context.major.unwrap_or(*server::MAJORS.end());
+    let key = context.major.map_or_else(|| "pgfresh".to_owned(), |major| format!("pgfresh-{major}"));
+    vec![
+        ("@KIND@", project.kind.to_owned()),
+        ("@VERSION@", env!("CARGO_PKG_VERSION").to_owned()),
+        ("@RELEASE@", RELEASE.to_owned()),
+        ("@MAJOR@", shown.to_string()),
+        ("@KEY@", key),
+        ("@IMAGE@", project.image.to_owned()),
+        ("@COMMAND@", project.command.clone()),
+        ("@INPUTS@", quoted.join(", ")),
+        ("@TWO_INPUTS@", two.join(", ")),
+        ("@PLAIN_INPUTS@", files.join(", ")),
+        ("@PATHSPECS@", patterns.join(" ")),
+        ("@BRANCH@", shared.map(|shared| shared.branch.clone()).unwrap_or_default()),
+        ("@BINDINGS@", shared.map(SharedTemplates::bindings).unwrap_or_default()),
+    ]
+}
+
 /// What the user must look at.
 fn notes(context: &Context<'_>) -> Vec<String> {
     let mut notes = vec![
@@ -109,12 +157,13 @@ fn notes(context: &Context<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if matches!(context.system, System::Gitlab) && context.inputs.len() > 1 {
+    if matches!(context.system, System::Gitlab) && context.inputs.len() > 1 && context.shared.is_none() {
         notes.push(
             "the cache's key: GitLab takes two files or patterns, and your template has more inputs"
                 .to_owned(),
         );
     }
+    notes.extend(context.shared.iter().flat_map(|shared| shared.notes(context.system)));
     notes.extend(context.project.notes.iter().cloned());
     notes
 }
@@ -174,11 +223,14 @@ fn install(system: System) -> Vec<String> {
             commands.push("export PATH=\"$PWD/.pgfresh-bin:$PATH\"".to_owned());
         }
     }
-    if matches!(system, System::Buildkite) {
-        // Buildkite replaces variables when it reads the file, when these have no value yet.
-        return commands.iter().map(|command| command.replace('$', "$$")).collect();
-    }
     commands
+}
+
+/// Commands as they stand in the file.
+fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
+    // Buildkite replaces variables when it reads the file, when these have no value yet.
+    let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
+    commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
 
 fn template(system: System) -> &'static str {
@@ -196,10 +248,12 @@ fn template(system: System) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::Command;
 
     use clap::ValueEnum;
 
     use super::*;
+    use crate::settings::SIGNING_KEY;
 
     /// A file that tells each kind of project.
     const MARKERS: [&str; 8] = [
@@ -220,9 +274,16 @@ mod tests {
             fs::write(folder.path().join(marker), "").unwrap();
             let project = project::detect(folder.path());
             for &system in System::value_variants() {
-                for major in [None, Some(17)] {
+                for (major, remote) in
+                    [None, Some(17)].into_iter().flat_map(|m| REMOTES.map(|remote| (m, remote)))
+                {
                     let inputs = vec!["a/**".to_owned(), "b.sql".to_owned()];
-                    let text = fill_in(&Context { system, project: &project, major, inputs });
+                    let shared = remote.map(|remote| SharedTemplates {
+                        credentials: Credentials::of(remote),
+                        branch: "main".to_owned(),
+                        pushes: major.is_some(),
+                    });
+                    let text = fill_in(&Context { system, project: &project, major, inputs, shared });
                     let left = text
                         .split('@')
                         .skip(1)
@@ -236,12 +297,238 @@ mod tests {
         }
     }
 
+    /// Remotes of all kinds, and none.
+    const REMOTES: [Option<&str>; 7] = [
+        None,
+        Some("s3://bucket/prefix"),
+        Some("gs://bucket"),
+        Some("az://container"),
+        Some("https://cache.example/templates"),
+        Some("oci://registry.example:5000/team/templates"),
+        Some("file:///srv/templates"),
+    ];
+
+    /// What is printed for each kind of project with the remote, which pushes on `branch`.
+    fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
+        let text = |marker| {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join(marker), "").unwrap();
+            let project = project::detect(folder.path());
+            let shared = Some(SharedTemplates {
+                credentials: Credentials::of(remote),
+                branch: branch.unwrap_or("main").to_owned(),
+                pushes: branch.is_some(),
+            });
+            let inputs = vec!["a/**".to_owned(), "b.sql".to_owned(), "c.sql".to_owned()];
+            fill_in(&Context { system, project: &project, major: None, inputs, shared })
+        };
+        MARKERS.map(text).into()
+    }
+
+    /// Without comments.
+    fn code(text: &str) -> impl Iterator<Item = &str> {
+        text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
+    }
+
+    /// What is indented more than the line `head`, and follows it.
+    fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let mut lines = text.lines().skip_while(|line| line.trim() != head);
+        let first = lines.next().unwrap_or_else(|| panic!("no {head}: {text}"));
+        lines.take_while(|line| line.is_empty() || indent(line) > indent(first)).collect()
+    }
+
+    #[test]
+    fn without_a_remote_nothing_is_said_of_one() {
+        for &system in System::value_variants() {
+            let folder = tempfile::tempdir().unwrap();
+            let project = project::detect(folder.path());
+            let text = fill_in(&Context {
+                system,
+                project: &project,
+                major: None,
+                inputs: Vec::new(),
+                shared: None,
+            });
+            for word in
+                [SIGNING_KEY, "template build", "templates-", "_PUSH", "secrets", "withCredentials", "branch"]
+            {
+                assert!(code(&text).all(|line| !line.contains(word)), "{system:?}: {word}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn with_a_remote_there_is_no_other_cache_and_each_secret_has_its_place() {
+        for (&system, remote) in System::value_variants()
+            .iter()
+            .flat_map(|system| REMOTES.into_iter().flatten().map(move |r| (system, r)))
+        {
+            for text in printed(system, remote, None) {
+                for word in ["actions/cache", "Cache@2", "save_cache", "restore_cache", "  cache:"] {
+                    assert!(!text.contains(word), "{system:?}: {word}: {text}");
+                }
+                assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
+                let secrets = Credentials::of(remote).secrets(system);
+                for name in secrets.iter().chain([&SIGNING_KEY]) {
+                    // Where the system hands secrets over by itself, only the notes name them.
+                    let listed = !matches!(system, System::Gitlab | System::Circleci);
+                    let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
+                    assert!(lines.iter().any(|line| line.contains(name)), "{system:?}: {name}: {text}");
+                }
+            }
+        }
+    }
+
+    /// The part of the file that other branches and pull requests run, too, names no secret that may write. That a changed file
+    /// gets none either is up to the system, see `holders`.
+    #[test]
+    fn what_may_write_is_for_the_branch_that_pushes() {
+        for remote in REMOTES.into_iter().flatten() {
+            for text in printed(System::Woodpecker, remote, Some("trunk")) {
+                let all = block(&text, "- name: test").join("\n");
+                assert!(all.contains("exclude: \"trunk\"") && !all.contains("WRITE_"), "{text}");
+                let push = block(&text, "- name: test-and-push").join("\n");
+                assert!(
+                    push.contains("branch: \"trunk\"") && push.contains("WRITE_PGFRESH_SIGNING_KEY"),
+                    "{text}"
+                );
+                assert!(!push.contains("pull_request") && !push.contains("READ_"), "{text}");
+            }
+            for text in printed(System::Buildkite, remote, Some("trunk")) {
+                let all = block(&text, "- label: test").join("\n");
+                assert!(
+                    all.contains("if: build.branch != \"trunk\" ||") && !all.contains("WRITE_"),
+                    "{text}"
+                );
+                let push = block(&text, "- label: test and push").join("\n");
+                assert!(
+                    push.contains("if: build.branch == \"trunk\" &&") && !push.contains("READ_"),
+                    "{text}"
+                );
+                assert!(push.contains("PGFRESH_SIGNING_KEY: WRITE_PGFRESH_SIGNING_KEY"), "{text}");
+            }
+            for text in printed(System::Circleci, remote, Some("trunk")) {
+                let contexts: Vec<_> = code(&text).filter(|line| line.contains("context:")).collect();
+                assert_eq!(contexts, ["          context: templates"], "{text}");
+                assert!(text.contains("only: \"trunk\"") && text.contains("ignore: \"trunk\""), "{text}");
+            }
+            for text in printed(System::Jenkins, remote, Some("trunk")) {
+                let branch = block(&text, "if (env.BRANCH_NAME == 'trunk') {").join("\n");
+                assert!(branch.contains(SIGNING_KEY), "{text}");
+                assert_eq!(code(&text).filter(|line| line.contains(SIGNING_KEY)).count(), 1, "{text}");
+            }
+            for (system, choice) in [
+                (System::Github, "environment: ${{ github.ref == 'refs/heads/trunk' && 'templates' || '' }}"),
+                (
+                    System::Azure,
+                    "iif(eq(variables['Build.SourceBranch'], 'refs/heads/trunk'), 'templates-write', ",
+                ),
+                (System::Gitlab, "name: templates/$CI_COMMIT_REF_PROTECTED"),
+            ] {
+                for text in printed(system, remote, Some("trunk")) {
+                    assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
+                    // The tests are run by a step without secrets, where secrets are those of a step.
+                    let tests = code(&text).filter(|line| line.contains("pgfresh run"));
+                    assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
+                    assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
+                }
+            }
+        }
+    }
+
+    /// What the commands before a look at `remote` leave of the variables whose names contain `word`.
+    fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
+        let shared =
+            SharedTemplates { credentials: Credentials::of(remote), branch: "main".to_owned(), pushes: true };
+        let script = format!("{}\nenv", shared.login(system).join("\n"));
+        let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let mut left: Vec<_> = String::from_utf8(run.stdout)
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains(word))
+            .map(str::to_owned)
+            .collect();
+        left.sort();
+        left
+    }
+
+    #[test]
+    fn without_secrets_a_public_store_is_read_and_the_remote_stays_on() {
+        let left = |remote, word, variables| after_login(System::Github, remote, word, variables);
+        let aws =
+            |id| left("s3://bucket", "SKIP", [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", id)]);
+        assert_eq!(
+            (aws("").join(""), aws("key").join("")),
+            ("AWS_SKIP_SIGNATURE=true".to_owned(), String::new())
+        );
+        let azure =
+            |token| left("az://container", "SKIP", [("AZURE_STORAGE_SAS_TOKEN", token), ("HOME", "/")]);
+        assert_eq!(
+            (azure("").join(""), azure("sig=x").join("")),
+            ("AZURE_SKIP_SIGNATURE=true".to_owned(), String::new())
+        );
+        let google =
+            |key| left("gs://bucket", "GOOGLE", [("GOOGLE_SERVICE_ACCOUNT_KEY", key), ("HOME", "/")]);
+        assert_eq!(google(""), ["GOOGLE_SKIP_SIGNATURE=true"]);
+        assert_eq!(google("{}"), ["GOOGLE_SERVICE_ACCOUNT_KEY={}"]);
+        for system in [System::Github, System::Azure] {
+            let url = |url| {
+                after_login(
+                    system,
+                    "https://host/x",
+                    "REMOTE",
+                    [("PGFRESH_CACHE_REMOTE", url), ("PATH", "/usr/bin:/bin")],
+                )
+            };
+            assert_eq!(url("https://me:word@host/x"), ["PGFRESH_CACHE_REMOTE=https://me:word@host/x"]);
+            for missing in ["", "$(PGFRESH_CACHE_REMOTE)"] {
+                assert_eq!(url(missing), [""; 0], "{system:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_is_written_as_docker_writes_it_and_none_is_tried_without_a_password() {
+        for system in [System::Circleci, System::Woodpecker] {
+            let shared = SharedTemplates {
+                credentials: Credentials::of("oci://registry.example:5000/a/b"),
+                branch: "main".to_owned(),
+                pushes: true,
+            };
+            for (password, expected) in [
+                ("pass\"word", r#"{"auths":{"registry.example:5000":{"auth":"bWU6cGFzcyJ3b3Jk"}}}"#),
+                ("", ""),
+            ] {
+                let script = format!(
+                    "set -eu\n{}\ncat \"$REGISTRY_AUTH_FILE\"; rm \"$REGISTRY_AUTH_FILE\"",
+                    shared.login(system).join("\n")
+                );
+                let run = Command::new("sh")
+                    .args(["-c", &script])
+                    .env("REGISTRY_USER", "me")
+                    .env("REGISTRY_PASSWORD", password)
+                    .output()
+                    .unwrap();
+                assert!(run.status.success(), "{run:?}");
+                assert_eq!(String::from_utf8_lossy(&run.stdout), expected);
+            }
+        }
+    }
+
     #[test]
     fn pgfresh_comes_from_its_release_and_never_by_its_name_alone() {
         let folder = tempfile::tempdir().unwrap();
         let project = project::detect(folder.path());
         for &system in System::value_variants() {
-            let text = fill_in(&Context { system, project: &project, major: None, inputs: Vec::new() });
+            let text = fill_in(&Context {
+                system,
+                project: &project,
+                major: None,
+                inputs: Vec::new(),
+                shared: None,
+            });
             assert!(text.contains(RELEASE) && text.contains("sha256sum -c -"), "{system:?}: {text}");
             for line in text.lines().filter(|line| line.contains(" install ")) {
                 assert!(!line.contains("pgfresh"), "{system:?}: {line}");

@@ -19,7 +19,7 @@ use lease::Isolation;
 use storage::TrustedKey;
 
 pub(crate) use self::keys::{SIGNING_KEY, signing_key, take_signing_key};
-pub(crate) use self::remote::{RemoteSettings, parse_address};
+pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
 pub(crate) use self::schema::TABLES;
 use self::template::TemplateRequest;

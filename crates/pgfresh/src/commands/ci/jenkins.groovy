@@ -5,11 +5,14 @@ pipeline {
     stages {
         // A server within the stage; the cache of the agent's user carries the templates.
         stage('test') {
-            agent any
+            agent any @CACHED@
+            // Jobs of one agent share its files: what a pull request leaves there must not be signed. @SHARED@
+            agent { label "${env.BRANCH_NAME == '@BRANCH@' ? 'templates' : '!templates'}" } @SHARED@
             environment {
                 PGFRESH_RELEASE = '@RELEASE@'
                 PGFRESH_SHA256 = 'put-the-digest-here'
                 PGFRESH_POSTGRES = '@ASKED@'
+                @VALUE@
             }
             steps {
                 // PostgreSQL of the agent, or else downloaded by pgfresh with npm or pip.
@@ -17,8 +20,24 @@ pipeline {
                     set -eu
                     @DEPENDENCY@
                     @INSTALL@
-                    pgfresh run -- @COMMAND@
+                    pgfresh run -- @COMMAND@ @CACHED@
                 '''
+                // What they allow depends on the folder that this project is in. @SHARED@
+                script { @SHARED@
+                    def credentials = [@BINDINGS@] @SHARED@
+                    if (env.BRANCH_NAME == '@BRANCH@') { @SHARED@
+                        credentials.add(string(credentialsId: 'PGFRESH_SIGNING_KEY', variable: 'PGFRESH_SIGNING_KEY')) @SHARED@
+                    } @SHARED@
+                    withCredentials(credentials) { @SHARED@
+                        sh '.pgfresh-bin/pgfresh template build' @SHARED@
+                    } @SHARED@
+                } @SHARED@
+                // The tests do without the secrets: the template is here. @SHARED@
+                sh ''' @SHARED@
+                    set -eu @SHARED@
+                    export PATH="$PWD/.pgfresh-bin:$PATH" @SHARED@
+                    pgfresh run -- @COMMAND@ @SHARED@
+                ''' @SHARED@
             }
         }
         // The same with a service container in RAM, if you prefer that. Take one of the two stages.

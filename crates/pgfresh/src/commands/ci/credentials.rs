@@ -1,0 +1,243 @@
+//! What the jobs of a project need for its remote template cache: credentials, and who may have them.
+
+use crate::cli::System;
+use crate::settings::SIGNING_KEY;
+
+/// A remote template cache, as a CI system has to know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SharedTemplates {
+    pub(super) credentials: Credentials,
+    /// Whose templates are pushed.
+    pub(super) branch: String,
+    /// Whether pgfresh.toml says so. The configuration has to do it otherwise.
+    pub(super) pushes: bool,
+}
+
+/// What a store wants to see. Pull requests get those that may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Credentials {
+    Aws,
+    Google,
+    Azure,
+    /// In the address itself.
+    Url,
+    /// Those of `docker login` for the registry of that host.
+    Registry(String),
+    /// None: the store is on the machine of the job.
+    None,
+}
+
+impl Credentials {
+    /// Those for a remote at `address`, which is shown without its password.
+    pub(super) fn of(address: &str) -> Self {
+        let (scheme, rest) = address.split_once("://").unwrap_or_default();
+        match scheme {
+            "s3" => Self::Aws,
+            "gs" => Self::Google,
+            "az" => Self::Azure,
+            "https" => Self::Url,
+            "oci" => Self::Registry(rest.split('/').next().unwrap_or_default().to_owned()),
+            _ => Self::None,
+        }
+    }
+
+    /// The variables with secrets, by the names that they have in `system`.
+    pub(super) fn secrets(&self, system: System) -> &'static [&'static str] {
+        match self {
+            Self::Aws => &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
+            Self::Google => &["GOOGLE_SERVICE_ACCOUNT_KEY"],
+            Self::Azure => &["AZURE_STORAGE_SAS_TOKEN"],
+            Self::Url => &["PGFRESH_CACHE_REMOTE"],
+            Self::Registry(_) if has_files(system) => &["REGISTRY_AUTH_FILE"],
+            Self::Registry(_) => &["REGISTRY_USER", "REGISTRY_PASSWORD"],
+            Self::None => &[],
+        }
+    }
+
+    /// A variable that is not secret, and what to write there.
+    fn value(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Aws => Some(("AWS_REGION", "put-the-region-here")),
+            Self::Azure => Some(("AZURE_STORAGE_ACCOUNT_NAME", "put-the-account-here")),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a secret can be a file in `system`: such as `docker login` writes.
+fn has_files(system: System) -> bool {
+    matches!(system, System::Gitlab | System::Jenkins)
+}
+
+/// Logs in with docker where it is installed. What comes after, and an agent, see nothing of it.
+fn docker_login(system: System, host: &str) -> Vec<String> {
+    if has_files(system) {
+        return Vec::new();
+    }
+    if matches!(system, System::Github | System::Azure) {
+        return vec![
+            format!("trap 'docker logout {host}' EXIT"),
+            format!(
+                "printf %s \"$REGISTRY_PASSWORD\" | docker login --username \"$REGISTRY_USER\" --password-stdin {host} || echo \"no login\""
+            ),
+        ];
+    }
+    let mut commands = vec!["export REGISTRY_AUTH_FILE=$(mktemp)".to_owned()];
+    if matches!(system, System::Buildkite) {
+        commands.push("trap 'rm \"$REGISTRY_AUTH_FILE\"' EXIT".to_owned());
+    }
+    commands
+        .push("auth=$(printf %s \"$REGISTRY_USER:$REGISTRY_PASSWORD\" | base64 | tr -d '\\n')".to_owned());
+    let unless_empty = "test -z \"$REGISTRY_PASSWORD\" || ";
+    let write = format!(
+        "printf '{{\"auths\":{{\"{host}\":{{\"auth\":\"%s\"}}}}}}' \"$auth\" >\"$REGISTRY_AUTH_FILE\""
+    );
+    commands.push(format!("{unless_empty}{write}"));
+    commands
+}
+
+impl SharedTemplates {
+    /// The secrets of all jobs.
+    pub(super) fn secrets_to_pull(&self, system: System) -> Vec<String> {
+        self.credentials.secrets(system).iter().map(|&name| name.to_owned()).collect()
+    }
+
+    /// The secrets of the branch that pushes.
+    pub(super) fn secrets_to_push(&self, system: System) -> Vec<String> {
+        self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
+    }
+
+    /// Commands before pgfresh looks there. Without secrets, as in a pull request of a fork, it is told to try without any.
+    pub(super) fn login(&self, system: System) -> Vec<String> {
+        let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
+        let command = match &self.credentials {
+            Credentials::Aws if forks_lack_secrets => {
+                "test -n \"$AWS_ACCESS_KEY_ID\" || export AWS_SKIP_SIGNATURE=true"
+            }
+            // An empty key is a wrong one.
+            Credentials::Google if forks_lack_secrets => {
+                "test -n \"$GOOGLE_SERVICE_ACCOUNT_KEY\" || { unset GOOGLE_SERVICE_ACCOUNT_KEY; export GOOGLE_SKIP_SIGNATURE=true; }"
+            }
+            Credentials::Azure if forks_lack_secrets => {
+                "test -n \"$AZURE_STORAGE_SAS_TOKEN\" || export AZURE_SKIP_SIGNATURE=true"
+            }
+            // Empty, it would switch the remote off. On Azure, the value of a secret that is missing is "$(NAME)".
+            Credentials::Url if matches!(system, System::Github | System::Azure) => {
+                "echo \"$PGFRESH_CACHE_REMOTE\" | grep -q :// || unset PGFRESH_CACHE_REMOTE"
+            }
+            Credentials::Registry(host) => return docker_login(system, host),
+            _ => return Vec::new(),
+        };
+        vec![command.to_owned()]
+    }
+
+    /// Variables with what is not secret, as lines of the configuration.
+    pub(super) fn values(&self, system: System) -> Vec<String> {
+        let push = (!self.pushes).then_some(("PGFRESH_CACHE_PUSH", self.branch.as_str()));
+        let line = |(name, value): (&str, &str)| match system {
+            System::Jenkins => format!("{name} = '{value}'"),
+            _ => format!("{name}: \"{value}\""),
+        };
+        self.credentials.value().into_iter().chain(push).map(line).collect()
+    }
+
+    /// The bindings of Jenkins' credentials for reading, in Groovy.
+    pub(super) fn bindings(&self) -> String {
+        let kind = if matches!(self.credentials, Credentials::Registry(_)) { "file" } else { "string" };
+        let names = self.credentials.secrets(System::Jenkins).iter();
+        let bindings: Vec<_> =
+            names.map(|name| format!("{kind}(credentialsId: '{name}', variable: '{name}')")).collect();
+        bindings.join(", ")
+    }
+
+    /// What has to be set up in `system` once, and what becomes of pull requests of forks.
+    pub(super) fn notes(&self, system: System) -> Vec<String> {
+        let value = self.credentials.value();
+        let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
+        let (reads, writes) = self.holders(system);
+        let (read, write) = prefixes(system);
+        let names = |prefix| {
+            let names = self.credentials.secrets(system).iter().map(|name| format!("{prefix}{name}"));
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        if self.credentials == Credentials::None {
+            notes.push(format!("{writes}: {write}{SIGNING_KEY}"));
+            if matches!(system, System::Azure) {
+                notes.push(format!("{reads}: any, for it cannot be empty"));
+            }
+        } else {
+            notes.push(format!("{reads}: {}, which may only read", names(read)));
+            notes.push(format!("{writes}: {}, which may write, and {write}{SIGNING_KEY}", names(write)));
+        }
+        let apart = match system {
+            System::Jenkins => Some("label"),
+            System::Buildkite => Some("queue"),
+            _ => None,
+        };
+        notes.extend(
+            apart.map(|what| format!("agents with the {what} \"templates\", for {} alone", self.branch)),
+        );
+        notes.push(format!("pull requests of forks: {}", self.forks(system)));
+        notes
+    }
+
+    /// Who has the secrets that may read, and who those that may write: what the system itself refuses to others.
+    fn holders(&self, system: System) -> (&'static str, String) {
+        let branch = &self.branch;
+        match system {
+            System::Github => (
+                "secrets of the repository",
+                format!("secrets of its environment \"templates\", for the branch {branch} alone"),
+            ),
+            System::Gitlab => (
+                "variables of the project",
+                format!(
+                    "its protected variables for the environment \"templates/true\" ({branch} is protected, too)"
+                ),
+            ),
+            System::Circleci => (
+                "variables of the project",
+                format!(
+                    "a context \"templates\" with the restriction pipeline.git.branch == \"{branch}\" and not job.ssh.enabled"
+                ),
+            ),
+            System::Azure => (
+                "a variable group \"templates-read\"",
+                format!(
+                    "a variable group \"templates-write\" with a branch control check for refs/heads/{branch}"
+                ),
+            ),
+            System::Jenkins => (
+                "credentials of the folder of your multibranch project",
+                format!("credentials of another folder, with a multibranch project for {branch} alone"),
+            ),
+            System::Woodpecker => (
+                "secrets for the events push and pull_request",
+                "secrets for the event push, of whichever branch: trust those who may push".to_owned(),
+            ),
+            System::Buildkite => ("secrets", format!("secrets with the policy \"build_branch: {branch}\"")),
+        }
+    }
+
+    fn forks(&self, system: System) -> &'static str {
+        match (system, &self.credentials) {
+            (System::Buildkite, _) => {
+                "if you have them built, with a prefix, so that no branch is called as yours"
+            }
+            (_, Credentials::None) => "they get no secrets, and need none to read",
+            (System::Woodpecker | System::Jenkins, _) => "they get what may read: have them approved",
+            (System::Azure, Credentials::Aws | Credentials::Google | Credentials::Azure) => {
+                "they get no secrets, and build their templates"
+            }
+            _ => "they get no secrets, and build their templates unless the store is public",
+        }
+    }
+}
+
+/// What the names of secrets begin with that may read, and of those that may write, where a system cannot have two of a name.
+fn prefixes(system: System) -> (&'static str, &'static str) {
+    match system {
+        System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),
+        _ => ("", ""),
+    }
+}
