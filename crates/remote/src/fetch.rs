@@ -288,7 +288,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits for the network, no longer than without a byte.
+    /// Waits for the network, no longer than without a byte on any connection: a busy server answers one after the other.
     async fn wait<T: Counted>(
         &self,
         run: &FrameRun,
@@ -296,7 +296,14 @@ impl Download<'_> {
     ) -> Result<T, Interruption> {
         let begun = Instant::now();
         let after = self.patience.stall;
-        let result = tokio::time::timeout(after, work).await;
+        tokio::pin!(work);
+        let result = loop {
+            let done = self.pace.done();
+            match tokio::time::timeout(after, &mut work).await {
+                Err(_) if self.pace.done() > done => {}
+                result => break result,
+            }
+        };
         let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, Counted::bytes);
         self.pace.count(bytes, begun);
         let object = || format!("pack {}", run.pack.digest);
