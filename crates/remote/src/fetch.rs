@@ -26,6 +26,8 @@ const RANGE: u64 = 4 << 20;
 const GAP: u64 = 64 << 10;
 /// How often in a row a request may bring nothing.
 const ATTEMPTS: u32 = 3;
+/// What counts as something, in bytes.
+const PROGRESS: u64 = 4 << 10;
 /// The pause before the second of these; then twice that.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often progress is told.
@@ -87,6 +89,10 @@ struct FrameRun {
     pack: Blob,
     /// Numbers in the tree.
     frames: VecDeque<usize>,
+    /// Where in the pack the next bytes begin that are in no frame yet.
+    at: u64,
+    /// Those that have come: they outlive a connection.
+    buffer: Vec<u8>,
 }
 
 /// A part of a file.
@@ -205,7 +211,8 @@ fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
             Some(run) if near => run.frames.push_back(number),
             _ => {
                 (begin, pack) = (frame.offset, frame.pack);
-                runs.push_back(FrameRun { pack: tree.packs[frame.pack], frames: [number].into() });
+                let (pack, frames, at) = (tree.packs[frame.pack], [number].into(), frame.offset);
+                runs.push_back(FrameRun { pack, frames, at, buffer: Vec::new() });
             }
         }
         end = after;
@@ -232,12 +239,13 @@ impl Download<'_> {
     async fn bring(&self, mut run: FrameRun) -> Result<(), RemoteError> {
         let mut failures = 0;
         loop {
-            let before = run.frames.len();
+            let before = run.at + run.buffer.len() as u64;
             match self.read(&mut run).await {
                 Ok(()) => return Ok(()),
                 Err(Interruption::Final(error)) => return Err(error),
                 Err(Interruption::Broken(error)) => {
-                    failures = if run.frames.len() < before { 1 } else { failures + 1 };
+                    let come = (run.at + run.buffer.len() as u64).saturating_sub(before);
+                    failures = if come >= PROGRESS { 1 } else { failures + 1 };
                     let retry = !matches!(error, StoreError::Absent | StoreError::Refused(_));
                     if failures >= ATTEMPTS || !retry {
                         return Err(error.attempt("read", format!("pack {}", run.pack.digest)));
@@ -248,37 +256,39 @@ impl Download<'_> {
         }
     }
 
-    /// Reads from the first frame of the run on; those that are whole leave it.
+    /// Reads on from what has come of the run; frames that are whole leave it.
     async fn read(&self, run: &mut FrameRun) -> Result<(), Interruption> {
         let frame = |number: &usize| &self.tree.frames[*number];
-        let (Some(first), Some(last)) = (run.frames.front().map(frame), run.frames.back().map(frame)) else {
-            return Ok(());
-        };
-        let (mut at, end) = (first.offset, last.offset + last.length as u64);
-        let mut stream = self.wait(run, self.store.blob(&run.pack.digest, at..end)).await?;
-        // From `at` on, what has come and is in no whole frame yet.
-        let mut buffer: Vec<u8> = Vec::new();
-        while let Some(number) = run.frames.front() {
-            let frame = frame(number);
-            let begin = usize::try_from(frame.offset - at).unwrap_or(usize::MAX);
-            while buffer.len() < begin + frame.length {
+        let Some(last) = run.frames.back().map(frame) else { return Ok(()) };
+        let rest = run.at + run.buffer.len() as u64..last.offset + last.length as u64;
+        let mut stream = self.wait(run, self.store.blob(&run.pack.digest, rest)).await?;
+        while let Some(number) = run.frames.front().copied() {
+            let frame = frame(&number);
+            let begin = usize::try_from(frame.offset - run.at).unwrap_or(usize::MAX);
+            while run.buffer.len() < begin + frame.length {
                 let piece = self.wait(run, async { stream.next().await.transpose() }).await?;
                 let Some(piece) = piece else {
                     return Err(Interruption::Broken(StoreError::Broken(
                         "the connection was cut".to_owned(),
                     )));
                 };
-                buffer.extend_from_slice(&piece);
+                run.buffer.extend_from_slice(&piece);
             }
-            self.take(*number, &buffer[begin..begin + frame.length])?;
-            buffer.drain(..begin + frame.length);
-            at = frame.offset + frame.length as u64;
+            let taken = self.take(number, &run.buffer[begin..begin + frame.length]);
+            if taken.is_err() {
+                // Asked for again.
+                run.at = frame.offset;
+                run.buffer.clear();
+            }
+            taken?;
+            run.buffer.drain(..begin + frame.length);
+            run.at = frame.offset + frame.length as u64;
             run.frames.pop_front();
         }
         Ok(())
     }
 
-    /// Waits for the network, no longer than without a byte.
+    /// Waits for the network, no longer than without a byte on any connection: a busy server answers one after the other.
     async fn wait<T: Counted>(
         &self,
         run: &FrameRun,
@@ -286,7 +296,14 @@ impl Download<'_> {
     ) -> Result<T, Interruption> {
         let begun = Instant::now();
         let after = self.patience.stall;
-        let result = tokio::time::timeout(after, work).await;
+        tokio::pin!(work);
+        let result = loop {
+            let done = self.pace.done();
+            match tokio::time::timeout(after, &mut work).await {
+                Err(_) if self.pace.done() > done => {}
+                result => break result,
+            }
+        };
         let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, Counted::bytes);
         self.pace.count(bytes, begun);
         let object = || format!("pack {}", run.pack.digest);

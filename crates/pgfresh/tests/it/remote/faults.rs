@@ -86,6 +86,21 @@ fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
 }
 
 #[test]
+fn a_download_goes_on_where_it_was_cut() {
+    for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
+        let fleet = Fleet::new();
+        let running = store.start(&fleet.scene);
+        assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
+        // Less than a frame, and more than the head and the tree.
+        let proxy = Proxy::start(running.port.unwrap(), Fault::CutEach(70_000));
+        let (url, variables) = running.through(proxy.port);
+        let outcome = finish(fleet.pgfresh("reader", &url, &variables, &ask()));
+        assert!(assert_right(&outcome, &format!("{store:?}")), "{store:?}: {outcome}");
+        assert!(proxy.connections() > 20, "{}", proxy.connections());
+    }
+}
+
+#[test]
 fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() {
     let mut random = Random::new();
     for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
