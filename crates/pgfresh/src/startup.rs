@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
-use crate::settings::{RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
+use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
 
 /// How much is said on standard error.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
@@ -90,7 +90,11 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {
-        say(settings.verbosity, || format!("nothing is pushed to {address}: {SIGNING_KEY} is not set"));
+        // Where the branch is the one that pushes, the key was to be there.
+        let (verbosity, expected) = (settings.verbosity, matches!(push, PushPolicy::Branch(_)));
+        if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
+            eprintln!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
+        }
         return Ok(Some(remote));
     };
     expect_trusted(settings, &key)?;
