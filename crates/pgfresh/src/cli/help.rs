@@ -10,6 +10,8 @@ const TEMPLATE: [&str; 9] =
     ["template", "setup", "inputs", "setup_env", "sql", "dump", "steps", "from", "cache_size"];
 /// The option that names the public keys that are trusted.
 const KEYS: [&str; 1] = ["cache_key"];
+/// Those of the remote template cache.
+const REMOTE: [&str; 2] = ["cache_remote", "cache_push"];
 const DATABASES: [&str; 2] = ["isolation", "linger"];
 /// Where the project, its templates and its background server are found.
 const FILES: [&str; 2] = ["config", "cache"];
@@ -21,8 +23,9 @@ const OUTPUT: [&str; 2] = ["verbose", "quiet"];
 /// The options of [`super::Options`] that have an effect on a command.
 fn effective(command: &str) -> Vec<&'static str> {
     let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
-        "run" | "doctor" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
-        "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES, &BACKGROUND],
+        "run" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES],
+        "doctor" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
+        "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES, &BACKGROUND],
         "bench" => match command {
             "bench suite" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
             _ => &[&SERVER, &TEMPLATE, &FILES],
@@ -37,12 +40,14 @@ fn effective(command: &str) -> Vec<&'static str> {
             _ => &[&INSTALLATION, &FILES],
         },
         "template" => match command {
-            "template build" | "template show" => &[&SERVER, &TEMPLATE, &FILES],
-            "template push" => &[&SERVER, &TEMPLATE, &KEYS, &FILES],
-            "template pull" => &[&KEYS, &FILES],
+            "template show" => &[&SERVER, &TEMPLATE, &FILES],
+            "template build" | "template push" | "template pull" => {
+                &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &FILES]
+            }
+            "template gc" => &[&["cache_remote"], &FILES],
             "template verify" => &[&KEYS, &["config"]],
             "template keygen" | "template sign" => &[],
-            "template list" => &[&["cache"]],
+            "template list" => &[&["cache_remote"], &FILES],
             "template import" => &[&INSTALLATION, &FILES],
             _ => &[&FILES],
         },
@@ -56,7 +61,14 @@ pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
     // This hands the options that all commands accept down to each.
     command.build();
-    let all = SERVER.iter().chain(&TEMPLATE).chain(&KEYS).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
+    let all = SERVER
+        .iter()
+        .chain(&TEMPLATE)
+        .chain(&KEYS)
+        .chain(&REMOTE)
+        .chain(&DATABASES)
+        .chain(&FILES)
+        .chain(&BACKGROUND);
     let all: Vec<&str> = all.copied().collect();
     adapt(command, "", &all)
 }
@@ -176,7 +188,7 @@ mod tests {
             let usage = command.render_usage().to_string();
             let name = format!("pgfresh {path}");
             assert!(usage.starts_with(&format!("Usage: {}", name.trim_end())), "{usage}");
-            assert!(!usage.contains(" --") || ["profile"].contains(&path), "{usage}");
+            assert!(!usage.contains(" --") || ["profile", "template gc"].contains(&path), "{usage}");
         });
     }
 }
