@@ -44,10 +44,9 @@ fn effective(command: &str) -> Vec<&'static str> {
             "template build" | "template push" | "template pull" => {
                 &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &FILES]
             }
-            "template gc" => &[&["cache_remote"], &FILES],
             "template verify" => &[&KEYS, &["config"]],
             "template keygen" | "template sign" => &[],
-            "template list" => &[&["cache_remote"], &FILES],
+            "template list" | "template gc" => &[&["cache_remote"], &FILES],
             "template import" => &[&INSTALLATION, &FILES],
             _ => &[&FILES],
         },
