@@ -10,8 +10,8 @@ const TEMPLATE: [&str; 9] =
     ["template", "setup", "inputs", "setup_env", "sql", "dump", "steps", "from", "cache_size"];
 /// The option that names the public keys that are trusted.
 const KEYS: [&str; 1] = ["cache_key"];
-/// Where templates are shared, and who may change that.
-const REMOTE: [&str; 3] = ["cache_remote", "cache_push", "cache_key"];
+/// Those of the remote template cache.
+const REMOTE: [&str; 2] = ["cache_remote", "cache_push"];
 const DATABASES: [&str; 2] = ["isolation", "linger"];
 /// Where the project, its templates and its background server are found.
 const FILES: [&str; 2] = ["config", "cache"];
@@ -23,11 +23,12 @@ const OUTPUT: [&str; 2] = ["verbose", "quiet"];
 /// The options of [`super::Options`] that have an effect on a command.
 fn effective(command: &str) -> Vec<&'static str> {
     let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
-        "run" | "doctor" => &[&SERVER, &TEMPLATE, &REMOTE, &DATABASES, &FILES],
-        "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &REMOTE, &DATABASES, &FILES, &BACKGROUND],
+        "run" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES],
+        "doctor" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
+        "serve" | "psql" | "url" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES, &BACKGROUND],
         "bench" => match command {
-            "bench suite" => &[&SERVER, &TEMPLATE, &REMOTE, &DATABASES, &FILES],
-            _ => &[&SERVER, &TEMPLATE, &REMOTE, &FILES],
+            "bench suite" => &[&SERVER, &TEMPLATE, &DATABASES, &FILES],
+            _ => &[&SERVER, &TEMPLATE, &FILES],
         },
         "reset" | "release" | "diff" | "status" | "open" | "stop" => &[&FILES],
         "sweep" => &[&["place"], &FILES],
@@ -39,13 +40,13 @@ fn effective(command: &str) -> Vec<&'static str> {
             _ => &[&INSTALLATION, &FILES],
         },
         "template" => match command {
-            "template build" | "template show" => &[&SERVER, &TEMPLATE, &REMOTE, &FILES],
-            "template push" => &[&SERVER, &TEMPLATE, &KEYS, &["cache_remote"], &FILES],
-            "template pull" => &[&SERVER, &TEMPLATE, &KEYS, &["cache_remote"], &FILES],
-            "template gc" => &[&["cache_remote", "config"]],
+            "template show" => &[&SERVER, &TEMPLATE, &FILES],
+            "template build" | "template push" | "template pull" => {
+                &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &FILES]
+            }
             "template verify" => &[&KEYS, &["config"]],
             "template keygen" | "template sign" => &[],
-            "template list" => &[&["cache_remote"], &FILES],
+            "template list" | "template gc" => &[&["cache_remote"], &FILES],
             "template import" => &[&INSTALLATION, &FILES],
             _ => &[&FILES],
         },
@@ -59,8 +60,14 @@ pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
     // This hands the options that all commands accept down to each.
     command.build();
-    let all =
-        SERVER.iter().chain(&TEMPLATE).chain(&REMOTE).chain(&DATABASES).chain(&FILES).chain(&BACKGROUND);
+    let all = SERVER
+        .iter()
+        .chain(&TEMPLATE)
+        .chain(&KEYS)
+        .chain(&REMOTE)
+        .chain(&DATABASES)
+        .chain(&FILES)
+        .chain(&BACKGROUND);
     let all: Vec<&str> = all.copied().collect();
     adapt(command, "", &all)
 }
