@@ -8,7 +8,7 @@
 //! signed 1700000000                    seconds since 1970
 //! untrusted comment: …                 and three more, in minisign's format
 //! ```
-//! Only who may push posts one, and signs it, so that nobody else can make machines wait. A notice counts as long as it beats: who
+//! Only who may push posts one, and signs it, so that no other account can make machines wait. A notice counts as long as it beats: who
 //! waits goes by a clock of its own, so that clocks of machines may differ by minutes.
 
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl PostedNotice {
     }
 }
 
-/// A notice that fails costs others a build of their own, and nobody more.
+/// A notice that fails costs others a build of their own, and no more.
 fn note(what: &str, done: Result<Result<(), StoreError>, Elapsed>) {
     match done {
         Ok(Ok(())) => {}

@@ -92,7 +92,7 @@ impl TemplateStore {
         }
     }
 
-    /// The notice that a template is being built. A registry has none: of two that write one, nobody can tell who was quicker.
+    /// The notice that a template is being built. A registry has none: of two that write one, it cannot be told which was quicker.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.notice(fingerprint).await?, most).await,

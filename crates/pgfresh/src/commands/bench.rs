@@ -62,13 +62,11 @@ fn measure(
         Bench::Rollback { rounds, .. } => {
             Fresh { server_options, cache, program }.measure_rollback(rounds, progress)?
         }
-        Bench::Fresh { rounds, recycle: true, .. } => {
-            Fresh { server_options, cache, program }.measure_recycling(rounds, progress)?
-        }
-        Bench::Fresh { rounds, first, ref tables, .. } => {
+        Bench::Fresh { rounds, recycle, first, ref tables, .. } => {
             let fresh = Fresh { server_options, cache, program };
             match tables {
                 Some(sizes) => fresh.measure_tables(sizes, rounds, progress)?,
+                None if recycle => fresh.measure_recycling(rounds, progress)?,
                 None if first => fresh.measure_first(rounds, progress)?,
                 None => fresh.measure(rounds, progress)?,
             }
@@ -84,10 +82,8 @@ fn measure(
             let disk = disk::path(settings, path.as_deref())?;
             let sensors = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
             let thermometer = || sensors.as_ref().and_then(|sensors| sensors.look().temperature);
-            let mut targets = target.clone();
-            if targets.is_empty() {
-                targets = vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];
-            }
+            let usual = || vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];
+            let targets = if target.is_empty() { usual() } else { target.clone() };
             let (disk, thermometer) = (path.clone(), &thermometer);
             Events { server_options, cache, program, disk, targets, batch, thermometer }
                 .measure(batches, progress)?
