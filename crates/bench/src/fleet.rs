@@ -96,6 +96,8 @@ struct Outcome {
     after_build: Option<f64>,
     /// Bytes that went to the remote.
     sent: Option<u64>,
+    /// Why shards did not take the template from the remote, in their words.
+    refusals: Vec<String>,
 }
 
 impl Fleet {
@@ -189,7 +191,7 @@ impl Fleet {
                     .env("PGFRESH_CACHE_PUSH", "always")
                     .env("PGFRESH_SIGNING_KEY", key.to_text());
             }
-            command.args(["template", "build", "--quiet"]).stderr(output);
+            command.args(["template", "build"]).stderr(output);
             let child = command.spawn().attempt("run", Path::new(command.get_program()))?;
             shards.push(Shard { number, child: Some(child), ready: None });
         }
@@ -213,7 +215,8 @@ impl Fleet {
         let after_build =
             (way == Way::Cold).then_some(()).and(last.zip(built)).map(|(last, built)| last - built);
         let sent = (way == Way::Cold && self.remote.is_none()).then(|| bytes_below(&store));
-        Ok(Some(Outcome { way, builds: builders.len(), ready, after_build, sent }))
+        let refusals = (0..self.shards).flat_map(|number| project.refusals(number)).collect();
+        Ok(Some(Outcome { way, builds: builders.len(), ready, after_build, sent, refusals }))
     }
 
     fn describe(&self, report: &mut Report, outcomes: &[Outcome]) {
@@ -266,6 +269,7 @@ impl Fleet {
              sleeps for most of its time.",
         ]);
         for outcome in outcomes {
+            report.add_notes(&outcome.refusals);
             report.add_samples(outcome.way.name(), [outcome.ready.clone()]);
         }
     }

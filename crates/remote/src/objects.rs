@@ -44,6 +44,8 @@ const NOTICES: &str = "notices";
 #[derive(Debug)]
 pub(crate) struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
+    /// The same for notices, which do not wait until they are on the disk: they last for seconds.
+    notices: Arc<dyn ObjectStore>,
     prefix: Path,
     /// Where it lies, if that is here.
     folder: Option<std::path::PathBuf>,
@@ -128,7 +130,11 @@ impl ObjectBucket {
             None if address.kind == StoreKind::Http => Path::default(),
             None => Path::from_url_path(address.path()).map_err(|error| StoreError::broken(&error))?,
         };
-        Ok(Self { store, prefix, folder })
+        let notices: Arc<dyn ObjectStore> = match address.kind {
+            StoreKind::File => Arc::new(LocalFileSystem::new().with_automatic_cleanup(false)),
+            _ => Arc::clone(&store),
+        };
+        Ok(Self { store, notices, prefix, folder })
     }
 
     fn at(&self, kind: &'static str, name: &str) -> Path {
@@ -177,11 +183,11 @@ impl ObjectBucket {
         text: &str,
         replace: bool,
     ) -> Result<(), StoreError> {
-        self.put_text(self.at(HEADS, fingerprint), text, replace).await
+        put_text(&*self.store, self.at(HEADS, fingerprint), text, replace).await
     }
 
     pub(crate) async fn notice(&self, fingerprint: &str) -> Result<ByteStream, StoreError> {
-        let found = self.store.get(&self.at(NOTICES, fingerprint)).await?;
+        let found = self.notices.get(&self.at(NOTICES, fingerprint)).await?;
         Ok(found.into_stream().map_err(StoreError::from).boxed())
     }
 
@@ -191,7 +197,7 @@ impl ObjectBucket {
         text: &str,
         replace: bool,
     ) -> Result<(), StoreError> {
-        self.put_text(self.at(NOTICES, fingerprint), text, replace).await
+        put_text(&*self.notices, self.at(NOTICES, fingerprint), text, replace).await
     }
 
     pub(crate) async fn remove_notice(&self, fingerprint: &str) -> Result<(), StoreError> {
@@ -200,22 +206,6 @@ impl ObjectBucket {
 
     pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
         self.list(NOTICES).await
-    }
-
-    async fn put_text(&self, path: Path, text: &str, replace: bool) -> Result<(), StoreError> {
-        let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
-        if !replace {
-            let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            match self.store.put_opts(&path, payload(), create).await {
-                // A server that cannot is told without a condition: two pushers then both succeed, and and either text is good.
-                Err(
-                    object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
-                ) => {}
-                other => return other.map(drop).map_err(StoreError::from),
-            }
-        }
-        self.store.put(&path, payload()).await?;
-        Ok(())
     }
 
     pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
@@ -263,6 +253,21 @@ impl ObjectBucket {
             other => Ok(other?),
         }
     }
+}
+
+/// Writes a text; [`StoreError::Exists`] if there is one that is not to be replaced.
+async fn put_text(store: &dyn ObjectStore, path: Path, text: &str, replace: bool) -> Result<(), StoreError> {
+    let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
+    if !replace {
+        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match store.put_opts(&path, payload(), create).await {
+            // A server that cannot is told without a condition: two pushers then both succeed, and either text is good.
+            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {}
+            other => return other.map(drop).map_err(StoreError::from),
+        }
+    }
+    store.put(&path, payload()).await?;
+    Ok(())
 }
 
 /// What is in the names of files that a writer has left behind that was killed; listings leave these out.

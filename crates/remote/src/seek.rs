@@ -18,7 +18,8 @@ const POLL: Duration = Duration::from_millis(200);
 /// How long a machine waits at most before it takes the place of a builder that is gone.
 const HESITATION: Duration = Duration::from_millis(500);
 /// How long reading a notice may take, and writing one.
-const NOTICE_BOUND: Duration = Duration::from_millis(500);
+const READ_BOUND: Duration = Duration::from_millis(500);
+const WRITE_BOUND: Duration = Duration::from_secs(2);
 /// What is known of another machine that builds a template.
 enum OtherBuilder {
     AtWork,
@@ -87,7 +88,7 @@ impl RemoteCache {
         fingerprint: &str,
         watch: &mut BeatWatch,
     ) -> OtherBuilder {
-        match timeout(NOTICE_BOUND, store.notice(fingerprint, LONGEST_NOTICE)).await {
+        match timeout(READ_BOUND, store.notice(fingerprint, LONGEST_NOTICE)).await {
             Ok(Ok(text)) => {
                 let text = String::from_utf8_lossy(&text);
                 let alive = watch.is_alive(&text, (fingerprint, &self.trusted), Instant::now());
@@ -105,7 +106,7 @@ impl RemoteCache {
         };
         let left = matches!(other, OtherBuilder::Dead);
         let post = PostedNotice::post(store, &self.address, fingerprint, key, left);
-        match timeout(NOTICE_BOUND, post).await {
+        match timeout(WRITE_BOUND, post).await {
             Ok(Ok(Some(notice))) => Posted::Notice(notice),
             Ok(Ok(None)) => Posted::TooLate,
             Ok(Err(_)) | Err(_) => Posted::Nothing,

@@ -60,6 +60,13 @@ impl Project {
         self.folder.join(format!("log-{number}"))
     }
 
+    /// What a shard has said of a remote that it did not take its template from.
+    pub(super) fn refusals(&self, number: u32) -> Vec<String> {
+        let text = fs::read_to_string(self.log(number)).unwrap_or_default();
+        let lines = text.lines().filter(|line| line.contains(" is built here: "));
+        lines.map(|line| format!("Shard {number}: {}", line.trim_start_matches("pgfresh: "))).collect()
+    }
+
     pub(super) fn empty_caches(&self, shards: u32) -> Result<(), FileError> {
         (0..shards).try_for_each(|number| remove(&self.cache(number)))
     }

@@ -60,7 +60,7 @@ fn of_a_fleet_with_a_remote_one_shard_builds() {
     let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
     assert_eq!(builds("every shard migrates"), "2");
     assert_eq!(builds("every shard restores a dump"), "0");
-    assert_eq!(builds("remote, empty"), "1");
+    assert_eq!(builds("remote, empty"), "1", "{}", report["notes"]);
     assert_eq!(builds("remote, filled"), "0");
     assert_eq!(counts(&report), [2; 4], "{report}");
 }
