@@ -254,7 +254,12 @@ proptest! {
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
             assert_eq!(first, unsent);
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
-            assert_eq!(other.known(), fixture.known());
+            // Several statements about databases that arrive at once clear the way once.
+            let known = |fixture: &Fixture| {
+                let (heard, vacated, idle, clean) = fixture.known();
+                (heard, vacated > 0, idle, clean)
+            };
+            assert_eq!(known(&other), known(&fixture));
         });
     }
 }
