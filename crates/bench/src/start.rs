@@ -127,8 +127,8 @@ impl Start<'_> {
 
 /// The same specification, with nothing in it that could be kept: it is run in each new server.
 fn replayed(spec: &TemplateSpec) -> TemplateSpec {
-    let from = spec.from.as_deref().map(replayed).map(Box::new);
+    let [beside, from] = [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(replayed).map(Box::new));
     // A command whose inputs are unknown runs each time, and all that comes before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
-    TemplateSpec { from, setup, inputs: Vec::new(), ..spec.clone() }
+    TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

@@ -24,11 +24,6 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 
-/// A text as SQL wants it.
-pub(crate) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 /// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each
 /// connection does that once.
 #[derive(Debug)]

@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use server::{AdminConnection, Rows, SessionError};
+use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::Digest;
-use crate::admin::{literal, number, text, union};
+use crate::admin::{number, text, union};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use server::{AdminConnection, SessionError};
+use server::{AdminConnection, SessionError, literal};
 
-use crate::admin::{literal, union};
+use crate::admin::union;
 
 /// A recycled database that was not what its template is.
 #[derive(Debug, Clone, PartialEq, Eq)]

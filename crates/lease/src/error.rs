@@ -98,6 +98,9 @@ pub enum LeaseError {
     /// Servers cannot be started here.
     #[error("there are no servers to be leased")]
     NoServers,
+    /// The template was made in this server, of a database in use.
+    #[error("cannot start a server from template \"{0}\": it is in this server alone")]
+    NoServerFrom(String),
     /// It shares the server with others.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
@@ -153,7 +156,7 @@ impl LeaseError {
             Self::Name { .. } => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
-            Self::NoServers | Self::NoServer(_) | Self::Replication => "0A000",
+            Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
             Self::Server { .. } | Self::Emptied(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
@@ -190,6 +193,9 @@ impl LeaseError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::UnknownTemplate { .. } => {
+                Some("A server has several of pgfresh.toml with --template NAME,NAME.".to_owned())
+            }
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::Busy(_) => Some(
                 "Close the other one first, or use isolation \"clone\" for tests with several sessions at once."
@@ -198,6 +204,7 @@ impl LeaseError {
             Self::OtherParameters(_) => Some("Connect as before, or use isolation \"clone\".".to_owned()),
             Self::OtherIsolation { .. } => Some("Release it first, or choose another name.".to_owned()),
             Self::Timeout { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
+            Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Emptied(_) => Some("Run the command again, on a new server.".to_owned()),

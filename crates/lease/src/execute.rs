@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use server::identifier;
+use ::template::{complete_copy, create_copy};
 
-use crate::admin::{literal, number, text};
+use crate::admin::{number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
@@ -26,7 +26,7 @@ impl Inner {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
             TaskKind::Create(Source::Template(template)) => self.create(id, template),
-            TaskKind::Create(Source::Server) => self.start_server(id),
+            TaskKind::Create(Source::Server(template)) => self.start_server(id, template),
             TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
             TaskKind::Unname => self.unname(id),
             TaskKind::Reset { in_place } => self.reset(id, *in_place),
@@ -152,11 +152,11 @@ impl Inner {
         waiting
     }
 
-    fn start_server(&self, id: DatabaseId) -> Outcome {
+    fn start_server(&self, id: DatabaseId, template: &str) -> Outcome {
         let Some(provisioner) = &self.options.provisioner else {
             return Outcome::Failed(LeaseError::NoServers);
         };
-        match LeasedServer::start(provisioner) {
+        match LeasedServer::start(provisioner, template) {
             Ok(server) => {
                 let held = Held::of_server(server, self.evidence.epoch());
                 self.lock().databases.insert(id, held);
@@ -462,16 +462,8 @@ impl Inner {
             held.last_name.clone()
         };
         let called = format!("{}template_{template}", crate::template::PREFIX);
-        let strategy = if self.options.major >= 15 { " STRATEGY FILE_COPY" } else { "" };
-        let (from, to) = (identifier(&name), identifier(&called));
-        self.admin.run_once("copy a database", &format!("CREATE DATABASE {to} TEMPLATE {from}{strategy}"))?;
-        let sql = format!(
-            "UPDATE pg_database n SET datdba = t.datdba, datacl = t.datacl FROM pg_database t \
-             WHERE n.datname = {} AND t.datname = {}",
-            literal(&called),
-            literal(&name)
-        );
-        self.admin.run("complete a template", &sql)?;
+        self.admin.run_once("copy a database", &create_copy(&name, &called, self.options.major))?;
+        self.admin.run("complete a template", &complete_copy(&name, &called))?;
         let database = TemplateDatabase { name: template.to_owned(), database: called };
         let taken = Template::take(&database, &self.admin)?;
         lock(&self.templates).push(taken);

@@ -6,11 +6,13 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pgwire::StartupParams;
+use server::literal;
 
-use crate::admin::{AdminPool, literal};
+use crate::admin::AdminPool;
 use crate::core::{Core, lock};
 use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
+use crate::names::whole;
 use crate::options::LeaseOptions;
 use crate::shared::SharedWatch;
 use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
@@ -87,6 +89,17 @@ impl Inner {
         self.raise(Event::Close(why), None);
         lock(&self.core).closed = true;
         self.work.notify_all();
+    }
+
+    /// The name of the template that a lease is of: the one that is asked for, else the one that the lease is called like, else
+    /// the default one.
+    pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
+        let is_one = || lock(&self.templates).iter().any(|template| template.name == lease);
+        let name = match asked.map(whole).transpose()? {
+            None if is_one() => Some(lease),
+            asked => asked,
+        };
+        self.template(name).map(|template| template.name)
     }
 
     /// The template of that name, or the default one.

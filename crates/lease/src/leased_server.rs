@@ -49,17 +49,17 @@ enum Power {
 }
 
 impl LeasedServer {
-    /// Starts one.
-    pub(crate) fn start(provisioner: &Provisioner) -> Result<Self, LeaseError> {
+    /// Starts one, for the database of `template`.
+    pub(crate) fn start(provisioner: &Provisioner, template: &str) -> Result<Self, LeaseError> {
         let started = provisioner.start(&|_| ());
-        let Started { server, place, database, .. } = started
+        let Started { server, place, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
         let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
-        let sql = if database == "postgres" {
+        let sql = if template == "template1" {
             format!("CREATE DATABASE {READY}")
         } else {
-            format!("ALTER DATABASE {} RENAME TO {READY}", identifier(&database))
+            format!("ALTER DATABASE {} RENAME TO {READY}", identifier(template))
         };
         leased.run("prepare a server", &sql)?;
         Ok(leased)

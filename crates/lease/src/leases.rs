@@ -47,9 +47,9 @@ impl Leases {
         for template in &options.templates {
             templates.push(Template::take(template, &admin)?);
             core.table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
-        }
-        if options.provisioner.is_some() {
-            core.table.add_source(Source::Server, false);
+            if options.provisioner.is_some() {
+                core.table.add_source(Source::Server(template.name.clone()), false);
+            }
         }
         let inner = Arc::new(Inner {
             options,
@@ -83,12 +83,12 @@ impl Leases {
         template: Option<&str>,
     ) -> Result<(String, String), LeaseError> {
         let inner = &self.0;
-        let template = inner.template(template.map(whole).transpose()?)?.name;
         let name = match name {
             Some(name) => cut(name).to_owned(),
             None => inner.made_up(isolation),
         };
         check_name(&name)?;
+        let template = inner.template_for(&name, template)?;
         if isolation != Isolation::Clone {
             inner.expect_free(&name)?;
         }

@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use pgwire::encode;
-use server::{AdminConnection, Rows, SessionError};
+use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::LeaseError;
-use crate::admin::{AdminPool, literal, text, union};
+use crate::admin::{AdminPool, text, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
 use crate::evidence::{Evidence, MARK};

@@ -111,7 +111,7 @@ impl Leases {
         check_name(name)?;
         let usual = inner.options.isolation;
         let terms = Terms {
-            template: inner.template(request.template)?.name,
+            template: inner.template_for(name, request.template)?,
             isolation: request.isolation.unwrap_or(usual),
             linger: request.linger.unwrap_or(inner.options.linger),
             retained: false,

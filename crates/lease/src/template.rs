@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use server::{SessionError, identifier};
+use ::template::{complete_copy, create_copy};
+use server::{SessionError, identifier, literal};
 
-use crate::admin::{AdminPool, Prepared, literal};
+use crate::admin::{AdminPool, Prepared};
 use crate::backend::{CatalogStamp, stamp};
 use crate::catalog::TemplateCatalog;
 use crate::evidence::{Evidence, MARK};
@@ -14,6 +15,8 @@ use crate::{LeaseError, TemplateDatabase};
 
 /// What our own databases' names begin with; no other database may have such a name.
 pub(crate) const PREFIX: &str = "pgfresh_";
+/// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
+const BOOTSTRAP: u32 = 10;
 
 /// A template in service.
 #[derive(Debug, Clone)]
@@ -22,7 +25,6 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    owner: String,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
     /// What a reset needs to know, and whether there are functions; read in the first copy. `template1` may change, so it has
@@ -53,8 +55,8 @@ impl Template {
             admin.run("close a template", &sql)?;
         }
         let sql = format!(
-            "SELECT oid, pg_database_size(oid), pg_get_userbyid(datdba), \
-             datacl IS NOT NULL OR datconnlimit <> -1 \
+            "SELECT oid, pg_database_size(oid), \
+             datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
              OR shobj_description(oid, 'pg_database') IS NOT NULL \
              FROM pg_database d WHERE datname = {}",
@@ -72,7 +74,6 @@ impl Template {
             database: called.clone(),
             oid: next().parse().unwrap_or(0),
             bytes: next().parse().unwrap_or(0),
-            owner: next(),
             forgets: next() == "t" && called != "template1",
             catalog: Arc::default(),
             generation: Arc::default(),
@@ -99,15 +100,7 @@ impl Template {
     /// # Errors
     /// SQLSTATE 42P04 if the name is taken. On any error there is no such copy.
     pub(crate) fn copy(&self, name: &str, major: u32, admin: &AdminPool) -> Result<u32, LeaseError> {
-        // By files: the server's own default writes each page to the WAL, which takes twice as long. Before 15 there
-        // is no other way than by files.
-        let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
-        let sql = format!(
-            "CREATE DATABASE {} TEMPLATE {} OWNER {}{strategy}",
-            identifier(name),
-            identifier(&self.database),
-            identifier(&self.owner)
-        );
+        let sql = create_copy(&self.database, name, major);
         if let Err(error) = admin.run_once("copy a template", &sql) {
             if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
                 return Err(error);
@@ -123,27 +116,15 @@ impl Template {
         result
     }
 
-    /// Copies what hangs on the template in catalogs that all databases share: settings, grants, limit, comment.
+    /// Copies what hangs on the template in catalogs that all databases share, and returns the copy's oid.
     fn complete(&self, name: &str, admin: &AdminPool) -> Result<u32, LeaseError> {
-        let (from, name) = (self.oid, literal(name));
-        let find = format!("SELECT oid FROM pg_database WHERE datname = {name}");
-        let sql = if self.forgets {
-            format!(
-                "INSERT INTO pg_db_role_setting SELECT ({find}), setrole, setconfig \
-                 FROM pg_db_role_setting WHERE setdatabase = {from}; \
-                 INSERT INTO pg_shdepend SELECT dbid, classid, ({find}), objsubid, refclassid, refobjid, deptype \
-                 FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = {from} AND deptype = 'a'; \
-                 INSERT INTO pg_shdescription SELECT ({find}), classoid, description \
-                 FROM pg_shdescription WHERE classoid = 'pg_database'::regclass AND objoid = {from}; \
-                 UPDATE pg_database n SET datacl = t.datacl, datconnlimit = t.datconnlimit \
-                 FROM pg_database t WHERE n.datname = {name} AND t.oid = {from}; {find}"
-            )
-        } else {
-            find
-        };
+        let mut sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
+        if self.forgets {
+            sql = format!("{}; {sql}", complete_copy(&self.database, name));
+        }
         let rows = admin.run("complete a copy", &sql)?;
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        oid.ok_or(LeaseError::NotLeased(name))
+        oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 }
 

@@ -100,7 +100,8 @@ pub(crate) struct Options {
     /// A server setting, which overrides preset and file; repeatable (in PGFRESH_SET: separated by ";")
     #[arg(long, global = true, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// The template of pgfresh.toml to start from; "none" for an empty server [default: the unnamed or only one]
+    /// The template of pgfresh.toml to start from, or several, "NAME,NAME"; "none" for an empty server [default: the unnamed or
+    /// only one]
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env_values = true)]
     #[arg(help_heading = "Template")]
     pub(crate) template: Option<String>,

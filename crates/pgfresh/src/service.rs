@@ -123,10 +123,10 @@ pub(crate) struct Times {
     pub(crate) boot: Duration,
 }
 
-/// What leases are copies of: the server's own database, and what CREATE DATABASE copies everywhere, for clients that want an
+/// What leases are copies of: the server's templates, and what CREATE DATABASE copies everywhere, for clients that want an
 /// empty one.
-fn templates(database: &str) -> Vec<TemplateDatabase> {
-    let names = [database, "template1"].into_iter().filter(|name| *name != "postgres");
+fn templates(names: &[String]) -> Vec<TemplateDatabase> {
+    let names = names.iter().map(String::as_str).chain(["template1"]);
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
@@ -158,7 +158,7 @@ impl Service {
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
         let secret = secret(serve_options.password)?;
-        let Started { server, place, database, look_up } = started;
+        let Started { server, place, database, templates: names, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
         let times = Times { template: look_up, boot };
@@ -167,7 +167,7 @@ impl Service {
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
         // Persistent databases are the user's own: none is leased.
         let is_persistent = server.run().persistent().is_some();
-        let templates = if is_persistent { Vec::new() } else { templates(&database) };
+        let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let leases = Leases::open(LeaseOptions {
             directory: directory.clone(),
             data: server.run().data(),
@@ -185,8 +185,8 @@ impl Service {
             move || leases.server_gone()
         })?;
         // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
-        if serve_options.isolation == Isolation::Clone {
-            leases.retain(&database);
+        for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
+            leases.retain(name);
         }
         let history = (serve_options.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
         let root_certificate = write_root(serve_options.certificate.as_deref(), &server)?;

@@ -34,6 +34,12 @@ pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// A text as SQL wants it.
+#[must_use]
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A session ended, or never came to be.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {

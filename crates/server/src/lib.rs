@@ -28,7 +28,7 @@ mod trim;
 mod version;
 
 pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
-pub use admin::{AdminConnection, Rows, SessionError, identifier};
+pub use admin::{AdminConnection, Rows, SessionError, identifier, literal};
 pub use boot::{Data, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
 pub use error::{FetchError, InitdbError, InstallationError, SettingError, StartError, StopError};

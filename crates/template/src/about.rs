@@ -12,7 +12,7 @@ use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 /// The description of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// The template's name and that of its database; none is a base image.
+    /// The template's name, or the names of all in its cluster; none is a base image.
     pub name: Option<String>,
     /// The version of `PostgreSQL`.
     pub version: String,
@@ -41,7 +41,7 @@ impl About {
     ) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            name: spec.map(|spec| spec.name.clone()),
+            name: spec.map(TemplateSpec::title),
             version,
             folder: spec.map_or_else(PathBuf::new, |spec| spec.folder.clone()),
             made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::words),
@@ -79,7 +79,7 @@ impl About {
 
 /// The inputs of the last template that was made of this name in this folder.
 pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
-    serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.name))?).ok()
+    serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.title()))?).ok()
 }
 
 /// Remembers them for the next who asks why there is something to build.
@@ -89,7 +89,7 @@ pub(crate) fn remember(
     fingerprint_inputs: &FingerprintInputs,
 ) -> Result<(), FileError> {
     let text = serde_json::to_string(fingerprint_inputs).unwrap_or_default();
-    cache.remember(&note(&spec.folder, &spec.name), &text)
+    cache.remember(&note(&spec.folder, &spec.title()), &text)
 }
 
 fn note(folder: &Path, name: &str) -> String {

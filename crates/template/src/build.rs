@@ -45,13 +45,17 @@ impl Provisioner {
         spec: &TemplateSpec,
     ) -> Result<FingerprintInputs, ProvisionError> {
         let mut all = FingerprintInputs::default();
-        let from = match &spec.from {
+        let from = match spec.goes_on_from() {
             Some(from) => self.fingerprint_inputs(from)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
         all.add(GOES_ON_FROM, from.as_str());
         all.add("version of PostgreSQL", self.installation.version().to_string());
         all.add("name", &spec.name);
+        if spec.beside.is_some() {
+            let from = spec.from.as_ref().map_or("none", |from| &from.name);
+            all.add("database that it copies", from);
+        }
         for (name, value) in self.user_settings() {
             all.add(format!("setting {name}"), value);
         }
@@ -102,16 +106,19 @@ impl Provisioner {
         if let Some(spec) = spec.chain().into_iter().find(|spec| spec.runs_each_time()) {
             return Err(SetupError::RunsEachTime { name: spec.name.clone() }.into());
         }
-        let mut changes = Vec::new();
+        let (title, mut changes) = (spec.title(), Vec::new());
         for _ in 0..ATTEMPTS {
             let inputs = self.fingerprint_inputs(spec)?;
             let fingerprint = inputs.fingerprint();
-            let found =
-                |entry| Template { fingerprint: fingerprint.clone(), entry, database: spec.name.clone() };
+            let found = |entry| Template {
+                fingerprint: fingerprint.clone(),
+                entry,
+                database: spec.served()[0].to_owned(),
+            };
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
-            let waiting = || say(Step::Waiting { name: &spec.name });
+            let waiting = || say(Step::Waiting { name: &title });
             let building = self.cache.building(fingerprint.as_str(), waiting)?;
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
@@ -136,7 +143,7 @@ impl Provisioner {
             changes = after.differences(&inputs);
             say(Step::InputsChanged { changes: &changes });
         }
-        Err(SetupError::Unsettled { name: spec.name.clone(), changes }.into())
+        Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
     /// The template in the cache, if it will do: where all steps are to run from the start, one built on another will not.
@@ -155,12 +162,13 @@ impl Provisioner {
         about: &About,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Entry, ProvisionError> {
-        say(Step::Publishing { name: &spec.name });
+        let name = &spec.title();
+        say(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
         // It may be in the cache, and the cache in a checkout: test runners walk through that as soon as they are started.
         guard.remove();
         about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
-        say(Step::Built { name: &spec.name, bytes: entry.occupied()?, took: about.took });
+        say(Step::Built { name, bytes: entry.occupied()?, took: about.took });
         for evicted in cached::evict(&self.cache, self.cache_size())? {
             say(Step::Evicted(&evicted));
         }
@@ -176,7 +184,7 @@ impl Provisioner {
         (inputs, changes): (&FingerprintInputs, &[String]),
         say: &dyn Fn(Step<'_>),
     ) -> Result<(Guard, Option<Fingerprint>), ProvisionError> {
-        let (name, fingerprint) = (&spec.name, &inputs.fingerprint());
+        let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
             say(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
             // Marks it as used.
@@ -200,8 +208,8 @@ impl Provisioner {
         }
         let plan = BuildPlan::Full { reasons: self.reasons_for_full_build(spec, inputs) };
         say(Step::Building { name, fingerprint, changes, plan: &plan });
-        let from = spec.from.as_deref();
-        let server = self.on_template(from, say, |template| self.boot_for_build(template, say))?;
+        let server =
+            self.on_template(spec.goes_on_from(), say, |template| self.boot_for_build(template, say))?;
         let server = self.set_up(server, spec, StartingPoint::of(spec), fingerprint, say)?;
         Ok((at_rest(server)?, None))
     }

@@ -22,7 +22,7 @@ impl Provisioner {
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
             return Ok(Sought::Missing(None));
         };
-        let (name, begun, total) = (&spec.name, Cell::new(Instant::now()), Cell::new(0));
+        let (name, begun, total) = (&spec.title(), Cell::new(Instant::now()), Cell::new(0));
         let waited = Cell::new(false);
         let progress = |step| match step {
             SeekStep::Waiting => {
@@ -62,7 +62,7 @@ impl Provisioner {
     /// Offers a template that was built here to others.
     pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
         let Some(source) = &self.source else { return };
-        let (name, begun) = (&spec.name, Instant::now());
+        let (name, begun) = (&spec.title(), Instant::now());
         match source.offer(entry, &|done, total| say(Step::Pushing { name, done, total })) {
             Ok(None) => {}
             Ok(Some(bytes)) => say(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),

@@ -40,7 +40,7 @@ impl Provisioner {
             let Some(about) = About::parse(&entry.about()) else { continue };
             let fingerprint = about.fingerprint_inputs.fingerprint();
             // What came from elsewhere may describe itself as it likes: its name says what it is made of.
-            if about.name.as_ref() != Some(&spec.name) || fingerprint.as_str() != name {
+            if about.name.as_ref() != Some(&spec.title()) || fingerprint.as_str() != name {
                 continue;
             }
             let Ok(added) = fingerprint_inputs.added_to(&about.fingerprint_inputs) else { continue };

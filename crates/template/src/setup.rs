@@ -14,7 +14,7 @@ use storage::{Account, Attempt, FileError};
 
 use crate::error::SetupError;
 use crate::provisioner::Step;
-use crate::{ProvisionError, TemplateSpec, inputs};
+use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, inputs};
 
 /// The log's name in the run directory.
 const LOG: &str = "setup.log";
@@ -42,6 +42,8 @@ pub(crate) enum StartingPoint<'a> {
     BaseImage,
     /// The database of the template in `from`, whose name this is.
     From(&'a str),
+    /// Those of other templates, which stay; among them, where this says so, the one of the template in `from`.
+    Beside(Option<&'a str>),
     /// An earlier template of the same name, which has run the dump and so many SQL files.
     Parent {
         /// The first of the list.
@@ -59,7 +61,12 @@ pub(crate) struct Broken {
 impl<'a> StartingPoint<'a> {
     /// Where all steps of `spec` begin.
     pub(crate) fn of(spec: &'a TemplateSpec) -> Self {
-        spec.from.as_ref().map_or(Self::BaseImage, |from| Self::From(&from.name))
+        let from = spec.from.as_ref().map(|from| from.name.as_str());
+        match from {
+            from if spec.beside.is_some() => Self::Beside(from),
+            Some(from) => Self::From(from),
+            None => Self::BaseImage,
+        }
     }
 
     fn sql_files(self) -> usize {
@@ -112,16 +119,27 @@ impl Setup<'_> {
 
     fn make_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
-        let sql = match start {
-            StartingPoint::Parent { .. } => return Ok(()),
-            StartingPoint::From(from) if from == name => return Ok(()),
+        let statements = match start {
+            StartingPoint::Parent { .. } => Vec::new(),
+            StartingPoint::From(from) if from == name => Vec::new(),
             StartingPoint::From(from) => {
-                format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name))
+                vec![format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name))]
             }
-            StartingPoint::BaseImage => format!("CREATE DATABASE {}", identifier(name)),
+            StartingPoint::Beside(Some(from)) => {
+                let major = self.installation.version().major;
+                vec![create_copy(from, name, major), complete_copy(from, name)]
+            }
+            StartingPoint::BaseImage | StartingPoint::Beside(None) => {
+                vec![format!("CREATE DATABASE {}", identifier(name))]
+            }
         };
-        let made = self.server.session("postgres")?.query(&sql);
-        made.map_err(|source| SetupError::Database { database: name.clone(), source })?;
+        let failed = |source| SetupError::Database { database: name.clone(), source };
+        if let [_, ..] = statements[..] {
+            let mut session = self.server.session("postgres")?;
+            for sql in statements {
+                session.query(&sql).map_err(failed)?;
+            }
+        }
         Ok(())
     }
 

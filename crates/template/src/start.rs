@@ -19,8 +19,10 @@ pub struct Started {
     pub server: Server,
     /// Where its data live.
     pub place: Place,
-    /// The database that was prepared in it; `postgres` without a template.
+    /// The database that was prepared in it, the default one of several; `postgres` without a template.
     pub database: String,
+    /// The templates in it by name, and their databases', the default first.
+    pub templates: Vec<String>,
     /// How long the look-up took, of binaries, cache and place; it includes building what was missing.
     pub look_up: Duration,
 }
@@ -65,9 +67,18 @@ impl Provisioner {
             let settings = self.settings(place.budget())?;
             let look_up = begun.elapsed();
             let server = self.boot(template, &place, &settings, say)?;
-            Ok(Started { server, place, database: template.database.clone(), look_up })
+            Ok(self.started(server, place, look_up))
         })?;
         self.run_each_time(started, &each_time, say)
+    }
+
+    /// A server that has, or is about to have, the template of the options.
+    fn started(&self, server: Server, place: Place, look_up: Duration) -> Started {
+        let spec = self.server_options().template.as_ref();
+        let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::served);
+        let templates: Vec<_> = templates.into_iter().map(str::to_owned).collect();
+        let database = templates.first().cloned().unwrap_or_else(|| "postgres".to_owned());
+        Started { server, place, database, templates, look_up }
     }
 
     /// The templates from the first to that of the options: those that the cache keeps, and those that are run each time.
@@ -92,7 +103,6 @@ impl Provisioner {
             let fingerprint = self.fingerprint_inputs(spec)?.fingerprint();
             let start = StartingPoint::of(spec);
             started.server = self.set_up(started.server, spec, start, &fingerprint, say)?;
-            started.database.clone_from(&spec.name);
         }
         Ok(started)
     }
@@ -109,7 +119,8 @@ impl Provisioner {
         fs::remove_dir_all(kept).attempt("remove", kept)?;
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
-        Ok(Started { server, place, database: "postgres".to_owned(), look_up })
+        let database = "postgres".to_owned();
+        Ok(Started { server, place, database, templates: Vec::new(), look_up })
     }
 
     /// Starts a server on persistent data. New ones are made first, as [`Self::start`] makes them, in place of what is there.
@@ -125,25 +136,26 @@ impl Provisioner {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
         let (path, files) = (data.path().to_owned(), data.data());
-        let mut database = "postgres".to_owned();
         if is_new {
-            let made = self.on_template(kept.last().copied(), say, |template| {
+            self.on_template(kept.last().copied(), say, |template| {
                 data.clear()?;
                 let copying =
                     Copying::begin(&template.entry, &files, &self.account, "").map_err(StartError::from)?;
                 let watch = |done, total| say(Step::Copying { done, total });
                 copying.finish(&watch).map_err(StartError::from)?;
-                Ok(template.database.clone())
-            });
-            database = made?;
+                Ok(())
+            })?;
         }
         let place = self.choose_place(&PlaceRequest::At(path), 0)?;
         let settings = self.with_users(Settings::persistent(&self.installation, place.budget()))?;
         let guard = Guard::over(&self.place(0)?, &self.account, &self.program)?.with_persistent(data)?;
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
-        let started = Started { server, place, database, look_up };
-        if is_new { self.run_each_time(started, &each_time, say) } else { Ok(started) }
+        if is_new {
+            return self.run_each_time(self.started(server, place, look_up), &each_time, say);
+        }
+        let database = "postgres".to_owned();
+        Ok(Started { server, place, database, templates: Vec::new(), look_up })
     }
 
     /// Starts a server that was shut down, or crashed, on its data in `place`.

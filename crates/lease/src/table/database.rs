@@ -100,7 +100,8 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) fn new(source: Source) -> Self {
-        let isolation = if source == Source::Server { Isolation::Server } else { Isolation::Clone };
+        let isolation =
+            if matches!(source, Source::Server(_)) { Isolation::Server } else { Isolation::Clone };
         Self {
             source,
             isolation,

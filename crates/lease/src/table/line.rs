@@ -151,7 +151,7 @@ impl LeaseTable {
         if !self.supplies.contains_key(&source) {
             let error = match source {
                 Source::Template(name) => LeaseError::UnknownTemplate { name, known: self.template_names() },
-                Source::Server => LeaseError::NoServers,
+                Source::Server(name) => LeaseError::NoServerFrom(name),
             };
             self.names.get_mut(name)?.state = NameState::Free;
             return self.refuse_head(name, error);

@@ -66,8 +66,8 @@ impl Proof {
 pub(crate) enum Source {
     /// A copy of the template of that name.
     Template(String),
-    /// A server of its own.
-    Server,
+    /// A server of its own, which has the template of that name.
+    Server(String),
 }
 
 /// What a client wants of a name.
@@ -122,7 +122,7 @@ impl Want {
 impl Terms {
     fn source(&self) -> Source {
         match self.isolation {
-            Isolation::Server => Source::Server,
+            Isolation::Server => Source::Server(self.template.clone()),
             Isolation::Clone | Isolation::Rollback => Source::Template(self.template.clone()),
         }
     }

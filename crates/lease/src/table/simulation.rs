@@ -91,7 +91,7 @@ impl Simulation {
         let mut table = LeaseTable::new(CAPACITY);
         table.add_source(Source::Template("app".to_owned()), true);
         table.add_source(Source::Template("other".to_owned()), false);
-        table.add_source(Source::Server, false);
+        table.add_source(Source::Server("app".to_owned()), false);
         Self {
             random: Random(seed | 1),
             now: Instant::now(),

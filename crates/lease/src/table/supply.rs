@@ -67,7 +67,7 @@ impl LeaseTable {
     pub(super) fn template_names(&self) -> Vec<String> {
         let of = |source: &Source| match source {
             Source::Template(name) => Some(name.clone()),
-            Source::Server => None,
+            Source::Server(_) => None,
         };
         self.supplies.keys().filter_map(of).collect()
     }
@@ -161,7 +161,7 @@ impl LeaseTable {
     /// Nothing is ready, and a client waits: more are kept ready from now on. False if there is no room, nor will be.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
-        let most = if *source == Source::Server { 1 } else { MOST_READY };
+        let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_READY };
         if supply.line.len() > supply.wanted / 2 {
             supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
         }
@@ -267,7 +267,9 @@ impl LeaseTable {
 
     /// Whether one more ready copy is worth its room.
     pub(super) fn wants_more(&self, source: &Source) -> bool {
-        *source != Source::Server && self.supplies.contains_key(source) && self.ready(source) < MOST_READY
+        !matches!(source, Source::Server(_))
+            && self.supplies.contains_key(source)
+            && self.ready(source) < MOST_READY
     }
 
     /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.
@@ -299,7 +301,6 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 
 fn source_name(source: &Source) -> String {
     match source {
-        Source::Template(name) => name.clone(),
-        Source::Server => "server".to_owned(),
+        Source::Template(name) | Source::Server(name) => name.clone(),
     }
 }

@@ -78,7 +78,7 @@ fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec,
 
 fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, bool)) -> Result<(), Failure> {
     let spec = spec(settings, name)?;
-    let name = spec.name.clone();
+    let name = spec.title();
     let server_options =
         ServerOptions { template: Some(spec), keep, full, ..settings.server_options.clone() };
     let provisioner = startup::provisioner_for(settings, server_options)?;
@@ -138,7 +138,7 @@ fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
 }
 
 fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(), Failure> {
-    let known = name.is_none_or(|name| settings.templates.iter().any(|spec| spec.name == name));
+    let known = name.is_none_or(|name| settings.find_template(name).is_ok());
     if let (Some(word), false) = (name, known) {
         return show_shelved(settings, word, json);
     }
@@ -153,7 +153,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
             None => (status.parent.as_deref(), &[][..]),
         };
         let value = json!({
-            "name": spec.name,
+            "name": spec.title(),
             "fingerprint": status.fingerprint.as_str(),
             "built": status.entry.is_some(),
             "bytes": status.entry.as_ref().map(storage::Entry::bytes),
@@ -166,7 +166,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
         out!("{value}");
         return Ok(());
     }
-    out!("{} {}: {state}", spec.name, status.fingerprint);
+    out!("{} {}: {state}", spec.title(), status.fingerprint);
     out!("made from {}: {}", spec.folder.display(), spec.words());
     show_ingredients(&status.fingerprint_inputs);
     Ok(())
@@ -278,6 +278,7 @@ fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Resul
     // Before anything is built.
     let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
+    let name = spec.title();
     let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let template = startup::provisioner_for(settings, server_options)?
         .template(&progress::announce(settings.verbosity))?;
@@ -285,7 +286,7 @@ fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Resul
         template.entry.export(folder, key.as_ref(), cancelled).map_err(server::StartError::from)
     })?;
     if !settings.verbosity.is_quiet() {
-        out!("{} {}", template.database, template.fingerprint);
+        out!("{name} {}", template.fingerprint);
     }
     Ok(())
 }

@@ -57,7 +57,8 @@ fn read_one(
             .hint(hint.to_owned()));
     }
     let (name, folder, steps) = (name.to_owned(), folder.to_owned(), steps.unwrap_or_default());
-    Ok((TemplateSpec { name, folder, from: None, sql, dump, setup, inputs, env, steps }, from))
+    let spec = TemplateSpec { name, folder, sql, dump, setup, inputs, env, steps, ..TemplateSpec::default() };
+    Ok((spec, from))
 }
 
 /// A specification with those that it goes on from; `path` are the names on the way to it.
@@ -86,7 +87,7 @@ pub(super) enum TemplateRequest {
     /// None: a bare server.
     Bare,
     /// The one that flags describe, without what it goes on from, and the name of that.
-    Described(TemplateSpec, Option<String>),
+    Described(Box<TemplateSpec>, Option<String>),
     /// Flags that belong to a described one, without what describes it.
     Incomplete,
     /// The one of that name in the file.
@@ -112,7 +113,7 @@ impl TemplateRequest {
                 steps: options.steps.unwrap_or_default(),
                 ..TemplateSpec::default()
             };
-            return Self::Described(spec, options.from.clone());
+            return Self::Described(Box::new(spec), options.from.clone());
         }
         let has_lists = !options.inputs.is_empty() || !options.setup_env.is_empty();
         if has_lists || options.steps.is_some() || options.from.is_some() {
@@ -148,16 +149,20 @@ impl TemplateRequest {
     }
 }
 
-/// The template of that name in the file.
-pub(super) fn find(templates: &[TemplateSpec], name: &str) -> Result<TemplateSpec, Failure> {
-    templates.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| {
+/// The templates of these names in the file, with commas between them: several are in one cluster, the first is the default.
+pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateSpec, Failure> {
+    let unknown = |name: &str| {
         let known = if templates.is_empty() {
             "No pgfresh.toml here or above describes any.".to_owned()
         } else {
             format!("Known are: {}.", names(templates))
         };
         Failure::new(format!("there is no template \"{name}\"")).detail(known)
-    })
+    };
+    let find =
+        |name: &str| templates.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| unknown(name));
+    let chosen = wanted.split(',').map(|name| find(name.trim())).collect::<Result<Vec<_>, _>>()?;
+    TemplateSpec::side_by_side(&chosen).ok_or_else(|| unknown(wanted))
 }
 
 fn names(templates: &[TemplateSpec]) -> String {

@@ -208,3 +208,31 @@ fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
     fixture.leases.remove_template("later").unwrap();
     assert_eq!(one(&mut copy, "SELECT count(*) FROM item"), "2");
 }
+
+#[test]
+fn a_snapshot_has_what_hangs_on_its_database_elsewhere() {
+    let fixture = fixture(SETUP);
+    fixture.leases.lease(Isolation::Clone, Some("source"), None).unwrap();
+    let (mut session, guard) = fixture.connect("source").unwrap();
+    for sql in [
+        "CREATE ROLE keeper",
+        "ALTER DATABASE source OWNER TO keeper",
+        "ALTER DATABASE source SET work_mem = '5MB'",
+        "GRANT CREATE ON DATABASE source TO keeper",
+        "COMMENT ON DATABASE source IS 'kept'",
+        "ALTER DATABASE source CONNECTION LIMIT 90",
+    ] {
+        session.query(sql).unwrap();
+    }
+    drop((session, guard));
+    fixture.leases.snapshot("source", "later", true).unwrap();
+    let connected = fixture.connect_with("copy", Some("later"), &params()).unwrap();
+    let mut copy = AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap();
+    let what = "SELECT concat_ws(' ', pg_get_userbyid(datdba), datacl::text, datconnlimit, current_setting('work_mem'),
+            shobj_description(oid, 'pg_database'),
+            (SELECT string_agg(deptype::text, '' ORDER BY deptype) FROM pg_shdepend WHERE objid = d.oid
+               AND classid = 'pg_database'::regclass))
+        FROM pg_database d WHERE datname = current_database()";
+    let acl = "{=Tc/keeper,keeper=CTc/keeper}";
+    assert_eq!(one(&mut copy, what), format!("keeper {acl} 90 5MB kept o"));
+}

@@ -2,6 +2,7 @@
 
 mod builders;
 mod incremental;
+mod several;
 mod signed;
 
 use std::fs;

@@ -60,10 +60,11 @@ pub(super) fn push(
 ) -> Result<(), Failure> {
     // Before anything is built.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
-    let options = ServerOptions { template: Some(spec(settings, None)?), ..settings.server_options.clone() };
+    let spec = spec(settings, None)?;
+    let name = &spec.title();
+    let options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let announce = progress::announce(settings.verbosity);
     let template = startup::provisioner_for(settings, options)?.template(&announce)?;
-    let name = template.database.as_str();
     let progress = |done, total| announce(template::Step::Pushing { name, done, total });
     let failed = failed("push to", &address);
     let pushed = remote(settings, address)?
@@ -85,11 +86,12 @@ pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Resul
     if settings.trusted.is_empty() {
         return Err(startup::no_trusted_key(&address));
     }
-    let options = ServerOptions { template: Some(spec(settings, None)?), ..settings.server_options.clone() };
+    let spec = spec(settings, None)?;
+    let name = &spec.title();
+    let options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let provisioner = startup::provisioner_for(settings, options)?;
     let fingerprint = provisioner.fingerprint()?;
     let announce = progress::announce(settings.verbosity);
-    let name = provisioner.server_options().template.as_ref().map_or("", |spec| &spec.name);
     let building =
         provisioner.cache.building(fingerprint.as_str(), || announce(template::Step::Waiting { name }))?;
     let mut what = "is here already";

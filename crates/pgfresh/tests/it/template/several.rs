@@ -1,0 +1,182 @@
+//! Several templates in one server: each is what it is alone, and each is leased by its name.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::common::gateway::Gateway;
+use crate::common::serve::Serve;
+
+/// Two that go on from one and one by itself, with all that hangs on a database in catalogs that databases share.
+const CONFIG: &str = r#"
+[template.schema]
+sql = "schema.sql"
+setup = "echo schema >>runs"
+inputs = "schema.sql"
+
+[template.demo]
+from = "schema"
+sql = "demo.sql"
+setup = "echo demo >>runs"
+inputs = "demo.sql"
+
+[template.other]
+sql = "other.sql"
+setup = "echo other >>runs"
+inputs = "other.sql"
+"#;
+
+fn several(user: User) -> Scene {
+    let scene = project(user, CONFIG);
+    scene.write(
+        "schema.sql",
+        "CREATE ROLE shop; CREATE TABLE orders (id int PRIMARY KEY); ALTER DATABASE schema OWNER TO shop;
+         ALTER DATABASE schema SET work_mem = '5MB'; ALTER ROLE shop IN DATABASE schema SET jit = off;
+         COMMENT ON DATABASE schema IS 'of the shop'; REVOKE TEMP ON DATABASE schema FROM public;",
+    );
+    scene.write("demo.sql", "INSERT INTO orders VALUES (1), (2); ALTER DATABASE demo CONNECTION LIMIT 90;");
+    scene.write(
+        "other.sql",
+        "CREATE TABLE notes (); ALTER DATABASE other SET search_path = elsewhere, public;",
+    );
+    scene
+}
+
+/// The setups that ran since the last time.
+fn ran(scene: &Scene) -> String {
+    let path = scene.directory.join("runs");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    drop(fs::remove_file(path));
+    text.lines().collect::<Vec<_>>().join(" ")
+}
+
+/// The database of that name, in SQL.
+fn dump(scene: &Scene, templates: &str, database: &str) -> String {
+    let text = scene.shell(&["--template", templates], &format!("pg_dump --create {database}"));
+    // What the newest versions put around it has a random word.
+    let is_random = |line: &&str| line.starts_with("\\restrict ") || line.starts_with("\\unrestrict ");
+    text.split_inclusive('\n').filter(|line| !is_random(line)).collect()
+}
+
+#[test]
+fn each_of_several_is_what_it_is_alone_and_is_built_once() {
+    for &user in User::all() {
+        let scene = several(user);
+        let alone = ["schema", "demo", "other"].map(|name| dump(&scene, name, name));
+        assert_eq!(ran(&scene), "schema demo other");
+        // The first is the default, whatever the order in which they are made.
+        let all = "demo, other,schema";
+        assert_eq!(
+            scene.query(&["--template", all], "SELECT current_database(), count(*) FROM orders"),
+            "demo|2"
+        );
+        assert_eq!(
+            ran(&scene),
+            "demo other",
+            "the image of the first to be made is the one that it has alone"
+        );
+        for (name, alone) in ["schema", "demo", "other"].iter().zip(alone) {
+            assert!(alone.contains(&format!("DATABASE {name}")), "{alone}");
+            assert_eq!(dump(&scene, all, name), alone, "{name}");
+        }
+        assert_eq!(ran(&scene), "");
+        assert_eq!(scene.query(&["--template", "schema,demo,other"], "SELECT current_database()"), "schema");
+        assert_eq!(ran(&scene), "", "another default is no other image");
+        scene.write("other.sql", "CREATE TABLE notes (id int);");
+        let outcome = scene.run(["template", "build", "schema,demo,other"]);
+        assert!(outcome.stderr.contains("rebuilding template \"schema,demo,other\""), "{outcome}");
+        assert!(outcome.stderr.contains(": other.sql changed"), "{outcome}");
+        assert_eq!(ran(&scene), "other", "those before it are in the cache");
+        let shown = scene.run(["template", "show", "schema,demo,other", "--json"]).stdout;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(
+            (&shown["name"], &shown["built"], &shown["made_from"]),
+            (
+                &json!("schema,demo,other"),
+                &json!(true),
+                &json!("beside schema,demo; other.sql; echo other >>runs")
+            )
+        );
+        assert!(
+            templates(&scene).iter().any(|line| line.starts_with("schema,demo,other ")),
+            "{:?}",
+            templates(&scene)
+        );
+    }
+}
+
+#[test]
+fn leases_are_of_the_template_that_they_name() {
+    let scene = several(User::Ourselves);
+    let serve = Serve::at(scene, ["--template", "demo,other,schema"]);
+    let gateway = Gateway { serve, major: 15 };
+    assert_eq!(gateway.serve.ready["database"], "demo");
+    let ask = |name: &str, options, sql| gateway.connect(name, options).unwrap().value(sql).unwrap();
+    // One with two rows, one with none, and one without that table.
+    let what = "SELECT count(*) FROM pg_class WHERE relname = 'notes'";
+    let rows = "SELECT count(*) FROM orders";
+    for isolation in ["clone", "rollback", "server"] {
+        for (template, question, answer) in
+            [("demo", rows, "2"), ("schema", rows, "0"), ("other", what, "1"), ("template1", what, "0")]
+        {
+            let name = format!("{isolation}_{template}");
+            let request = json!({ "template": template, "isolation": isolation, "name": name }).to_string();
+            let (code, leased) = gateway.http("POST", "/v1/databases", &request);
+            assert_eq!((code, &leased["template"]), (201, &json!(template)), "{leased}");
+            assert_eq!(ask(&name, "", question), answer, "{name}");
+        }
+    }
+    // By the start-up packet, by the name, and otherwise the default.
+    assert_eq!(ask("a", "-c pgfresh.template=other", what), "1");
+    assert_eq!(ask("other", "", what), "1");
+    assert_eq!(ask("schema", "", rows), "0");
+    assert_eq!(ask("b", "", rows), "2");
+    let (code, leased) = gateway.http("POST", "/v1/databases", r#"{"name": "demo"}"#);
+    assert_eq!((code, &leased["template"]), (201, &json!("demo")));
+    let (code, problem) = gateway.http("POST", "/v1/databases", r#"{"template": "unknown"}"#);
+    assert_eq!((code, &problem["error"]["code"]), (404, &json!("3D000")));
+    assert_eq!(problem["error"]["detail"], "This server has demo, schema, other, template1.");
+    // What was made in this server is in no image.
+    assert_eq!(gateway.http("POST", "/v1/databases/b/snapshot", r#"{"template": "taken"}"#).0, 201);
+    let (_, problem) =
+        gateway.http("POST", "/v1/databases", r#"{"template": "taken", "isolation": "server"}"#);
+    assert_eq!(problem["error"]["code"], "0A000", "{problem}");
+    assert_eq!(ask("taken", "", rows), "2");
+}
+
+#[test]
+fn one_of_several_that_fails_names_itself_and_leaves_the_others_in_the_cache() {
+    let scene = several(User::Ourselves);
+    scene.write("demo.sql", "CREATE ROLE shop;");
+    let outcome = scene.run(["template", "build", "schema,demo"]);
+    assert_fails(&outcome, &["template \"demo\"", "role \"shop\" already exists"]);
+    assert_eq!((ran(&scene), templates(&scene).len()), ("schema".to_owned(), 1));
+    assert_fails(
+        &scene.run(["run", "--template", "schema,demi", "--", "true"]),
+        &["there is no template \"demi\""],
+    );
+    assert_fails(
+        &scene.run(["run", "--template", "schema,none", "--", "true"]),
+        &["there is no template \"none\""],
+    );
+    assert_fails(&scene.run(["run", "--template", "schema,", "--", "true"]), &["there is no template \"\""]);
+}
+
+#[test]
+fn one_of_several_may_run_each_time_or_only_what_is_new() {
+    let config = "[template.app]\nsql = \"migrations/*.sql\"\nsteps = \"append-only\"\n\
+        [template.each]\nsetup = \"echo each >>runs; psql -qc 'CREATE TABLE each_time ()'\"\n";
+    let scene = project(User::Ourselves, config);
+    let options = ["--template", "each,app"];
+    let question = "SELECT current_database(), count(*) FROM pg_class WHERE relname = 'each_time'";
+    for _ in 0..2 {
+        assert_eq!(scene.query(&options, question), "each|1");
+        assert_eq!(ran(&scene), "each");
+    }
+    scene.write("each.txt", "");
+    scene.write("pgfresh.toml", &(config.to_owned() + "inputs = \"each.txt\"\n"));
+    assert_eq!(scene.query(&options, question), "each|1");
+    scene.write("migrations/0002.sql", "INSERT INTO orders VALUES (7);");
+    let outcome = scene.run(["template", "build", "each,app"]);
+    assert!(outcome.stderr.contains(": new migrations/0002.sql"), "{outcome}");
+    assert_eq!(scene.query(&options, "SELECT 1"), "1");
+}
