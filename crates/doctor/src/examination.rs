@@ -73,6 +73,8 @@ pub struct Diagnosis {
     pub report: Report,
     /// What was measured of single operations, for programs.
     pub samples: Vec<Sample>,
+    /// Why commits, the suite or the remedies were not measured to the end, if they were not.
+    pub without_servers: Option<String>,
 }
 
 impl Diagnosis {
@@ -143,14 +145,14 @@ impl Examination {
                 .map_err(|error| chain(&error)),
             Err(error) => Err(chain(error)),
         };
-        if let Err(why) = served {
+        if let Err(why) = &served {
             chart.report.add_layer(Layer::new("Server", format!("not examined any further: {why}.")));
         }
         chart.report.add_table(syncs.table(self.all));
         chart.report.add_notes(watch.shortage().warning());
         Finding::rank(&mut chart.found);
         chart.report.add_findings(chart.found);
-        Ok(Diagnosis { report: chart.report, samples: chart.samples })
+        Ok(Diagnosis { report: chart.report, samples: chart.samples, without_servers: served.err() })
     }
 
     /// Commits, the suite, and the remedies.

@@ -112,7 +112,8 @@ impl Remote {
             commits.count()
         )]);
         report.add_notes(commits.shortage.warning());
-        Ok(Diagnosis { report, samples: vec![commits.durable, commits.asynchronous, commits.way] })
+        let samples = vec![commits.durable, commits.asynchronous, commits.way];
+        Ok(Diagnosis { report, samples, without_servers: None })
     }
 
     /// Runs `script` and returns what it writes.

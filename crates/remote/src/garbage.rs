@@ -93,7 +93,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
 /// The blobs that each head needs. Signatures do not matter: what is needed by anything stays.
 ///
 /// # Errors
-/// A head or a tree cannot be read: nothing may be removed then.
+/// A head cannot be read, or the tree of one: nothing may be removed then.
 async fn needed(
     store: &TemplateStore,
     heads: &[StoredObject],
@@ -113,7 +113,8 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<Vec<Blob>
         Err(_) => return Err(RemoteError::Silent { verb: "read", object, after: patience.answer }),
     };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
-    let document = HeadDocument::parse(&String::from_utf8_lossy(&text)).map_err(damaged)?;
+    // Something that is no head at all is a template for no one, and would be in the way for ever.
+    let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else { return Ok(Vec::new()) };
     let tree = match tokio::time::timeout(patience.answer, store.whole_blob(&document.tree)).await {
         // It cannot be fetched, and needs nothing.
         Ok(Err(StoreError::Absent)) => return Ok(Vec::new()),

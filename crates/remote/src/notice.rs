@@ -113,6 +113,11 @@ impl BeatWatch {
             }
         }
     }
+
+    /// The same where it could not be read this time.
+    pub(crate) fn was_alive(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE)
+    }
 }
 
 /// Posts a notice in place of one that is `left` behind, or of none; false if another machine was quicker.
@@ -235,15 +240,20 @@ mod tests {
     proptest! {
         #[test]
         fn only_a_notice_that_goes_on_beating_makes_machines_wait(
-            beats in prop::collection::vec((0_u64..3, 0_u64..5, 0_u64..6000), 1..30)
+            beats in prop::collection::vec((0_u64..3, 0_u64..5, 0_u64..6000, any::<bool>()), 1..30)
         ) {
             let (key, trusted) = key();
             let begun = Instant::now();
             let (mut watch, mut now) = (BeatWatch::default(), begun);
             // What the machine that waits may know: the newest beat of the builder that it saw last, and since when.
             let mut model: Option<(u64, u64, Instant)> = None;
-            for (builder, beat, pause) in beats {
+            for (builder, beat, pause, is_read) in beats {
                 now += Duration::from_millis(pause);
+                if !is_read {
+                    let alive = model.is_some_and(|(_, _, since)| now - since < SILENCE);
+                    prop_assert_eq!(watch.was_alive(now), alive);
+                    continue;
+                }
                 let text = Notice::new("abc", builder, beat).to_signed_text(&key);
                 let alive = match model {
                     Some((last, newest, since)) if last == builder && newest >= beat => now - since < SILENCE,

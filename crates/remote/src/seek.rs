@@ -81,7 +81,7 @@ impl RemoteCache {
         })
     }
 
-    /// Whether another machine builds the template. A notice that cannot be read costs a build, and no more.
+    /// Whether another machine builds the template. A notice that can never be read costs a build, and no more.
     async fn look_for_builder(
         &self,
         store: &TemplateStore,
@@ -95,6 +95,8 @@ impl RemoteCache {
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
+            // A remote that is gone is told by the look for the template itself.
+            Ok(Err(_)) | Err(_) if watch.was_alive(Instant::now()) => OtherBuilder::AtWork,
             Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
         }
     }

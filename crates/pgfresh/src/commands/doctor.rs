@@ -57,6 +57,9 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     let diagnosis = examination.diagnose(&progress)?;
     progress.finish();
     tell(&diagnosis, arguments)?;
+    if let (Some(why), Some(_)) = (&diagnosis.without_servers, &arguments.suite) {
+        return Err(Failure::new(format!("could not examine the suite: {why}")));
+    }
     let stopped = progress.is_cancelled();
     Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }

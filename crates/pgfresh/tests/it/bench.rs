@@ -60,8 +60,12 @@ fn of_a_fleet_with_a_remote_one_shard_builds() {
     let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
     assert_eq!(builds("every shard migrates"), "2");
     assert_eq!(builds("every shard restores a dump"), "0");
-    assert_eq!(builds("remote, empty"), "1", "{}", report["notes"]);
-    assert_eq!(builds("remote, filled"), "0");
+    // On a machine that is too busy for a download a shard builds, and says so.
+    let notes = report["notes"].as_array().unwrap();
+    let refused = notes.iter().filter(|note| note.as_str().unwrap().contains(" is built here: ")).count();
+    let built: usize =
+        ["remote, empty", "remote, filled"].map(|way| builds(way).parse::<usize>().unwrap()).iter().sum();
+    assert_eq!(built, 1 + refused, "{notes:?}");
     assert_eq!(counts(&report), [2; 4], "{report}");
 }
 

@@ -285,6 +285,17 @@ fn without_an_installation_the_disk_is_still_examined() {
 }
 
 #[test]
+fn a_suite_without_its_template_is_an_error_after_what_could_be_said() {
+    let scene = Scene::new(User::Ourselves);
+    let place = scene.directory.to_str().unwrap();
+    scene.write("pgfresh.toml", "[template]\nsetup = \"exit 3\"\ninputs = \"pgfresh.toml\"\n");
+    let outcome = scene.run(["doctor", "--quick", "--suite", "true", place]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    let words = "could not examine the suite: template \"app\"";
+    assert!(outcome.stdout.contains("Commit") && outcome.stderr.contains(words), "{outcome}");
+}
+
+#[test]
 fn what_cannot_be_written_to_is_an_error_that_says_so() {
     let scene = Scene::new(User::Ourselves);
     let missing = scene.directory.join("missing");

@@ -240,6 +240,25 @@ fn a_migration_on_top_costs_what_is_new() {
 }
 
 #[test]
+fn something_else_among_the_heads_is_in_nobodys_way() {
+    let fleet = Fleet::new();
+    let running = Store::File.start(&fleet.scene);
+    assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
+    let other = running.folder.join("heads").join("0".repeat(64));
+    fs::write(&other, "no head").unwrap();
+    let gc =
+        |age| finish(fleet.pusher("third", &running, &["template", "gc", "--remote", "--older-than", age]));
+    let outcome = gc("1d");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("removed 0 templates"), "{outcome}");
+    assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "after gc"));
+    let old = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
+    fs::File::open(&other).unwrap().set_modified(old).unwrap();
+    let outcome = gc("1d");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("removed 1 templates"), "{outcome}");
+    assert!(!other.exists());
+}
+
+#[test]
 fn what_is_in_the_cache_asks_no_remote() {
     let fleet = Fleet::new();
     let running = Store::Http.start(&fleet.scene);
