@@ -203,7 +203,8 @@ mod tests {
                 let (_, other) = of_mean.statements.iter().find(|(other, _)| other == statement).unwrap();
                 prop_assert!(near(spent.time.sessions, other.time.sessions) && near(spent.runs, other.runs));
             }
-            prop_assert!(of_mean.syncing_error <= once.syncing_error + 1e-9);
+            // The change from the end of one run to the beginning of the next is counted, too: of one look, here 10 ms.
+            prop_assert!(of_mean.syncing_error <= once.syncing_error.hypot(0.01));
         }
     }
 
