@@ -144,10 +144,8 @@ pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) ->
     for fingerprint in &collected.templates {
         print_line(format_args!("removed {}", super::short(fingerprint)));
     }
-    let (objects, bytes) = (collected.blobs, human_bytes(collected.bytes));
-    print_line(format_args!(
-        "{address}: removed {} templates, {objects} objects, {bytes}",
-        collected.templates.len()
-    ));
+    let [templates, objects] = [(collected.templates.len(), "template"), (collected.blobs, "object")]
+        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }));
+    print_line(format_args!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes)));
     Ok(())
 }

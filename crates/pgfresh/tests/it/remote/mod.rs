@@ -190,7 +190,7 @@ fn collected(fleet: &Fleet, running: &RunningStore, context: &str) {
     );
     let outcome = gc("0s");
     assert!(
-        outcome.code == Some(0) && outcome.stdout.contains("removed 1 templates"),
+        outcome.code == Some(0) && outcome.stdout.contains("removed 1 template,"),
         "{context}: {outcome}"
     );
     let outcome = finish(fleet.reader("fourth", running, &["template", "pull"]));
@@ -231,7 +231,7 @@ fn a_migration_on_top_costs_what_is_new() {
     }
     let day = ["template", "gc", "--remote", "--older-than", "1d"];
     let outcome = finish(fleet.reader("reader", &running, &day));
-    assert!(outcome.stdout.contains("removed 1 templates"), "{outcome}");
+    assert!(outcome.stdout.contains("removed 1 template,"), "{outcome}");
     assert!(assert_right(&finish(fleet.reader("another", &running, &ask())), "after gc"));
     assert_eq!(finish(fleet.reader("reader", &running, &gc)).code, Some(0));
     // Once nothing needs them, all of that age go.
@@ -254,7 +254,7 @@ fn something_else_among_the_heads_is_in_nobodys_way() {
     let old = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
     fs::File::open(&other).unwrap().set_modified(old).unwrap();
     let outcome = gc("1d");
-    assert!(outcome.code == Some(0) && outcome.stdout.contains("removed 1 templates"), "{outcome}");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("removed 1 template,"), "{outcome}");
     assert!(!other.exists());
 }
 
