@@ -81,6 +81,7 @@ fn whatever_a_command_waits_for_it_hears_of_the_end() {
                 "the server went away",
                 "server has ended",
                 "server closed the connection",
+                "connection reset by peer",
                 "postmaster exit",
             ];
             let said = format!("{}{}", outcome.stdout.to_lowercase(), outcome.stderr);
