@@ -45,7 +45,7 @@ impl Inner {
     fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
         let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
-        let made = self.template(Some(template)).and_then(|template| {
+        let made = self.template(template).and_then(|template| {
             self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
             self.make(&template, &own_name).map(|(oid, has_functions)| (template, oid, has_functions))
         });

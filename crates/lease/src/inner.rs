@@ -94,25 +94,20 @@ impl Inner {
     /// The name of the template that a lease is of: the one that is asked for, else the one that the lease is called like, else
     /// the default one.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
-        let is_one = || lock(&self.templates).iter().any(|template| template.name == lease);
-        let name = match asked.map(whole).transpose()? {
-            None if is_one() => Some(lease),
-            asked => asked,
+        let asked = asked.map(whole).transpose()?;
+        let templates = lock(&self.templates);
+        let found = match asked {
+            Some(name) => called(&templates, name),
+            None => called(&templates, lease).or(templates.first()),
         };
-        self.template(name).map(|template| template.name)
+        let found = found.ok_or_else(|| unknown(&templates, asked.unwrap_or("default")))?;
+        Ok(found.name.clone())
     }
 
-    /// The template of that name, or the default one.
-    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, LeaseError> {
+    /// The template of that name.
+    pub(crate) fn template(&self, name: &str) -> Result<Template, LeaseError> {
         let templates = lock(&self.templates);
-        let found = match name {
-            None => templates.first(),
-            Some(name) => templates.iter().find(|template| template.name == name),
-        };
-        found.cloned().ok_or_else(|| LeaseError::UnknownTemplate {
-            name: name.unwrap_or("default").to_owned(),
-            known: templates.iter().map(|template| template.name.clone()).collect(),
-        })
+        called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))
     }
 
     /// Says how many databases the budget allows.
@@ -180,4 +175,13 @@ impl Inner {
             core.idle_workers.swap_remove(at);
         }
     }
+}
+
+fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
+    templates.iter().find(|template| template.name == name)
+}
+
+fn unknown(templates: &[Template], name: &str) -> LeaseError {
+    let known = templates.iter().map(|template| template.name.clone()).collect();
+    LeaseError::UnknownTemplate { name: name.to_owned(), known }
 }

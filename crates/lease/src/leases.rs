@@ -134,7 +134,7 @@ impl Leases {
     /// [`LeaseError::UnknownTemplate`] if it is not there any more.
     pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
-        if inner.template(Some(whole(name)?)).is_ok() {
+        if inner.template(whole(name)?).is_ok() {
             return Ok(());
         }
         let database = format!("{PREFIX}template_{name}");
@@ -152,7 +152,7 @@ impl Leases {
         if template.is_empty() || template.len() > 40 {
             return refuse("a template's has 1 to 40 bytes");
         }
-        if self.0.template(Some(whole(template)?)).is_ok() {
+        if self.0.template(whole(template)?).is_ok() {
             return refuse("there is such a template already");
         }
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
@@ -161,7 +161,7 @@ impl Leases {
     /// Forgets a template: no more copies of it are made, those that are leased stay.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
-        let template = inner.template(Some(name))?;
+        let template = inner.template(name)?;
         lock(&inner.templates).retain(|template| template.name != name);
         inner.remove_source(&Source::Template(name.to_owned()));
         let sql = format!("UPDATE pg_database SET datistemplate = false WHERE oid = {}", template.oid);

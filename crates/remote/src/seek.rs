@@ -20,6 +20,7 @@ const HESITATION: Duration = Duration::from_millis(500);
 /// How long reading a notice may take, and writing one.
 const READ_BOUND: Duration = Duration::from_millis(500);
 const WRITE_BOUND: Duration = Duration::from_secs(2);
+
 /// What is known of another machine that builds a template.
 enum OtherBuilder {
     AtWork,

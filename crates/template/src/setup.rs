@@ -62,10 +62,10 @@ impl<'a> StartingPoint<'a> {
     /// Where all steps of `spec` begin.
     pub(crate) fn of(spec: &'a TemplateSpec) -> Self {
         let from = spec.from.as_ref().map(|from| from.name.as_str());
-        match from {
-            from if spec.beside.is_some() => Self::Beside(from),
-            Some(from) => Self::From(from),
-            None => Self::BaseImage,
+        match (&spec.beside, from) {
+            (Some(_), from) => Self::Beside(from),
+            (None, Some(from)) => Self::From(from),
+            (None, None) => Self::BaseImage,
         }
     }
 
@@ -120,8 +120,8 @@ impl Setup<'_> {
     fn make_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let statements = match start {
-            StartingPoint::Parent { .. } => Vec::new(),
-            StartingPoint::From(from) if from == name => Vec::new(),
+            StartingPoint::Parent { .. } => return Ok(()),
+            StartingPoint::From(from) if from == name => return Ok(()),
             StartingPoint::From(from) => {
                 vec![format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name))]
             }
@@ -134,11 +134,9 @@ impl Setup<'_> {
             }
         };
         let failed = |source| SetupError::Database { database: name.clone(), source };
-        if let [_, ..] = statements[..] {
-            let mut session = self.server.session("postgres")?;
-            for sql in statements {
-                session.query(&sql).map_err(failed)?;
-            }
+        let mut session = self.server.session("postgres")?;
+        for sql in statements {
+            session.query(&sql).map_err(failed)?;
         }
         Ok(())
     }

@@ -52,6 +52,14 @@ fn assert_fails(outcome: &Outcome, words: &[&str]) {
     }
 }
 
+/// A database in SQL; the usual one without a name.
+fn dump(scene: &Scene, options: &[&str], database: &str) -> String {
+    let text = scene.shell(options, &format!("pg_dump --create {database}"));
+    // What the newest versions put around it has a random word.
+    let is_random = |line: &&str| line.starts_with("\\restrict ") || line.starts_with("\\unrestrict ");
+    text.split_inclusive('\n').filter(|line| !is_random(line)).collect()
+}
+
 /// The lines of `template list` that are templates of this scene.
 fn templates(scene: &Scene) -> Vec<String> {
     let list = scene.run(["template", "list"]).stdout;

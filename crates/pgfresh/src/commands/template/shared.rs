@@ -119,9 +119,8 @@ pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     let Some(RemoteSettings { address, .. }) = &settings.remote else { return Ok(()) };
     match remote(settings, address.clone())?.usage(LISTING) {
         Ok(usage) => {
-            let (count, bytes) = (usage.templates, human_bytes(usage.bytes));
-            let noun = if count == 1 { "template" } else { "templates" };
-            print_line(format_args!("{address}: {count} {noun}, {bytes}"));
+            let (templates, bytes) = (counted(usage.templates, "template"), human_bytes(usage.bytes));
+            print_line(format_args!("{address}: {templates}, {bytes}"));
         }
         Err(error) => eprintln!("pgfresh: {address}: {error}"),
     }
@@ -144,8 +143,12 @@ pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) ->
     for fingerprint in &collected.templates {
         print_line(format_args!("removed {}", super::short(fingerprint)));
     }
-    let [templates, objects] = [(collected.templates.len(), "template"), (collected.blobs, "object")]
-        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }));
+    let templates = counted(collected.templates.len(), "template");
+    let objects = counted(collected.blobs, "object");
     print_line(format_args!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes)));
     Ok(())
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -48,21 +48,13 @@ fn ran(scene: &Scene) -> Vec<String> {
     text.lines().map(number).collect()
 }
 
-/// Schema and rows of the template, in SQL.
-fn dump(scene: &Scene, options: &[&str]) -> String {
-    let text = scene.shell(options, "pg_dump --create");
-    // What the newest versions put around it has a random word.
-    let is_random = |line: &&str| line.starts_with("\\restrict ") || line.starts_with("\\unrestrict ");
-    text.split_inclusive('\n').filter(|line| !is_random(line)).collect()
-}
-
-/// The same after a build of all steps.
+/// Schema and rows of the template, in SQL, after a build of all steps.
 fn full_dump(scene: &Scene) -> String {
     let cache = scene.place.join("full");
     if !cache.exists() {
         ground::copy_base_cache(scene.user, &cache);
     }
-    dump(scene, &["--full", "--cache", cache.to_str().unwrap()])
+    dump(scene, &["--full", "--cache", cache.to_str().unwrap()], "")
 }
 
 /// Removes the cache of [`full_dump`].
@@ -119,7 +111,7 @@ fn a_new_file_alone_runs_and_the_template_says_on_what() {
         scene.write("migrations/0003.sql", "INSERT INTO orders VALUES (2);");
         assert_eq!(scene.query(&[], "SELECT sum(id) FROM orders"), "3");
         assert_eq!(ran(&scene), ["0003"]);
-        assert_eq!(dump(&scene, &[]), full_dump(&scene));
+        assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
         assert_eq!(ran(&scene), ["0001", "0002", "0003"]);
         leave(&scene);
     }
@@ -158,7 +150,7 @@ fn whatever_else_changed_means_a_full_build_and_is_named() {
     scene.write("pgfresh.toml", &TOOL.replace("steps", "env = \"STAGE\"\nsteps").replace("-Xq1", "-qX1"));
     expect(&[], Some("test"), "setup command changed");
     // Nothing is noted of another folder's, but the files are the same.
-    assert_eq!(dump(&scene, &[]), full_dump(&scene));
+    assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
     leave(&scene);
 }
 
@@ -292,7 +284,7 @@ fn an_earlier_template_that_is_gone_damaged_or_forged_means_a_full_build() {
     fs::write(&about, forged.join("\n")).unwrap();
     scene.write("migrations/0004.sql", "CREATE TABLE prices ();");
     assert!(build(&scene, &[]).0.contains(") in full: the earlier template"));
-    assert_eq!(dump(&scene, &[]), full_dump(&scene));
+    assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
     leave(&scene);
 }
 
@@ -325,7 +317,7 @@ fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_mean
         (ran(&scene), templates(&scene).len()),
         (vec!["0001".into(), "0002".into(), "0002".into()], 1)
     );
-    assert_eq!(dump(&scene, &[]), full_dump(&scene));
+    assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
     leave(&scene);
 }
 
@@ -349,7 +341,7 @@ fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
         scene.write("go", "");
         build(&scene, &[]);
         assert_eq!((ran(&scene), &show(&scene)["parent"]), (vec!["0002".to_owned()], &first.as_str().into()));
-        assert_eq!(dump(&scene, &[]), full_dump(&scene));
+        assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
         leave(&scene);
     }
 }
@@ -571,7 +563,7 @@ fn play(config: &str, edits: &[Edit]) {
         let on_another = history.iter().any(|old| is_prefix(old, &files));
         assert_eq!(said.is_empty(), is_known, "{context}");
         assert_eq!(said.contains(") on "), on_another && !is_known, "{context}");
-        assert_eq!(dump(&scene, &[]), full_dump(&scene), "{context}");
+        assert_eq!(dump(&scene, &[], ""), full_dump(&scene), "{context}");
         history.push(files);
     }
     leave(&scene);
