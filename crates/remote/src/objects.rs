@@ -321,7 +321,8 @@ fn emulated(kind: StoreKind) -> bool {
     let (endpoints, allow): (&[&str], _) = match kind {
         StoreKind::S3 => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"], "AWS_ALLOW_HTTP"),
         StoreKind::Azure => (&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"], "AZURE_ALLOW_HTTP"),
-        _ => return kind == StoreKind::Gcs && is_true("GOOGLE_ALLOW_HTTP"),
+        StoreKind::Gcs => (&["GOOGLE_BASE_URL"], "GOOGLE_ALLOW_HTTP"),
+        StoreKind::Http | StoreKind::File | StoreKind::Oci => return false,
     };
     let here = |url: url::Url| match url.host() {
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

@@ -48,7 +48,7 @@ fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
 }
 
 /// Stores that can be put behind a proxy.
-const SERVERS: [Store; 4] = [Store::Http, Store::S3, Store::Azure, Store::Oci];
+const SERVERS: [Store; 5] = [Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
 #[test]
 fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
@@ -87,7 +87,7 @@ fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
 
 #[test]
 fn a_download_goes_on_where_it_was_cut() {
-    for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
+    for store in depth::some_of([Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
@@ -103,7 +103,7 @@ fn a_download_goes_on_where_it_was_cut() {
 #[test]
 fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() {
     let mut random = Random::new();
-    for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
+    for store in depth::some_of([Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         let begun = Instant::now();

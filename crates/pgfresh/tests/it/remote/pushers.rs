@@ -8,7 +8,7 @@ use crate::common::random::Random;
 
 #[test]
 fn two_that_push_at_once_do_no_harm() {
-    for store in depth::some_of([Store::File, Store::S3, Store::Azure, Store::Oci]) {
+    for store in depth::some_of([Store::File, Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         let pushers = ["one", "two"].map(|machine| {
@@ -29,7 +29,7 @@ fn two_that_push_at_once_do_no_harm() {
 #[test]
 fn one_that_is_killed_while_it_pushes_leaves_nothing_half() {
     let mut random = Random::new();
-    for store in depth::some_of([Store::File, Store::S3, Store::Azure, Store::Oci]) {
+    for store in depth::some_of([Store::File, Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         let push = &["template", "push"];

@@ -15,11 +15,13 @@ pub(super) enum Store {
     File,
     Http,
     S3,
+    Gcs,
     Azure,
     Oci,
 }
 
-pub(super) const ALL: [Store; 5] = [Store::File, Store::Http, Store::S3, Store::Azure, Store::Oci];
+pub(super) const ALL: [Store; 6] =
+    [Store::File, Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
 /// A store that runs.
 pub(super) struct RunningStore {
@@ -118,6 +120,7 @@ impl Store {
                 }
             }
             Self::S3 => s3(folder),
+            Self::Gcs => gcs(folder),
             Self::Azure => azure(folder),
             Self::Oci => oci(folder),
         }
@@ -153,6 +156,24 @@ fn s3_variables(port: u16) -> Vec<(&'static str, String)> {
         ("AWS_SECRET_ACCESS_KEY", "verysecret".to_owned()),
         ("AWS_REGION", "us-east-1".to_owned()),
     ]
+}
+
+fn gcs(folder: PathBuf) -> RunningStore {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/python/gcs.py");
+    let mut python = Command::new(installed("python/bin/python"));
+    let (server, port) = start(python.arg(script).arg("templates"), "Running on http://");
+    let url = "gs://templates/some/prefix".to_owned();
+    RunningStore {
+        writes: url.clone(),
+        reads: url,
+        variables: vec![
+            ("GOOGLE_BASE_URL", format!("http://127.0.0.1:{port}")),
+            ("GCE_METADATA_HOST", format!("127.0.0.1:{port}")),
+        ],
+        port: Some(port),
+        folder,
+        server: Some(server),
+    }
 }
 
 fn azure(folder: PathBuf) -> RunningStore {
