@@ -66,12 +66,7 @@ async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<St
         return Ok((Some(kept.test), kept.template));
     }
     let lease = find(api, name).await?.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
-    let template = match lease.isolation {
-        // A server of its own is started from the same as this one.
-        Isolation::Server => api.leases.default_template(),
-        Isolation::Clone | Isolation::Rollback => Some(lease.template),
-    };
-    Ok((None, template))
+    Ok((None, Some(lease.template)))
 }
 
 fn number(uri: &Uri, name: &str) -> Result<Option<usize>, Problem> {

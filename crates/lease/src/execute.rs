@@ -17,7 +17,7 @@ use crate::reset::{NotRecyclable, Used, reset};
 use crate::rollback::{TransactionSession, restore_sequences};
 use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
-use crate::template::{Template, drop_database, rename};
+use crate::template::{Template, database_of, drop_database, rename};
 use crate::{Backend, Difference, Digest, Isolation, LeaseError, TemplateDatabase};
 
 impl Inner {
@@ -156,7 +156,7 @@ impl Inner {
         let Some(provisioner) = &self.options.provisioner else {
             return Outcome::Failed(LeaseError::NoServers);
         };
-        match LeasedServer::start(provisioner, template) {
+        match LeasedServer::start(provisioner, template, &self.options.templates) {
             Ok(server) => {
                 let held = Held::of_server(server, self.evidence.epoch());
                 self.lock().databases.insert(id, held);
@@ -461,7 +461,7 @@ impl Inner {
             held.close_waiting();
             held.last_name.clone()
         };
-        let called = format!("{}template_{template}", crate::template::PREFIX);
+        let called = database_of(template);
         self.admin.run_once("copy a database", &create_copy(&name, &called, self.options.major))?;
         self.admin.run("complete a template", &complete_copy(&name, &called))?;
         let database = TemplateDatabase { name: template.to_owned(), database: called };

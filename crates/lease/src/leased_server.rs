@@ -10,7 +10,8 @@ use pgwire::StartupParams;
 use server::{AdminConnection, Guard, SUPERUSER, Server, identifier};
 use storage::Place;
 
-use crate::{Backend, LeaseError};
+use crate::template::database_of;
+use crate::{Backend, LeaseError, TemplateDatabase};
 
 /// What its database is called until it has a holder.
 const READY: &str = "pgfresh_ready";
@@ -49,28 +50,38 @@ enum Power {
 }
 
 impl LeasedServer {
-    /// Starts one, for the database of `template`.
-    pub(crate) fn start(provisioner: &Provisioner, template: &str) -> Result<Self, LeaseError> {
+    /// Starts one, for the database of `template`. The names of all `templates` are free for it, as they are where leases are
+    /// copies.
+    pub(crate) fn start(
+        provisioner: &Provisioner,
+        template: &str,
+        templates: &[TemplateDatabase],
+    ) -> Result<Self, LeaseError> {
         let started = provisioner.start(&|_| ());
         let Started { server, place, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
         let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
-        let sql = if template == "template1" {
-            format!("CREATE DATABASE {READY}")
-        } else {
-            format!("ALTER DATABASE {} RENAME TO {READY}", identifier(template))
-        };
-        leased.run("prepare a server", &sql)?;
+        for TemplateDatabase { name, .. } in templates.iter().filter(|other| other.name != "template1") {
+            let free = if name == template { READY.to_owned() } else { database_of(name) };
+            leased.rename_database(name, &free)?;
+        }
+        if template == "template1" {
+            leased.run("prepare a server", &format!("CREATE DATABASE {READY}"))?;
+        }
         Ok(leased)
     }
 
     /// Gives its database a name.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
-        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(&self.name), identifier(name));
-        self.run("name a database", &sql)?;
+        self.rename_database(&self.name, name)?;
         name.clone_into(&mut self.name);
         Ok(())
+    }
+
+    fn rename_database(&self, from: &str, to: &str) -> Result<(), LeaseError> {
+        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
+        self.run("name a database", &sql)
     }
 
     /// A session with its database.

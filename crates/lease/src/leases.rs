@@ -16,7 +16,7 @@ use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
 use crate::shared::{self, SharedWatch};
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
-use crate::template::{PREFIX, Template, drop_database};
+use crate::template::{PREFIX, Template, database_of, drop_database};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server; clones are the same.
@@ -137,8 +137,8 @@ impl Leases {
         if inner.template(whole(name)?).is_ok() {
             return Ok(());
         }
-        let database = format!("{PREFIX}template_{name}");
-        let taken = Template::take(&TemplateDatabase { name: name.to_owned(), database }, &inner.admin)?;
+        let template = TemplateDatabase { name: name.to_owned(), database: database_of(name) };
+        let taken = Template::take(&template, &inner.admin)?;
         lock(&inner.templates).push(taken);
         inner.measure_capacity();
         lock(&inner.core).table.add_source(Source::Template(name.to_owned()), false);

@@ -63,10 +63,7 @@ impl Leases {
             since: lease.since.unwrap_or(now),
             database: lease.name,
             isolation: lease.terms.isolation,
-            template: match lease.terms.isolation {
-                Isolation::Server => "a server of its own".to_owned(),
-                _ => lease.terms.template,
-            },
+            template: lease.terms.template,
             sessions: lease.sessions,
             age: lease.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
         });

@@ -18,6 +18,11 @@ pub(crate) const PREFIX: &str = "pgfresh_";
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
 
+/// What the database of a template in service is called, so that its own name is free for copies.
+pub(crate) fn database_of(template: &str) -> String {
+    format!("{PREFIX}template_{template}")
+}
+
 /// A template in service.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
@@ -42,7 +47,7 @@ impl Template {
         let TemplateDatabase { name, database } = template;
         let mut called = database.clone();
         if database != "template1" {
-            called = format!("{PREFIX}template_{name}");
+            called = database_of(name);
             if called != *database {
                 let sql =
                     format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));

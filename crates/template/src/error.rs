@@ -165,6 +165,22 @@ pub enum SetupError {
         /// What the server said.
         source: server::SessionError,
     },
+    /// What the steps left cannot be a template.
+    #[error("the steps of template \"{name}\" left {what}")]
+    Spoiled {
+        /// The template.
+        name: String,
+        /// What is wrong in the server.
+        what: String,
+    },
+    /// After the steps, the server does not take our statements any more.
+    #[error("the steps of template \"{name}\" left a server that pgfresh cannot use")]
+    Closed {
+        /// The template.
+        name: String,
+        /// What the server said.
+        source: StartError,
+    },
     /// It failed on an earlier template, which has run all but some files.
     #[error("could not build on template {parent}")]
     OnParent {
@@ -206,6 +222,7 @@ impl SetupError {
                 Some(lines + &log.unwrap_or_default())
             }
             Self::Sql { source, .. } | Self::Database { source, .. } => source.detail(),
+            Self::Closed { source, .. } => source.detail(),
             Self::ServerGone { last_words, .. } => {
                 last_words.as_ref().map(|line| format!("Last log line: {line}"))
             }
@@ -214,7 +231,10 @@ impl SetupError {
                 let added = format!("New in this build: {}.", added.join(", "));
                 Some(source.detail().map_or_else(|| added.clone(), |detail| format!("{detail}\n  {added}")))
             }
-            Self::NeedsPsql { .. } | Self::NoProgram { .. } | Self::RunsEachTime { .. } => None,
+            Self::NeedsPsql { .. }
+            | Self::NoProgram { .. }
+            | Self::RunsEachTime { .. }
+            | Self::Spoiled { .. } => None,
         }
     }
 
@@ -243,7 +263,11 @@ impl SetupError {
                 "List what the setup reads: inputs = [\"migrations/**\"] in pgfresh.toml, or --inputs 'migrations/**'."
                     .to_owned(),
             ),
-            Self::Sql { .. } | Self::Database { .. } | Self::ServerGone { .. } => None,
+            Self::Spoiled { .. } => Some(
+                "Each template has to leave its database, and those of others in its server, as they can be copied."
+                    .to_owned(),
+            ),
+            Self::Sql { .. } | Self::Database { .. } | Self::Closed { .. } | Self::ServerGone { .. } => None,
         }
     }
 }

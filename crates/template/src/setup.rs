@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use server::{Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, identifier};
+use server::{
+    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, StartError, identifier,
+};
 use storage::{Account, Attempt, FileError};
 
 use crate::error::SetupError;
@@ -75,9 +77,18 @@ impl<'a> StartingPoint<'a> {
 }
 
 impl Setup<'_> {
-    /// Makes the database where there is none, and runs all steps that have not run; returns the one that broke.
+    /// Makes the database where there is none, and runs all steps that have not run; returns the one that broke. What they
+    /// leave can be copied.
     pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
         self.make_database(start)?;
+        let broken = self.run_steps(start)?;
+        if broken.is_none() {
+            self.look_over()?;
+        }
+        Ok(broken)
+    }
+
+    fn run_steps(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
         let (folder, have_run) = (&self.spec.folder, start.sql_files());
         for file in inputs::expand(folder, &self.spec.sql)?.iter().skip(have_run) {
             if let Some(broken) = self.run_sql(file)? {
@@ -137,6 +148,34 @@ impl Setup<'_> {
         let mut session = self.server.session("postgres")?;
         for sql in statements {
             session.query(&sql).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that we can still work in the server, and that its templates are all there and can be copied.
+    fn look_over(&self) -> Result<(), ProvisionError> {
+        let name = &self.spec.name;
+        let closed = |source: StartError| SetupError::Closed { name: name.clone(), source };
+        let column = |sql: &str| -> Result<Vec<String>, ProvisionError> {
+            let ask = || Ok(self.server.session("postgres")?.query(sql)?);
+            let rows = ask().map_err(closed)?;
+            Ok(rows.into_iter().flatten().flatten().collect())
+        };
+        let spoiled = |what: String| Err(SetupError::Spoiled { name: name.clone(), what }.into());
+        if column("SHOW transaction_read_only")? == ["on"] {
+            return spoiled("all transactions read-only".to_owned());
+        }
+        let (present, prepared) = (
+            column("SELECT datname FROM pg_database")?,
+            column("SELECT DISTINCT database FROM pg_prepared_xacts")?,
+        );
+        for database in self.spec.served() {
+            if !present.iter().any(|name| name == database) {
+                return spoiled(format!("no database \"{database}\""));
+            }
+            if prepared.iter().any(|name| name == database) {
+                return spoiled(format!("a prepared transaction in database \"{database}\""));
+            }
         }
         Ok(())
     }

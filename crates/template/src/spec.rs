@@ -6,8 +6,11 @@ use crate::Steps;
 
 /// Names that a template cannot have: databases that are always there, and the word for no template.
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
-/// The longest name of a database, in bytes. Source: `NAMEDATALEN`.
-const LONGEST: usize = 63;
+/// What the names of pgfresh's own databases begin with.
+const OURS: &str = "pgfresh_";
+/// The longest name, in bytes: a server's is at most 63 (`NAMEDATALEN`), and in service a template's database is called
+/// `pgfresh_template_NAME`.
+const LONGEST: usize = 46;
 
 /// How one template is made. Its steps come in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,7 +110,7 @@ impl TemplateSpec {
     }
 }
 
-/// Whether `name` can be a template's: letters, digits, `_` and `-`, at most 63, and not taken.
+/// Whether `name` can be a template's: letters, digits, `_` and `-`, at most 46, and not taken.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -115,8 +118,12 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if TAKEN.contains(&name) {
         Err(format!("\"{name}\" cannot be the name of a template"))
+    } else if name.starts_with(OURS) {
+        Err(format!("\"{name}\" cannot be the name of a template: pgfresh's own databases are called so"))
     } else if name.is_empty() || name.len() > LONGEST || name.starts_with('-') || !name.bytes().all(plain) {
-        Err("a template's name has letters, digits, \"_\" and \"-\" only, at most 63".to_owned())
+        Err(format!(
+            "\"{name}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {LONGEST}"
+        ))
     } else {
         Ok(())
     }
@@ -133,7 +140,7 @@ mod tests {
         for good in ["app", "Shop_2", "a-b"] {
             assert_eq!(check_name(good), Ok(()));
         }
-        for bad in ["", "none", "postgres", "a/b", "a b", "-x", "é", &"x".repeat(64)] {
+        for bad in ["", "none", "postgres", "pgfresh_1", "a/b", "a b", "-x", "é", &"x".repeat(47)] {
             assert!(check_name(bad).is_err(), "{bad}");
         }
     }

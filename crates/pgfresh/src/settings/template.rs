@@ -161,7 +161,13 @@ pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateS
     };
     let find =
         |name: &str| templates.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| unknown(name));
-    let chosen = wanted.split(',').map(|name| find(name.trim())).collect::<Result<Vec<_>, _>>()?;
+    let names = wanted.split(',').map(str::trim);
+    if names.clone().any(str::is_empty) {
+        let failure =
+            Failure::new(format!("cannot use \"{wanted}\" as templates: a name between commas is missing"));
+        return Err(failure.hint("Write NAME,NAME.".to_owned()));
+    }
+    let chosen = names.map(find).collect::<Result<Vec<_>, _>>()?;
     TemplateSpec::side_by_side(&chosen).ok_or_else(|| unknown(wanted))
 }
 
@@ -175,8 +181,17 @@ fn describe(
     from: Option<&str>,
     templates: &[TemplateSpec],
 ) -> Result<TemplateSpec, Failure> {
+    let one = |name: &str, what| {
+        let several = || Failure::new(format!("cannot use \"{name}\": {what} is one template"));
+        if name.contains(',') { Err(several()) } else { Ok(()) }
+    };
+    one(&spec.name, "what --setup, --sql or --dump describes")?;
     check_name(&spec.name).map_err(Failure::new)?;
-    let from = from.map(|from| find(templates, from)).transpose()?.map(Box::new);
+    let from = from.map(|from| {
+        one(from, "what --from names")?;
+        find(templates, from)
+    });
+    let from = from.transpose()?.map(Box::new);
     Ok(TemplateSpec { folder: working_directory()?, from, ..spec.clone() })
 }
 

@@ -1,9 +1,14 @@
 //! Several templates in one server: each is what it is alone, and each is leased by its name.
 
+use std::thread;
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::common::depth;
 use crate::common::gateway::Gateway;
+use crate::common::random::Random;
 use crate::common::serve::Serve;
 
 /// Two that go on from one and one by itself, with all that hangs on a database in catalogs that databases share.
@@ -117,6 +122,14 @@ fn leases_are_of_the_template_that_they_name() {
             assert_eq!(ask(&name, "", question), answer, "{name}");
         }
     }
+    // A server of its own has no other database in the way, and is compared with what it is a copy of.
+    for (name, template) in [("demo", "other"), ("schema", "demo"), ("other", "other")] {
+        let request = json!({ "template": template, "isolation": "server", "name": name }).to_string();
+        assert_eq!(gateway.http("POST", "/v1/databases", &request).0, 201, "{request}");
+        let (code, diff) = gateway.http("GET", &format!("/v1/databases/{name}/diff"), "");
+        assert_eq!((code, &diff["template"], &diff["tables"]), (200, &json!(template), &json!([])), "{diff}");
+        assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0, 204);
+    }
     // By the start-up packet, by the name, and otherwise the default.
     assert_eq!(ask("a", "-c pgfresh.template=other", what), "1");
     assert_eq!(ask("other", "", what), "1");
@@ -150,7 +163,93 @@ fn one_of_several_that_fails_names_itself_and_leaves_the_others_in_the_cache() {
         &scene.run(["run", "--template", "schema,none", "--", "true"]),
         &["there is no template \"none\""],
     );
-    assert_fails(&scene.run(["run", "--template", "schema,", "--", "true"]), &["there is no template \"\""]);
+    for empty in ["schema,", ",schema", "schema,,demo", ","] {
+        let outcome = scene.run(["run", "--template", empty, "--", "true"]);
+        assert_fails(&outcome, &[&format!("cannot use \"{empty}\" as templates: a name between commas")]);
+    }
+    for options in [["--template", "schema,demo"], ["--from", "schema,demo"]] {
+        let outcome = scene.run([&["run", "--sql", "other.sql"], &options[..], &["--", "true"]].concat());
+        assert_fails(&outcome, &["cannot use \"schema,demo\"", "one template"]);
+    }
+}
+
+/// What a setup may do to the server that later templates and tests could not stand.
+const SPOILERS: [(&str, &str); 7] = [
+    ("psql -qd postgres -c 'DROP DATABASE schema'", "left no database \"schema\""),
+    ("psql -qd postgres -c 'DROP DATABASE spoiler'", "left no database \"spoiler\""),
+    ("psql -qd postgres -c 'ALTER DATABASE schema RENAME TO other'", "left no database \"schema\""),
+    (
+        "psql -qc 'BEGIN; CREATE TABLE t (); PREPARE TRANSACTION $$x$$'",
+        "left a prepared transaction in database \"spoiler\"",
+    ),
+    (
+        "psql -qc 'ALTER ROLE postgres SET default_transaction_read_only = on'",
+        "left all transactions read-only",
+    ),
+    ("psql -qc 'ALTER ROLE postgres NOLOGIN'", "left a server that pgfresh cannot use"),
+    ("psql -qd schema -c 'DROP DATABASE postgres'", "left a server that pgfresh cannot use"),
+];
+
+#[test]
+fn a_template_that_spoils_its_server_is_refused_by_its_name() {
+    let scene = several(User::Ourselves);
+    let own = fs::read_to_string(scene.directory.join("pgfresh.toml")).unwrap();
+    for (setup, complaint) in SPOILERS {
+        let inputs = "inputs = \"schema.sql\"";
+        scene.write("pgfresh.toml", &format!("{own}\n[template.spoiler]\nsetup = \"{setup}\"\n{inputs}\n"));
+        let options = ["run", "--set", "max_prepared_transactions=5", "--template", "schema,spoiler"];
+        let outcome = scene.run([&options[..], &["--", "true"]].concat());
+        assert_fails(&outcome, &[&format!("the steps of template \"spoiler\" {complaint}")]);
+        assert!(templates(&scene).iter().all(|line| !line.contains("spoiler")), "{setup}");
+    }
+    assert_eq!(ran(&scene), "schema", "it stays");
+    // Where no cache keeps it, too.
+    let each = format!("{own}\n[template.spoiler]\nsetup = \"{}\"\n", SPOILERS[0].0);
+    scene.write("pgfresh.toml", &each);
+    let outcome = scene.run(["run", "--template", "schema,spoiler", "--", "true"]);
+    assert_fails(&outcome, &["the steps of template \"spoiler\" left no database \"schema\""]);
+}
+
+#[test]
+fn builders_that_are_ended_at_any_moment_cost_at_most_the_part_that_they_were_at() {
+    let scene = several(User::Ourselves);
+    let names = ["schema", "demo", "other"];
+    let mut random = Random::new();
+    let begun = Instant::now();
+    let dumps = names.map(|name| dump(&scene, &["--template", "schema,demo,other"], name));
+    let longest = begun.elapsed();
+    let place = scene.place.join(format!("pgfresh-{}", scene.user.uid()));
+    for round in 0..depth::rounds(1) {
+        let signal = *random.choose(&[Signal::INT, Signal::TERM, Signal::KILL]);
+        let context = format!("round {round}, {signal:?}");
+        let own = fs::read_to_string(scene.directory.join("schema.sql")).unwrap();
+        scene.write("schema.sql", &format!("{own}-- {context}\n"));
+        ran(&scene);
+        let build = || {
+            let mut command = scene.pgfresh(["template", "build", "schema,demo,other"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        };
+        // One that is ended, and now and then one that waits for it.
+        let mut ended = build();
+        let other = random.chance(50).then(build);
+        thread::sleep(random.moment(longest));
+        let hit = ended.try_wait().unwrap().is_none();
+        if hit {
+            kill_process(Pid::from_child(&ended), signal).unwrap();
+        }
+        end_of(&mut ended, &context);
+        if let Some(mut other) = other {
+            assert!(end_of(&mut other, &context).success(), "{context}");
+        }
+        wait_until("the guard", || !place.exists());
+        for (name, whole) in names.iter().zip(&dumps) {
+            assert_eq!(dump(&scene, &["--template", "schema,demo,other"], name), *whole, "{context}: {name}");
+        }
+        let ran = ran(&scene);
+        assert!(ran.split(' ').count() <= 3 + usize::from(hit), "{context}: {ran}");
+    }
+    scene.assert_nothing_left("the end");
 }
 
 #[test]
