@@ -231,12 +231,6 @@ impl Leases {
         self.0.evidence.has_known_format()
     }
 
-    /// The template of leases that name none; a server with data of its own has none.
-    #[must_use]
-    pub fn default_template(&self) -> Option<String> {
-        lock(&self.0.templates).first().map(|template| template.name.clone())
-    }
-
     /// How leases are isolated that do not say.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {

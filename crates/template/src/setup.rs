@@ -155,20 +155,13 @@ impl Setup<'_> {
     /// Makes sure that we can still work in the server, and that its templates are all there and can be copied.
     fn look_over(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
-        let closed = |source: StartError| SetupError::Closed { name: name.clone(), source };
-        let column = |sql: &str| -> Result<Vec<String>, ProvisionError> {
-            let ask = || Ok(self.server.session("postgres")?.query(sql)?);
-            let rows = ask().map_err(closed)?;
-            Ok(rows.into_iter().flatten().flatten().collect())
-        };
+        let left = self.what_is_left();
+        let [read_only, present, prepared] =
+            left.map_err(|source| SetupError::Closed { name: name.clone(), source })?;
         let spoiled = |what: String| Err(SetupError::Spoiled { name: name.clone(), what }.into());
-        if column("SHOW transaction_read_only")? == ["on"] {
+        if read_only == ["on"] {
             return spoiled("all transactions read-only".to_owned());
         }
-        let (present, prepared) = (
-            column("SELECT datname FROM pg_database")?,
-            column("SELECT DISTINCT database FROM pg_prepared_xacts")?,
-        );
         for database in self.spec.served() {
             if !present.iter().any(|name| name == database) {
                 return spoiled(format!("no database \"{database}\""));
@@ -178,6 +171,19 @@ impl Setup<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether transactions are read-only, which databases there are, and which of these have prepared transactions.
+    fn what_is_left(&self) -> Result<[Vec<String>; 3], StartError> {
+        let mut session = self.server.session("postgres")?;
+        let mut column = |sql| -> Result<Vec<String>, StartError> {
+            Ok(session.query(sql)?.into_iter().flatten().flatten().collect())
+        };
+        Ok([
+            column("SHOW transaction_read_only")?,
+            column("SELECT datname FROM pg_database")?,
+            column("SELECT DISTINCT database FROM pg_prepared_xacts")?,
+        ])
     }
 
     fn run_sql(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
