@@ -543,7 +543,10 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
             "[template]\ninputs = ['a']\n",
             &["pgfresh.toml:2: [template] needs setup, sql, dump or from", "HINT"],
         ),
-        ("[template.'a b']\nsetup = 'x'\n", &["pgfresh.toml:1: a template's name has letters"]),
+        (
+            "[template.'a b']\nsetup = 'x'\n",
+            &["pgfresh.toml:1: \"a b\" cannot be the name of a template: it has letters"],
+        ),
         ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
         ("[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n", &["would go on from itself"]),
         (

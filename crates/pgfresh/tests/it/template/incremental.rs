@@ -332,7 +332,10 @@ fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
         let mut command = scene.pgfresh(["template", "build"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        wait_until("the setup", || scene.directory.join("ran").exists());
+        // The line, not only the file that it comes into.
+        wait_until("the setup", || {
+            fs::read(scene.directory.join("ran")).is_ok_and(|ran| ran.ends_with(b"\n"))
+        });
         kill_process(Pid::from_child(&child), signal).unwrap();
         end_of(&mut child, format!("{signal:?}"));
         let place = scene.place.join(format!("pgfresh-{}", scene.user.uid()));
