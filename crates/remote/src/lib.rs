@@ -22,6 +22,7 @@ mod seek;
 mod store;
 mod stored;
 mod tree;
+mod wary;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -33,6 +33,7 @@ use crate::address::{RemoteAddress, StoreKind};
 use crate::digest::{Blob, BlobDigest};
 use crate::error::{StoreError, innermost};
 use crate::stored::{ByteStream, StoredObject, skip};
+use crate::wary::WaryConnector;
 
 /// How long a connection may take to come about; every wait has a bound of its own besides.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,6 +96,7 @@ impl ObjectBucket {
             StoreKind::S3 => Arc::new(
                 AmazonS3Builder::from_env()
                     .with_client_options(client)
+                    .with_http_connector(WaryConnector::default())
                     .with_retry(retry)
                     .with_bucket_name(bucket)
                     .build()?,
@@ -102,6 +104,7 @@ impl ObjectBucket {
             StoreKind::Gcs => Arc::new(
                 GoogleCloudStorageBuilder::from_env()
                     .with_client_options(client)
+                    .with_http_connector(WaryConnector::default())
                     .with_retry(retry)
                     .with_bucket_name(bucket)
                     .build()?,
@@ -109,6 +112,7 @@ impl ObjectBucket {
             StoreKind::Azure => Arc::new(
                 MicrosoftAzureBuilder::from_env()
                     .with_client_options(client)
+                    .with_http_connector(WaryConnector::default())
                     .with_retry(retry)
                     .with_container_name(bucket)
                     .build()?,
@@ -116,7 +120,12 @@ impl ObjectBucket {
             StoreKind::Http => {
                 let (url, client) = without_password(address, client)?;
                 Arc::new(
-                    HttpBuilder::new().with_client_options(client).with_retry(retry).with_url(url).build()?,
+                    HttpBuilder::new()
+                        .with_client_options(client)
+                        .with_http_connector(WaryConnector::default())
+                        .with_retry(retry)
+                        .with_url(url)
+                        .build()?,
                 )
             }
             StoreKind::File | StoreKind::Oci => {
