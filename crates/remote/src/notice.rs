@@ -11,13 +11,15 @@
 //! Only who may push posts one, and signs it, so that no other account can make machines wait. A notice counts as long as it beats: who
 //! waits goes by a clock of its own, so that clocks of machines may differ by minutes.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use storage::{SigningKey, TrustedKey};
+use tokio::sync::oneshot;
 use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::address::RemoteAddress;
 use crate::error::StoreError;
@@ -31,8 +33,8 @@ const BEAT_BOUND: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 /// How far clocks of machines may be apart.
 const SKEW: Duration = Duration::from_mins(5);
-/// How long the last word, that nothing is built any more, may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the last words may take once a build is over: a beat that is on its way, and then the removal.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// The longest notice that is read, in bytes.
 pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
 /// The first line.
@@ -140,7 +142,7 @@ async fn post(
 /// A notice of ours, which beats until it is dropped, and is removed then.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
-    stop: Option<Sender<()>>,
+    stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -163,22 +165,27 @@ impl PostedNotice {
             return Ok(None);
         }
         let (address, fingerprint, key) = (address.clone(), fingerprint.to_owned(), Arc::clone(key));
-        let (stop, stopped) = channel();
+        let (stop, mut stopped) = oneshot::channel();
         let beat = move || {
             let kept = with_store(&address, |runtime, store| {
-                for beat in 1.. {
-                    if stopped.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
-                        break;
+                runtime.block_on(async {
+                    for beat in 1.. {
+                        if timeout(BEAT, &mut stopped).await.is_ok() {
+                            break;
+                        }
+                        let text = Notice::new(&fingerprint, builder, beat).to_signed_text(&key);
+                        let mut put = pin!(timeout(BEAT_BOUND, store.put_notice(&fingerprint, &text, false)));
+                        tokio::select! {
+                            done = &mut put => note("renewed", done),
+                            _ = &mut stopped => {
+                                // It should not come after the removal; nor should a run wait for it.
+                                note("renewed", timeout(FAREWELL, put).await.flatten());
+                                break;
+                            }
+                        }
                     }
-                    let text = Notice::new(&fingerprint, builder, beat).to_signed_text(&key);
-                    let put = async {
-                        tokio::time::timeout(BEAT_BOUND, store.put_notice(&fingerprint, &text, false)).await
-                    };
-                    note("renewed", runtime.block_on(put));
-                }
-                let remove =
-                    async { tokio::time::timeout(FAREWELL, store.remove_notice(&fingerprint)).await };
-                note("removed", runtime.block_on(remove));
+                    note("removed", timeout(FAREWELL, store.remove_notice(&fingerprint)).await);
+                });
                 Ok(())
             });
             if let Err(error) = kept {
