@@ -62,26 +62,20 @@ impl LeasedServer {
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
         let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
-        for TemplateDatabase { name, .. } in templates.iter().filter(|other| other.name != "template1") {
-            let free = if name == template { READY.to_owned() } else { database_of(name) };
-            leased.rename_database(name, &free)?;
-        }
-        if template == "template1" {
-            leased.run("prepare a server", &format!("CREATE DATABASE {READY}"))?;
-        }
+        let prepare = templates.iter().filter_map(|TemplateDatabase { name, .. }| match name.as_str() {
+            "template1" => (template == name).then(|| format!("CREATE DATABASE {READY}")),
+            _ if name == template => Some(renaming(name, READY)),
+            _ => Some(renaming(name, &database_of(name))),
+        });
+        leased.run("prepare a server", prepare)?;
         Ok(leased)
     }
 
     /// Gives its database a name.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
-        self.rename_database(&self.name, name)?;
+        self.run("name a database", [renaming(&self.name, name)])?;
         name.clone_into(&mut self.name);
         Ok(())
-    }
-
-    fn rename_database(&self, from: &str, to: &str) -> Result<(), LeaseError> {
-        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
-        self.run("name a database", &sql)
     }
 
     /// A session with its database.
@@ -103,7 +97,7 @@ impl LeasedServer {
         }
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE datid IS NOT NULL AND pid <> pg_backend_pid()";
-        self.run("close the sessions of a server", sql)
+        self.run("close the sessions of a server", [sql.to_owned()])
     }
 
     /// Restarts, stops or crashes it. Returns when that is over.
@@ -141,9 +135,19 @@ impl LeasedServer {
         LeaseError::Lost { name: self.name.clone(), why: why.to_owned() }
     }
 
-    fn run(&self, verb: &'static str, sql: &str) -> Result<(), LeaseError> {
+    /// Runs statements one after the other, in one session.
+    fn run(
+        &self,
+        verb: &'static str,
+        statements: impl IntoIterator<Item = String>,
+    ) -> Result<(), LeaseError> {
         let session = AdminConnection::open(&self.directory, SUPERUSER, "postgres", STATEMENT_TIMEOUT);
-        let done = session.and_then(|mut session| session.query(sql).map(|_| ()));
+        let done = session
+            .and_then(|mut session| statements.into_iter().try_for_each(|sql| session.query(&sql).map(drop)));
         done.map_err(|source| LeaseError::Sql { verb, source })
     }
+}
+
+fn renaming(from: &str, to: &str) -> String {
+    format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to))
 }

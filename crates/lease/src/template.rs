@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
 use server::{SessionError, identifier, literal};
 
@@ -13,8 +14,6 @@ use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase};
 
-/// What our own databases' names begin with; no other database may have such a name.
-pub(crate) const PREFIX: &str = "pgfresh_";
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
 

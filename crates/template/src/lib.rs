@@ -34,6 +34,6 @@ pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep};
 pub use source::{SeekStep, Sought, TemplateSource};
-pub use spec::{TemplateSpec, check_name};
+pub use spec::{PREFIX, TemplateSpec, check_name};
 pub use start::Started;
 pub use steps::{BuildPlan, Steps};

@@ -6,11 +6,11 @@ use crate::Steps;
 
 /// Names that a template cannot have: databases that are always there, and the word for no template.
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
-/// What the names of pgfresh's own databases begin with.
-const OURS: &str = "pgfresh_";
+/// What the names of pgfresh's own databases begin with; no other database may have such a name.
+pub const PREFIX: &str = "pgfresh_";
 /// The longest name, in bytes: a server's is at most 63 (`NAMEDATALEN`), and in service a template's database is called
 /// `pgfresh_template_NAME`.
-const LONGEST: usize = 46;
+const LONGEST: usize = 63 - PREFIX.len() - "template_".len();
 
 /// How one template is made. Its steps come in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -118,7 +118,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if TAKEN.contains(&name) {
         Err(format!("\"{name}\" cannot be the name of a template"))
-    } else if name.starts_with(OURS) {
+    } else if name.starts_with(PREFIX) {
         Err(format!("\"{name}\" cannot be the name of a template: pgfresh's own databases are called so"))
     } else if name.is_empty() || name.len() > LONGEST || name.starts_with('-') || !name.bytes().all(plain) {
         Err(format!(

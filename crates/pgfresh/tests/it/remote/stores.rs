@@ -136,16 +136,7 @@ fn s3(folder: PathBuf) -> RunningStore {
         .status()
         .unwrap();
     assert!(status.success());
-    let mut store = RunningStore {
-        writes: "s3://templates/some/prefix".to_owned(),
-        reads: "s3://templates/some/prefix".to_owned(),
-        variables: Vec::new(),
-        port: Some(port),
-        folder,
-        server: Some(server),
-    };
-    store.variables = s3_variables(port);
-    store
+    RunningStore::of("s3://templates/some/prefix".to_owned(), s3_variables(port), folder, (server, port))
 }
 
 /// Those for a server on this port.
@@ -163,17 +154,11 @@ fn gcs(folder: PathBuf) -> RunningStore {
     let mut python = Command::new(installed("python/bin/python"));
     let (server, port) = start(python.arg(script).arg("templates"), "Running on http://");
     let url = "gs://templates/some/prefix".to_owned();
-    RunningStore {
-        writes: url.clone(),
-        reads: url,
-        variables: vec![
-            ("GOOGLE_BASE_URL", format!("http://127.0.0.1:{port}")),
-            ("GCE_METADATA_HOST", format!("127.0.0.1:{port}")),
-        ],
-        port: Some(port),
-        folder,
-        server: Some(server),
-    }
+    let variables = vec![
+        ("GOOGLE_BASE_URL", format!("http://127.0.0.1:{port}")),
+        ("GCE_METADATA_HOST", format!("127.0.0.1:{port}")),
+    ];
+    RunningStore::of(url, variables, folder, (server, port))
 }
 
 fn azure(folder: PathBuf) -> RunningStore {
@@ -199,14 +184,7 @@ fn azure(folder: PathBuf) -> RunningStore {
         ("AZURITE_BLOB_STORAGE_URL", format!("http://127.0.0.1:{port}")),
     ];
     let url = "az://templates/prefix".to_owned();
-    RunningStore {
-        writes: url.clone(),
-        reads: url,
-        variables,
-        port: Some(port),
-        folder,
-        server: Some(server),
-    }
+    RunningStore::of(url, variables, folder, (server, port))
 }
 
 fn oci(folder: PathBuf) -> RunningStore {
@@ -219,14 +197,7 @@ fn oci(folder: PathBuf) -> RunningStore {
     let mut registry = Command::new("docker-registry");
     let (server, port) = start(registry.arg("serve").arg(config), "listening on");
     let url = oci_url(port);
-    RunningStore {
-        writes: url.clone(),
-        reads: url,
-        variables: Vec::new(),
-        port: Some(port),
-        folder,
-        server: Some(server),
-    }
+    RunningStore::of(url, Vec::new(), folder, (server, port))
 }
 
 fn oci_url(port: u16) -> String {
@@ -234,6 +205,16 @@ fn oci_url(port: u16) -> String {
 }
 
 impl RunningStore {
+    /// A server that is read and written by the same URL.
+    fn of(
+        url: String,
+        variables: Vec<(&'static str, String)>,
+        folder: PathBuf,
+        (server, port): (Child, u16),
+    ) -> Self {
+        Self { writes: url.clone(), reads: url, variables, port: Some(port), folder, server: Some(server) }
+    }
+
     /// The same store as it is seen through what listens on `port`: its URL and variables.
     pub(super) fn through(&self, port: u16) -> (String, Vec<(&'static str, String)>) {
         let own = self.port.expect("a store with a port");
