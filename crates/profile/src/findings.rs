@@ -109,11 +109,15 @@ impl Case<'_> {
         (saved * cost).min(self.attribution.database.saved.max(saved))
     }
 
+    pub(crate) fn has_clean_up(&self) -> bool {
+        self.is_worth(self.attribution.clean_up.time)
+    }
+
     fn clean_up(&self) -> Option<Finding> {
-        let spent = self.attribution.clean_up;
-        if !self.is_worth(spent.time) {
+        if !self.has_clean_up() {
             return None;
         }
+        let spent = self.attribution.clean_up;
         let kinds = |kind| self.attribution.kinds.get(&kind).copied().unwrap_or_default().sessions;
         let truncates = kinds(StatementKind::Truncate) >= kinds(StatementKind::Delete);
         let each = spent.each();

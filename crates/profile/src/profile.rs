@@ -42,6 +42,19 @@ impl Profile {
         profile
     }
 
+    /// Whether tests clean up for so long that it matters what a new database would cost instead.
+    #[must_use]
+    pub fn has_clean_up(&self) -> bool {
+        let Self { recording, attribution, circumstances, .. } = self;
+        Case { recording, attribution, circumstances }.has_clean_up()
+    }
+
+    /// The same where that is known: seconds until a session in a new database is ready.
+    #[must_use]
+    pub fn with_fresh_database(self, cost: f64) -> Self {
+        Self::new(self.recording, Circumstances { fresh_database: Some(cost), ..self.circumstances })
+    }
+
     /// The tests that came through the gateway.
     pub(crate) fn tests(&self) -> Tests<'_> {
         Tests { records: &self.records, statements: &self.recording.statements }

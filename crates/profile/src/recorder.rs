@@ -92,7 +92,8 @@ impl Recorder {
         self.thread.is_finished()
     }
 
-    /// Stops looking; returns all that was seen. Takes as long as one look, and five new sessions.
+    /// Stops looking; returns all that was seen. Takes as long as one look, and, where no
+    /// feed tells what sessions cost, five new ones.
     ///
     /// # Panics
     /// The thread has panicked.
@@ -249,11 +250,18 @@ impl Sampler {
             }
         }
         drop(client);
-        let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.time_of_a_session()).collect();
-        costs.sort_by(f64::total_cmp);
-        recording.session_cost = costs.get(costs.len() / 2).copied();
+        if recording.exact.is_none() {
+            recording.session_cost = session_cost(&target);
+        }
         recording
     }
+}
+
+/// What it costs to begin a session there, in seconds.
+fn session_cost(target: &Target) -> Option<f64> {
+    let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.time_of_a_session()).collect();
+    costs.sort_by(f64::total_cmp);
+    costs.get(costs.len() / 2).copied()
 }
 
 /// Gives to each look half of the time to either neighbour, and to the first and the last what is beyond them.

@@ -89,7 +89,7 @@ pub struct Recording {
     pub exact: Option<Exact>,
     /// Seconds that went into looking.
     pub looking: f64,
-    /// What a new session costs, in seconds.
+    /// What a new session costs, in seconds, where no gateway tells what each did.
     pub session_cost: Option<f64>,
     /// Why it ended before its time.
     pub cut_short: Option<String>,

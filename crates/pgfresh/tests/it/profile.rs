@@ -38,6 +38,8 @@ fn findings(profile: &Value) -> Vec<&str> {
     profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
 }
 
+/// What sessions say under `-vv` that were begun to see what a new database costs.
+const TRIAL: &str = "database=profile_";
 /// Looks in a second below which a machine has too much else to do to see anything, and how often it is asked again.
 const FEW: f64 = 5.0;
 const TRIES: usize = 5;
@@ -313,8 +315,9 @@ fn a_suite_that_computes_hears_that_the_database_is_not_the_problem() {
     let script = format!(
         "{psql} -XAtqc 'SELECT 1'; end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; {psql} -XAtqc 'SELECT 1'"
     );
-    let (profile, outcome) = profile_of(&scene, &[], &script);
+    let (profile, outcome) = profile_of(&scene, &["-vv"], &script);
     assert_eq!(findings(&profile), ["The database is not the problem"], "{profile}");
+    assert!(!outcome.stderr.contains(TRIAL), "it waits for what no finding uses: {outcome}");
     assert!(profile["findings"][0]["gain"].is_null(), "{profile}");
     assert!(outcome.stderr.contains("The database is not the problem"), "{outcome}");
 }
@@ -327,13 +330,14 @@ fn cleaning_up_is_found_with_what_it_would_be_without() {
     let create = tables.join(" (id serial PRIMARY KEY, a text); CREATE TABLE ");
     let test = format!("TRUNCATE {} RESTART IDENTITY;\nINSERT INTO t0 (a) VALUES (1);\n", tables.join(", "));
     scene.write("tests.sql", &test.repeat(60));
-    let (profile, _) = profile_of(
+    let (profile, outcome) = profile_of(
         &scene,
-        &[],
+        &["-vv"],
         &format!(
             "{psql} -Xqc 'CREATE TABLE {create} (id serial PRIMARY KEY, a text)'; {psql} -Xqf tests.sql"
         ),
     );
+    assert!(outcome.stderr.contains(TRIAL), "{outcome}");
     let finding = profile["findings"]
         .as_array()
         .unwrap()
