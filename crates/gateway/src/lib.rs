@@ -49,3 +49,4 @@ pub use record::{RecordedStatement, RecordedStatements, TestMeasurement};
 pub use span::parse_span;
 pub use statement_recorder::{StatementRecorder, TestOverBudget};
 pub use stream::Stream;
+pub use workers::THREAD;

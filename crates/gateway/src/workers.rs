@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+/// What each of them is called.
+pub const THREAD: &str = "gateway";
 /// Passing on what a client asks takes about a quarter of what clients and server take for it: there is a thread for so many
 /// processors. More threads are woken more often, each for fewer sessions.
 const PROCESSORS: usize = 4;
@@ -45,7 +47,7 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
-        let thread = thread::Builder::new().name("gateway".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             // Nothing is ever sent: it is an error once the sender is dropped.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

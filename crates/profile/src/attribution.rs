@@ -292,6 +292,7 @@ pub(crate) mod tests {
                 running.insert(session, (statement, since));
                 let (state, cause) = match wait {
                     "sync" => (State::Active, Cause::WalSync),
+                    "checkpoint" => (State::Active, Cause::Checkpoint),
                     "lock" => (State::Active, Cause::Lock),
                     "open" => (State::InTransaction, Cause::Client),
                     _ => (State::Active, Cause::Cpu),

@@ -15,6 +15,7 @@ use storage::{Attempt, Place};
 use sys::Signal;
 use template::Provisioner;
 
+use super::forwarder::{self, Forwarder};
 use crate::BenchError;
 use crate::by_hand;
 use crate::client::Address;
@@ -38,6 +39,7 @@ pub(super) enum Way {
     Direct,
     Gateway,
     PgBouncer,
+    Forwarder,
     Socket,
 }
 
@@ -47,6 +49,7 @@ impl Way {
             Self::Direct => "direct TCP",
             Self::Gateway => "pgfresh",
             Self::PgBouncer => "PgBouncer, session pooling",
+            Self::Forwarder => "a bare forwarder",
             Self::Socket => "unix socket of the server",
         }
     }
@@ -58,6 +61,8 @@ pub(super) struct ProxyFixture {
     pub(super) ways: Vec<(Way, Address)>,
     /// Of `PgBouncer`, if it is installed.
     pub(super) bouncer: Option<String>,
+    /// Its process.
+    bouncer_process: Option<u32>,
 }
 
 impl ProxyFixture {
@@ -95,11 +100,14 @@ impl ProxyFixture {
         })?;
         let gateway = front(&leases)?;
         let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
+        let forwarder = Forwarder::start(&socket)?;
+        let bouncers = bouncer.as_ref().map(|bouncer| bouncer.address);
         let fixture = Self {
-            ways: ways(server, &gateway, bouncer.as_ref().map(|bouncer| bouncer.address), socket),
+            ways: ways(server, &gateway, bouncers, forwarder.address, socket),
             bouncer: bouncer.as_ref().map(|bouncer| bouncer.version.clone()),
+            bouncer_process: bouncer.as_ref().map(|bouncer| bouncer.child.id()),
         };
-        let result = measure(&fixture);
+        let result = measure(&fixture).and_then(|measured| forwarder.end().map(|()| measured));
         gateway.close();
         leases.close();
         if let Some(Bouncer { child, .. }) = &mut bouncer {
@@ -107,6 +115,19 @@ impl ProxyFixture {
         }
         end(&mut postmaster, Signal::QUIT)?;
         result
+    }
+
+    /// Processor time that what stands in that way has taken so far; `None` if nothing does.
+    pub(super) fn processor_time(&self, way: Way) -> Result<Option<Duration>, BenchError> {
+        let ours = std::process::id();
+        let (process, threads) = match way {
+            Way::Direct | Way::Socket => return Ok(None),
+            Way::Gateway => (Some(ours), Some(gateway::THREAD)),
+            Way::Forwarder => (Some(ours), Some(forwarder::THREAD)),
+            Way::PgBouncer => (self.bouncer_process, None),
+        };
+        let Some(process) = process else { return Ok(None) };
+        Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(way.name()))?))
     }
 
     /// Where that way leads from.
@@ -120,6 +141,7 @@ fn ways(
     server: SocketAddr,
     gateway: &Gateway,
     bouncer: Option<SocketAddr>,
+    forwarder: SocketAddr,
     socket: PathBuf,
 ) -> Vec<(Way, Address)> {
     let secret = gateway.access().secret().to_owned();
@@ -128,6 +150,7 @@ fn ways(
         (Way::Gateway, Address::Tcp(gateway.address(), secret)),
     ];
     ways.extend(bouncer.map(|address| (Way::PgBouncer, Address::Tcp(address, String::new()))));
+    ways.push((Way::Forwarder, Address::Tcp(forwarder, String::new())));
     ways.push((Way::Socket, Address::Unix(socket)));
     ways
 }

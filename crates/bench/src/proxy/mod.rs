@@ -3,6 +3,7 @@
 mod copy;
 mod crowd;
 mod fixture;
+mod forwarder;
 mod pgbench;
 mod report;
 
@@ -16,6 +17,7 @@ use crate::pgbench::Pgbench;
 use crate::{BenchError, Measured, environment};
 use crowd::Crowd;
 use fixture::ProxyFixture;
+use pgbench::ProcessorTimes;
 
 /// Rounds for nothing, until everything is in memory.
 const WARM_UP: u32 = 1;
@@ -47,10 +49,11 @@ impl ProxyBench {
             let program = Pgbench::of(&provisioner.installation)?;
             pgbench::prepare(&program, fixture)?;
             let rows = copy::prepare(fixture)?;
-            let mut contenders = pgbench::contenders(&program, fixture);
+            let used = ProcessorTimes::default();
+            let mut contenders = pgbench::contenders(&program, fixture, &used);
             contenders.extend(copy::contenders(fixture, &rows));
             let report = |timed: &[Timed], crowd: Option<&Crowd>| {
-                let mut report = report::of(timed, &rows, crowd, fixture);
+                let mut report = report::of(timed, &used, &rows, crowd, fixture);
                 environment::describe(&mut report, &provisioner, &why, &load);
                 report
             };

@@ -1,6 +1,8 @@
 //! pgbench over each way: the smallest messages there are, so that the way weighs most.
 
-use report::{Contender, PhaseTimes};
+use std::cell::RefCell;
+
+use report::{Contender, PhaseTimes, Quantity, Sample, Unit};
 
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use crate::BenchError;
@@ -38,15 +40,44 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
+/// Processor time that what stands in a way takes for each transaction: a sample for each contender, round by round.
+#[derive(Default)]
+pub(super) struct ProcessorTimes(RefCell<Vec<Sample>>);
+
+impl ProcessorTimes {
+    fn note(&self, name: &str, taken: f64) {
+        let mut samples = self.0.borrow_mut();
+        if samples.iter().all(|sample| sample.name() != name) {
+            samples.push(Sample::new(name, Unit::Seconds));
+        }
+        let sample = samples.iter_mut().find(|sample| sample.name() == name);
+        sample.expect("it is there by now").push(taken).expect("a duration is finite");
+    }
+
+    /// The median of that contender; `None` if nothing stands in its way.
+    pub(super) fn median(&self, name: &str) -> Option<Quantity> {
+        self.0.borrow().iter().find(|sample| sample.name() == name)?.median()
+    }
+}
+
 pub(super) fn contenders<'a>(
     pgbench: &'a Pgbench,
     fixture: &'a ProxyFixture,
+    used: &'a ProcessorTimes,
 ) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
     for load in LOADS {
         for (way, address) in &fixture.ways {
             let name = contender(load.name, *way);
-            contenders.push(Contender::new(name, move || time(pgbench, address, load, SECONDS)));
+            contenders.push(Contender::new(name.clone(), move || {
+                let before = fixture.processor_time(*way)?;
+                let phases = time(pgbench, address, load, SECONDS)?;
+                if let (Some(before), Some(after)) = (before, fixture.processor_time(*way)?) {
+                    let each: f64 = phases.iter().map(|(_, each)| each.as_secs_f64()).sum();
+                    used.note(&name, after.saturating_sub(before).as_secs_f64() * each / f64::from(SECONDS));
+                }
+                Ok(phases)
+            }));
         }
     }
     contenders

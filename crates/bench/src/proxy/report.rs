@@ -7,11 +7,17 @@ use storage::human_bytes;
 use super::copy::{IN, OUT, Rows};
 use super::crowd::{Crowd, IDLE};
 use super::fixture::{ProxyFixture, Way};
-use super::pgbench::{BUSY, LOADS, contender};
+use super::pgbench::{BUSY, LOADS, ProcessorTimes, contender};
 use crate::goal::{self, Goal, Limit};
 use crate::summary::add_samples;
 
-pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, fixture: &ProxyFixture) -> Report {
+pub(super) fn of(
+    timed: &[Timed],
+    used: &ProcessorTimes,
+    rows: &Rows,
+    crowd: Option<&Crowd>,
+    fixture: &ProxyFixture,
+) -> Report {
     let mut report = Report::new("The way through the gateway");
     add_samples(&mut report, timed);
     for load in LOADS {
@@ -19,16 +25,19 @@ pub(super) fn of(timed: &[Timed], rows: &Rows, crowd: Option<&Crowd>, fixture: &
             Quantity::new(1.0 / each, Unit::PerSecond)
         }));
     }
+    report.add_table(processor_times(used, fixture));
     for what in [OUT, IN] {
         report.add_table(table(timed, fixture, what, "time", |each| Quantity::new(each, Unit::Seconds)));
     }
     if let Some(crowd) = crowd {
         report.add_table(crowded(crowd));
     }
-    report.add_table(goal::table(goals(timed, crowd)));
+    report.add_table(goal::table(goals(timed, used, crowd)));
     report.add_notes([
         "One server, one database, in turn. pgbench speaks the simple protocol; its scale is 20. Its own time, the \
          server's and that of what is between share the machine.",
+        "The bare forwarder is a thread that reads what has come and writes it on, and looks at none of it: the least that \
+         the kernel takes for anything between client and server.",
         "What a way is worth is the speed over it as a part of that over a direct TCP connection, the median over \
          all rounds.",
     ]);
@@ -61,6 +70,21 @@ fn table(
     table
 }
 
+fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
+    let columns = LOADS.map(|load| Column::right(load.name));
+    let mut table = Table::new(
+        "Processor time of what is between, for each transaction",
+        [Column::left("way")].into_iter().chain(columns),
+    );
+    for (way, _) in &fixture.ways {
+        let medians = LOADS.map(|load| used.median(&contender(load.name, *way)));
+        if medians.iter().any(Option::is_some) {
+            table.add_row([way.name().into()].into_iter().chain(medians.map(Into::into)));
+        }
+    }
+    table
+}
+
 fn crowded(crowd: &Crowd) -> Table {
     let columns = [Column::left("what"), Column::right("transactions")];
     let mut table = Table::new(format!("{} among {IDLE} idle sessions", BUSY.name), columns);
@@ -74,7 +98,7 @@ fn crowded(crowd: &Crowd) -> Table {
     table
 }
 
-fn goals(timed: &[Timed], crowd: Option<&Crowd>) -> Vec<Goal> {
+fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<Goal> {
     let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
     let goal = |what: String, limit, measured| Goal { what: what.into(), limit, measured };
     let mut goals = Vec::new();
@@ -83,6 +107,10 @@ fn goals(timed: &[Timed], crowd: Option<&Crowd>) -> Vec<Goal> {
         goals.push(goal(format!("{}, of direct", load.name), fold(0.85), of(Way::Direct)));
         goals.push(goal(format!("{}, of PgBouncer", load.name), fold(1.0), of(Way::PgBouncer)));
     }
+    let [_, selects, ..] = LOADS;
+    let most = Limit::AtMost(Quantity::new(12e-6, Unit::Seconds));
+    let measured = used.median(&contender(selects.name, Way::Gateway));
+    goals.push(goal(format!("{}, processor time of each", selects.name), most, measured));
     for what in [OUT, IN] {
         let worth = worth(timed, what, Way::Gateway, Way::Direct);
         goals.push(goal(format!("{what}, of direct"), fold(0.9), worth));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 /// The words that it was started with, each ended by a zero; nothing of one that is not there.
 #[must_use]
@@ -24,6 +25,22 @@ pub fn peak_memory(pid: u32) -> io::Result<u64> {
 /// Bytes of memory that it takes now.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmRSS:")
+}
+
+/// Processor time that its threads of that name have taken, or all of them. Source: Linux, Documentation/scheduler/sched-stats.rst
+/// (`schedstat`, nanoseconds).
+pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = entry?.path();
+        // One that has ended meanwhile has no files any more.
+        let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
+        if threads.is_none_or(|name| read("comm").trim_end() == name) {
+            let nanoseconds = read("schedstat").split(' ').next().and_then(|word| word.parse().ok());
+            sum += Duration::from_nanos(nanoseconds.unwrap_or(0));
+        }
+    }
+    Ok(sum)
 }
 
 fn memory(pid: u32, name: &str) -> io::Result<u64> {

@@ -1,0 +1,130 @@
+//! The least that any gateway does: one thread that waits, reads what has come, and writes it on. It understands nothing of it.
+//!
+//! For a query that is a wait, a read and a write on the way there, and as much on the way back. What these cost is the kernel's, in any
+//! program.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use storage::Attempt;
+
+use crate::BenchError;
+
+/// What its thread is called.
+pub(super) const THREAD: &str = "forwarder";
+/// As much as is read at once.
+const BUFFER: usize = 64 << 10;
+/// The events that are not of a session: another one comes; the end.
+const COMES: u64 = 0;
+const ENDS: u64 = 1;
+/// The first event of a session, of its client; the next is of its server.
+const SESSIONS: u64 = 2;
+
+/// It forwards until this is dropped.
+pub(super) struct Forwarder {
+    pub(super) address: SocketAddr,
+    ends: Option<UnixStream>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+struct Session {
+    client: TcpStream,
+    server: UnixStream,
+}
+
+struct Work {
+    listener: TcpListener,
+    epoll: OwnedFd,
+    server: PathBuf,
+    sessions: Vec<Option<Session>>,
+    buffer: Vec<u8>,
+}
+
+impl Forwarder {
+    /// Forwards what comes to a port of the loopback interface to the socket `server`.
+    pub(super) fn start(server: &Path) -> Result<Self, BenchError> {
+        let begin = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let (address, (ends, ended)) = (listener.local_addr()?, UnixStream::pair()?);
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            let work = Work {
+                listener,
+                epoll,
+                server: server.to_owned(),
+                sessions: Vec::new(),
+                buffer: vec![0; BUFFER],
+            };
+            work.watch(&work.listener, COMES)?;
+            work.watch(&ended, ENDS)?;
+            let thread = std::thread::Builder::new().name(THREAD.to_owned());
+            let thread = thread.spawn(move || work.forward(ended))?;
+            Ok::<_, io::Error>(Self { address, ends: Some(ends), thread: Some(thread) })
+        };
+        Ok(begin().attempt("forward to", server)?)
+    }
+
+    /// Stops it.
+    pub(super) fn end(mut self) -> Result<(), BenchError> {
+        drop(self.ends.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        let ended =
+            ended.map_or(Ok(()), |ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok(ended.attempt("forward from", Path::new("a client"))?)
+    }
+}
+
+impl Work {
+    fn watch(&self, source: impl AsFd, number: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
+    }
+
+    /// `_ended` is readable, because closed at its other end, when this is to return.
+    fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                waited => waited?,
+            };
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    COMES => self.accept()?,
+                    ENDS => return Ok(()),
+                    number => self.pass_on(number - SESSIONS),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let (client, _) = self.listener.accept()?;
+        client.set_nodelay(true)?;
+        let server = UnixStream::connect(&self.server)?;
+        let number = SESSIONS + 2 * self.sessions.len() as u64;
+        self.watch(&client, number)?;
+        self.watch(&server, number + 1)?;
+        self.sessions.push(Some(Session { client, server }));
+        Ok(())
+    }
+
+    /// Of a session whose one side has ended, the other one ends.
+    fn pass_on(&mut self, side: u64) {
+        let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
+        let Some(Some(session)) = self.sessions.get_mut(place) else { return };
+        let Session { client, server } = session;
+        let (from, to): (&mut dyn Read, &mut dyn Write) =
+            if side.is_multiple_of(2) { (client, server) } else { (server, client) };
+        let passed =
+            from.read(&mut self.buffer).and_then(|count| to.write_all(&self.buffer[..count]).map(|()| count));
+        if passed.map_or(true, |count| count == 0) {
+            self.sessions[place] = None;
+        }
+    }
+}
