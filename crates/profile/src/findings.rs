@@ -70,13 +70,14 @@ impl Case<'_> {
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Seconds that the whole would take if so many were saved. Sessions that are at work at once share the processors, which bound
-    /// what is left; one at a time has them for itself, and processor time within its waits goes with these.
+    /// Seconds that the whole would take if so many were saved, but at least what the processors need for the suite, and for
+    /// sessions that share them. Of one session at a time, a part of the processor time is spent within its waits, and goes with these.
     fn without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
-        let machine = self.recording.machine.filter(|_| width > 1.0);
-        let busy = machine
-            .map_or(0.0, |machine| (machine.suite_cpu + machine.backend_cpu) / machine.processors.max(1.0));
+        let busy = self.recording.machine.map_or(0.0, |machine| {
+            let sessions = if width > 1.0 { machine.backend_cpu } else { 0.0 };
+            (machine.suite_cpu + sessions) / machine.processors.max(1.0)
+        });
         (wall - saved).max(busy).min(wall)
     }
 

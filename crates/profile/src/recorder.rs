@@ -92,8 +92,8 @@ impl Recorder {
         self.thread.is_finished()
     }
 
-    /// Stops looking; returns all that was seen. Takes as long as one look, and, where no
-    /// feed tells what sessions cost, five new ones.
+    /// Stops looking; returns all that was seen. Takes as long as one look, and as five new sessions where no feed tells what these
+    /// cost.
     ///
     /// # Panics
     /// The thread has panicked.
