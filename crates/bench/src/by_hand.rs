@@ -107,6 +107,9 @@ pub(crate) fn by_programs(
     let guard = guarded(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
+    // The account of the server may make nothing in the run directory itself.
+    run.create_data(&provisioner.account)?;
+    run.create_file("log", &provisioner.account)?;
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
     let options = format!("-c listen_addresses= -k '{socket}' {}", with.postgres);
 

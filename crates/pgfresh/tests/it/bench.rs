@@ -128,6 +128,19 @@ fn count_transactions(major: u32) {
     assert!((number(&published["clients: 3"]) - 12.27).abs() < 0.01, "{published}");
 }
 
+/// As root, too, whose servers run as another account than the programs that start them.
+#[test]
+fn starts_are_timed_beside_those_by_hand() {
+    for &user in User::all() {
+        let report = json(&Scene::new(user).run(["bench", "start", "--rounds", "3", "--json"]));
+        let rows = report["tables"][0]["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 6, "{report}");
+        for row in rows {
+            assert!(number(&row["all of it"]) > 0.0, "{row}");
+        }
+    }
+}
+
 #[test]
 fn resets_are_timed_for_each_number_of_tables_and_each_that_was_written_to() {
     for major in majors() {
