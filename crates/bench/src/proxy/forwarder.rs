@@ -30,8 +30,8 @@ const SESSIONS: u64 = 2;
 /// It forwards until this is dropped.
 pub(super) struct Forwarder {
     pub(super) address: SocketAddr,
-    ends: Option<UnixStream>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    ends: UnixStream,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 struct Session {
@@ -65,17 +65,15 @@ impl Forwarder {
             work.watch(&ended, ENDS)?;
             let thread = std::thread::Builder::new().name(THREAD.to_owned());
             let thread = thread.spawn(move || work.forward(ended))?;
-            Ok::<_, io::Error>(Self { address, ends: Some(ends), thread: Some(thread) })
+            Ok::<_, io::Error>(Self { address, ends, thread })
         };
         Ok(begin().attempt("forward to", server)?)
     }
 
     /// Stops it.
-    pub(super) fn end(mut self) -> Result<(), BenchError> {
-        drop(self.ends.take());
-        let ended = self.thread.take().map(JoinHandle::join);
-        let ended =
-            ended.map_or(Ok(()), |ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    pub(super) fn end(self) -> Result<(), BenchError> {
+        drop(self.ends);
+        let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(ended.attempt("forward from", Path::new("a client"))?)
     }
 }

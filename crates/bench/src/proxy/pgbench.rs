@@ -1,6 +1,7 @@
 //! pgbench over each way: the smallest messages there are, so that the way weighs most.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use report::{Contender, PhaseTimes, Quantity, Sample, Unit};
 
@@ -40,23 +41,20 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// Processor time that what stands in a way takes for each transaction: a sample for each contender, round by round.
+/// Processor time that what stands in a way takes for each transaction: a sample for each contender, by its name.
 #[derive(Default)]
-pub(super) struct ProcessorTimes(RefCell<Vec<Sample>>);
+pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
 impl ProcessorTimes {
     fn note(&self, name: &str, taken: f64) {
         let mut samples = self.0.borrow_mut();
-        if samples.iter().all(|sample| sample.name() != name) {
-            samples.push(Sample::new(name, Unit::Seconds));
-        }
-        let sample = samples.iter_mut().find(|sample| sample.name() == name);
-        sample.expect("it is there by now").push(taken).expect("a duration is finite");
+        let sample = samples.entry(name.to_owned()).or_insert_with(|| Sample::new(name, Unit::Seconds));
+        sample.push(taken).expect("a duration is finite");
     }
 
     /// The median of that contender; `None` if nothing stands in its way.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
-        self.0.borrow().iter().find(|sample| sample.name() == name)?.median()
+        self.0.borrow().get(name)?.median()
     }
 }
 
