@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use storage::{Account, Attempt, Copied, Copying, Entry, FileError, Place, RunDirectory};
+use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
 use crate::address::{Address, PORT, SUPERUSER};
@@ -15,8 +15,12 @@ use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
 
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The folder of a data directory that a server does not look into before it is ready.
-const LATER: &str = "base/";
+/// Relation caches: what the first session in a database has read from its catalogs, with which the next ones start in half
+/// the time, also in copies of the database. A server removes them when it starts, since after a crash they may be out of date;
+/// those of a cluster that was shut down cleanly are not. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+const RELATION_CACHE: &str = "pg_internal.init";
+/// What a server does not look into before it is ready, and what it would remove until then.
+const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CACHE) };
 
 /// Everything that a server is made of.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +122,7 @@ impl Server {
             Data::Made(guard) => (guard, None),
             Data::Copy(entry) => {
                 let guard = Guard::over(order.place, order.account, order.program)?;
-                let copying = Copying::begin(entry, &guard.run().data(), order.account, LATER)?;
+                let copying = Copying::begin(entry, &guard.run().data(), order.account, DEFERRED)?;
                 (guard, Some(copying))
             }
         };
@@ -158,6 +162,7 @@ impl Server {
         loop {
             watch.clear().attempt("watch", &data)?;
             if says_ready(&files) {
+                watch.end();
                 return Ok(());
             }
             let left = self.timeouts.boot.saturating_sub(since.elapsed());
@@ -206,6 +211,11 @@ impl Server {
     /// A session as the superuser.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         Ok(AdminConnection::open(&self.run().socket_directory(), SUPERUSER, database, ANSWER)?)
+    }
+
+    /// Has a session in `database` write its relation cache, unless it has one.
+    pub fn write_relation_cache(&self, database: &str) -> Result<(), StartError> {
+        self.session(database).map(drop)
     }
 
     /// The directory of its data, its socket and its log.

@@ -7,7 +7,7 @@ use storage::{Account, Attempt};
 
 use crate::address::SUPERUSER;
 use crate::error::InitdbError;
-use crate::trim::{TRIMMED, trim};
+use crate::trim::TRIMMED;
 use crate::{Guard, Installation, log};
 
 /// What initdb says when the user that runs it has no name. Source: `get_user_name` in `src/common/username.c`; the server
@@ -46,7 +46,7 @@ impl Initdb {
         self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([TRIMMED])
     }
 
-    /// Makes a cluster in the data directory of what `guard` guards, without what every copy would carry for nothing.
+    /// Makes a cluster in the data directory of what `guard` guards.
     pub fn run(
         &self,
         installation: &Installation,
@@ -72,7 +72,7 @@ impl Initdb {
         if is_nameless(&result) {
             return Err(InitdbError::Nameless { uid: account.uid });
         }
-        result.and_then(|()| trim(installation, account, &guard.guarded_command()?))
+        result
     }
 
     fn attempt(
@@ -100,13 +100,7 @@ impl Initdb {
         drop((command, guarded));
         let mut child = child.inspect_err(|_| drop(fs::remove_file(run.log())))?;
         let status = child.wait().attempt("wait for", &program)?;
-        let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
-        fs::remove_file(run.log()).attempt("remove", &run.log())?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(InitdbError::Failed { program: "initdb", status, last_words })
-        }
+        log::ended("initdb", status, run)
     }
 }
 

@@ -42,4 +42,5 @@ pub use package::{Client, Package};
 pub use preset::Preset;
 pub use printable::printable;
 pub use settings::Settings;
+pub use trim::trim;
 pub use version::{MAJORS, Version, VersionRequest};

@@ -1,8 +1,13 @@
 //! The server's own words, from the end of its log.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::process::ExitStatus;
+
+use storage::{Attempt, RunDirectory};
+
+use crate::error::InitdbError;
 
 /// As much of the log's end as is worth reading.
 const TAIL: i64 = 16 * 1024;
@@ -20,6 +25,17 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
 /// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
 const CONSEQUENCES: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
+
+/// What the end of a program means whose words went to the log of `run`, which is removed.
+pub(crate) fn ended(
+    program: &'static str,
+    status: ExitStatus,
+    run: &RunDirectory,
+) -> Result<(), InitdbError> {
+    let last_words = last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
+    fs::remove_file(run.log()).attempt("remove", &run.log())?;
+    if status.success() { Ok(()) } else { Err(InitdbError::Failed { program, status, last_words }) }
+}
 
 fn pick(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());

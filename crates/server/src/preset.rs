@@ -37,13 +37,17 @@ pub(crate) const LOCALE: [(&str, &str); 8] = [
 ];
 
 /// Both presets: what makes the boot and the wake-ups fewer and costs a test nothing. Figures: docs/results.md.
-pub(crate) const LEAN: [(&str, &str); 13] = [
+pub(crate) const LEAN: [(&str, &str); 15] = [
     // Less to allocate at boot and to scan in each DROP and TRUNCATE; what is not here is in the page cache.
     ("shared_buffers", "16MB"),
     ("huge_pages", "off"),
     // Parallel tests with pools of their own, and the backends that wait for them, fit in; the boot takes as long as with
     // 100.
     ("max_connections", "300"),
+    // In all as many as with 100 connections, and as many of a table before they become one: there is less shared memory to set
+    // up, which is 3 ms of the boot.
+    ("max_pred_locks_per_transaction", "22"),
+    ("max_pred_locks_per_relation", "31"),
     // Segments become files of the data directory: nothing to leak, and no need of a large /dev/shm.
     ("dynamic_shared_memory_type", "mmap"),
     ("io_method", "sync"),

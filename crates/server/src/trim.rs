@@ -2,29 +2,25 @@
 //!
 //! Of the 28 MB and 966 files that initdb of version 15 leaves, 8 MB and 116 files go, a fifth of the work of a copy.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
-use std::{fs, io};
 
 use storage::{Account, Attempt};
 use sys::{Directory, FileKind};
 
 use crate::error::InitdbError;
-use crate::{GuardedCommand, Installation, log};
+use crate::{Guard, Installation, log};
 
 /// What becomes of clusters here; it belongs into their fingerprints.
-pub(crate) const TRIMMED: &str = "without WAL and free space maps";
+pub(crate) const TRIMMED: &str = "with relation caches, without WAL and free space maps";
 
-/// Trims the cluster in the run directory of `guarded`, which was shut down cleanly and holds nothing of a user's.
-pub(crate) fn trim(
-    installation: &Installation,
-    account: &Account,
-    guarded: &GuardedCommand<'_>,
-) -> Result<(), InitdbError> {
-    let data = guarded.run().data();
+/// Trims the cluster of what `guard` guards, which was shut down cleanly and holds nothing of a user's.
+pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
+    let data = guard.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
     remove_free_space_maps(&folder).attempt("remove the free space maps of", &data)?;
-    reset_wal(installation, account, guarded)
+    reset_wal(installation, account, guard)
 }
 
 /// Removes `*_fsm`: the server looks for free space without them, and writes them again as it finds some.
@@ -40,22 +36,15 @@ fn remove_free_space_maps(folder: &Directory) -> io::Result<()> {
 }
 
 /// Leaves one segment with nothing but a checkpoint in it: the rest is zeros, so holes in the cache.
-fn reset_wal(
-    installation: &Installation,
-    account: &Account,
-    guarded: &GuardedCommand<'_>,
-) -> Result<(), InitdbError> {
+fn reset_wal(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let program = installation.bin().join("pg_resetwal");
     if !program.exists() {
         return Ok(());
     }
-    let run = guarded.run();
+    let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let output = run.create_file("log", account)?;
     let mut command = guarded.command(installation, "pg_resetwal", account)?;
     command.arg("-D").arg(run.data()).stdout(Stdio::null()).stderr(Stdio::from(output));
     let status = command.status().attempt("run", &program)?;
-    let last_words = log::last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
-    fs::remove_file(run.log()).attempt("remove", &run.log())?;
-    let program = "pg_resetwal";
-    if status.success() { Ok(()) } else { Err(InitdbError::Failed { program, status, last_words }) }
+    log::ended("pg_resetwal", status, run)
 }

@@ -268,7 +268,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
-    use crate::{Account, CopyError, Copying, Method};
+    use crate::{Account, CopyError, Copying, Deferred, Method};
 
     struct Fixture {
         _directory: tempfile::TempDir,
@@ -293,6 +293,9 @@ mod tests {
         Fixture { _directory: directory, cache, tree, out }
     }
 
+    /// Files below `base` come later.
+    const BASE: Deferred<'_> = Deferred { below: "base/", last: None };
+
     fn account() -> Account {
         Account { uid: 0, gid: 0, foreign: false }
     }
@@ -310,7 +313,7 @@ mod tests {
         let entry = fixture.cache.look_up("abc").unwrap().unwrap();
         assert_eq!((entry.files(), entry.bytes()), (3, (1 << 20) + 9));
         let copied =
-            Copying::begin(&entry, &fixture.out, &account(), "base/").unwrap().finish(&|_, _| ()).unwrap();
+            Copying::begin(&entry, &fixture.out, &account(), BASE).unwrap().finish(&|_, _| ()).unwrap();
         assert_eq!(fs::read(fixture.out.join("base/1/rows")).unwrap(), b"some rows");
         assert_eq!(fs::read(fixture.out.join("log")).unwrap(), fs::read(fixture.tree.join("log")).unwrap());
         assert!(fixture.out.join("empty").is_dir());
@@ -325,11 +328,27 @@ mod tests {
     }
 
     #[test]
+    fn deferred_files_come_last_and_those_that_were_made_meanwhile_stay() {
+        let fixture = fixture();
+        for folder in ["", "base/1/"] {
+            fs::write(fixture.tree.join(format!("{folder}last")), "old").unwrap();
+        }
+        let entry = publish(&fixture);
+        let deferred = Deferred { below: "base/", last: Some("last") };
+        let copying = Copying::begin(&entry, &fixture.out, &account(), deferred).unwrap();
+        assert!(fixture.out.join("log").exists() && !fixture.out.join("last").exists());
+        fs::write(fixture.out.join("last"), "new").unwrap();
+        copying.finish(&|_, _| ()).unwrap();
+        let [made, copied] = ["last", "base/1/last"].map(|path| fs::read(fixture.out.join(path)).unwrap());
+        assert_eq!((made.as_slice(), copied.as_slice()), (&b"new"[..], &b"old"[..]));
+    }
+
+    #[test]
     fn a_damaged_entry_is_noticed_and_can_be_discarded() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let rows = entry.data().join("base/1/rows");
-        let begin = |name: &str| Copying::begin(&entry, &fixture.out.join(name), &account(), "base/");
+        let begin = |name: &str| Copying::begin(&entry, &fixture.out.join(name), &account(), BASE);
         fs::create_dir(&fixture.out).unwrap();
 
         fs::write(&rows, "SOME ROWS").unwrap();

@@ -12,7 +12,7 @@ use crate::arrival::{Arrival, HEAD, SIGNATURE, is_fingerprint};
 use crate::attempt::{Attempt, FileError};
 use crate::cache::Cache;
 use crate::cancel::go_on;
-use crate::copy::Copying;
+use crate::copy::{Copying, Deferred};
 use crate::entry::Entry;
 use crate::error::{CacheError, CopyError};
 use crate::head::Head;
@@ -56,7 +56,13 @@ impl Entry {
     }
 
     fn export_to(&self, staging: &Path, key: Option<&SigningKey>) -> Result<(), CopyError> {
-        Copying::begin(self, &staging.join("data"), &Account::ours(), "base/")?.finish(&|_, _| ())?;
+        Copying::begin(
+            self,
+            &staging.join("data"),
+            &Account::ours(),
+            Deferred { below: "base/", last: None },
+        )?
+        .finish(&|_, _| ())?;
         let read = |name| {
             let path = self.directory().join(name);
             fs::read_to_string(&path).attempt("read", &path)

@@ -49,10 +49,21 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// Files that may still be on their way when [`Copying::begin`] returns.
+#[derive(Debug, Clone, Copy)]
+pub struct Deferred<'a> {
+    /// Those whose path starts so are copied in the background.
+    pub below: &'a str,
+    /// Those of this name are copied once all others are there, unless whoever uses the copy has made them by then.
+    pub last: Option<&'a str>,
+}
+
 /// A copy under way. Dropping it stops the copy soon and waits for that.
 #[derive(Debug)]
 pub struct Copying {
     job: Arc<Job>,
+    /// Files that wait until all others are there: their numbers in the manifest.
+    last: Vec<usize>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
     /// Disconnected when all threads have ended.
     ended: Receiver<()>,
@@ -80,18 +91,27 @@ struct Job {
 }
 
 impl Copying {
-    /// Makes `to` and copies the files of `entry` into it; those whose path starts with `later` may still be on their
-    /// way when this returns, all directories and other files are there.
+    /// Makes `to` and copies the files of `entry` into it. When this returns, all directories are there, and all files but
+    /// those that are deferred.
     ///
     /// The background threads leave one core to the caller, who has something to do meanwhile.
-    pub fn begin(entry: &Entry, to: &Path, account: &Account, later: &str) -> Result<Self, CopyError> {
+    pub fn begin(
+        entry: &Entry,
+        to: &Path,
+        account: &Account,
+        deferred: Deferred<'_>,
+    ) -> Result<Self, CopyError> {
         let manifest = entry.manifest();
         let data = entry.data();
         let top = tree::reach(Directory::open(&data), &data)?;
         let from = Tree::open(&data, top, &manifest)?;
         let to = Tree::make(to, &manifest, account)?;
+        let path = |&index: &usize| manifest.files[index].path.as_str();
+        let is_last =
+            |index: &usize| deferred.last.is_some() && path(index).rsplit('/').next() == deferred.last;
+        let (last, others): (Vec<_>, Vec<_>) = (0..manifest.files.len()).partition(is_last);
         let (behind, first): (Vec<_>, Vec<_>) =
-            (0..manifest.files.len()).partition(|&index| manifest.files[index].path.starts_with(later));
+            others.into_iter().partition(|index| path(index).starts_with(deferred.below));
         let mut job = Job {
             manifest,
             files: first,
@@ -123,7 +143,7 @@ impl Copying {
                 })
             })
             .collect();
-        Ok(Self { job, threads, ended })
+        Ok(Self { job, last, threads, ended })
     }
 
     /// Waits until every file is there, lending a hand. `watch` hears now and then how many bytes of how many are,
@@ -147,6 +167,12 @@ impl Copying {
             result = result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         result?;
+        for index in std::mem::take(&mut self.last) {
+            match self.job.copy_file(index, &beat) {
+                Err(CopyError::File(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                copied => drop(copied?),
+            }
+        }
         if self.job.compared.load(Ordering::Relaxed) {
             self.job.verified.renew();
         }

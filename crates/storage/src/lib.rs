@@ -44,7 +44,7 @@ pub use account::{Account, AccountError};
 pub use attempt::{Attempt, FileError};
 pub use cache::Cache;
 pub use carry::{carried, sign, verify};
-pub use copy::{Copied, Copying, Method};
+pub use copy::{Copied, Copying, Deferred, Method};
 pub use entry::Entry;
 pub use error::{CacheError, CopyError};
 pub use persistent::PersistentData;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use server::{Guard, Initdb, Installation};
+use server::{Data, Guard, Initdb, Installation, Preset, Server, Settings, trim};
 use storage::{Place, PlaceRequest};
 
 use crate::about::About;
@@ -49,10 +49,18 @@ pub(crate) fn look_up_or_build(
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
-/// Runs initdb in a run directory of its own.
+/// Runs initdb in a run directory of its own, and has what it made ready for many copies.
 fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
-    let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), &provisioner.account)?;
-    let guard = Guard::over(&place, &provisioner.account, &provisioner.program)?;
-    Initdb::of(&provisioner.installation).run(&provisioner.installation, &provisioner.account, &guard)?;
+    let Provisioner { installation, account, program, .. } = provisioner;
+    let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), account)?;
+    let guard = Guard::over(&place, account, program)?;
+    Initdb::of(installation).run(installation, account, &guard)?;
+    let settings = Settings::preset(Preset::Fast, installation, place.budget());
+    let server = Server::start(&provisioner.order(&place, &settings), Data::Made(guard))?;
+    for database in [DATABASE, "template1"] {
+        server.write_relation_cache(database)?;
+    }
+    let guard = server.shut_down()?;
+    trim(installation, account, &guard)?;
     Ok(guard)
 }

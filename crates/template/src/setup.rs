@@ -169,6 +169,10 @@ impl Setup<'_> {
             if prepared.iter().any(|name| name == database) {
                 return spoiled(format!("a prepared transaction in database \"{database}\""));
             }
+            // What refuses sessions is copied all the same.
+            if let Err(error) = self.server.write_relation_cache(database) {
+                tracing::debug!(%error, database, "a template has no relation cache");
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use server::{Data, Guard, Server, Settings, StartError};
-use storage::{Attempt, Copying, PersistentData, Place, PlaceRequest};
+use storage::{Attempt, Copying, Deferred, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -139,8 +139,9 @@ impl Provisioner {
         if is_new {
             self.on_template(kept.last().copied(), say, |template| {
                 data.clear()?;
+                let all = Deferred { below: "", last: None };
                 let copying =
-                    Copying::begin(&template.entry, &files, &self.account, "").map_err(StartError::from)?;
+                    Copying::begin(&template.entry, &files, &self.account, all).map_err(StartError::from)?;
                 let watch = |done, total| say(Step::Copying { done, total });
                 copying.finish(&watch).map_err(StartError::from)?;
                 Ok(())

@@ -100,6 +100,35 @@ fn what_the_setup_made_is_all_there_and_it_runs_once() {
     }
 }
 
+/// Sessions in copies start with the relation cache that the template's last session has written.
+#[test]
+fn copies_have_the_relation_cache_of_catalogs_that_a_setup_has_rewritten() {
+    // All catalogs get new files, and a table gets a column and statistics, after a session has written a relation cache.
+    const REWRITES: &str = "
+        CREATE TABLE orders (id int PRIMARY KEY);
+        VACUUM FULL;
+        REINDEX SYSTEM app;
+        ALTER TABLE orders ADD word text DEFAULT 'a word';
+        CREATE TYPE mood AS ENUM ('sad', 'happy');
+        INSERT INTO orders SELECT generate_series(1, 100);
+        ANALYZE;";
+    // Of the template, to which no session connects, and of the first copies.
+    const QUESTION: &str = "
+        SELECT count(*) FILTER (WHERE modification IS NOT NULL), count(*) >= 2,
+            (SELECT count(*) || min(word) || 'happy'::mood FROM orders)
+        FROM pg_database, pg_stat_file('base/' || oid || '/pg_internal.init', true)
+        WHERE datname = 'pgfresh_template_app' OR datname = current_database()";
+    for major in majors() {
+        let scene = project(User::Ourselves, CONFIG);
+        scene.write("migrations/0001.sql", REWRITES);
+        let postgres = postgres(major);
+        for _ in 0..2 {
+            let answer = scene.query(&["--postgres", &postgres], QUESTION);
+            assert_eq!(answer, "2|t|100a wordhappy", "{major}");
+        }
+    }
+}
+
 #[test]
 fn extensions_are_in_the_template() {
     let scene = project(User::Ourselves, CONFIG);

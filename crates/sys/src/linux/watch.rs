@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -32,6 +33,13 @@ impl Watch {
         let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
         wait_for_any(&mut waited, patience)?;
         Ok(waited[1].revents().contains(PollFlags::HUP))
+    }
+
+    /// Ends it without a wait. To close the queue takes up to 20 ms, because the kernel waits until no processor can be
+    /// looking at what was watched; so a thread does it, or the caller if there can be none.
+    pub fn end(self) {
+        let thread = thread::Builder::new().name("end of watch".to_owned());
+        drop(thread.spawn(move || drop(self)));
     }
 
     /// Forgets what happened so far. Look at the files after this, not before.
