@@ -244,7 +244,7 @@ impl Inner {
                 let mut core = self.lock();
                 if let Some(held) = core.databases.get_mut(&id) {
                     held.stamp = (stamp, true);
-                    lock(&self.shared).suspect(&held.last_name);
+                    self.shared().suspect(&held.last_name);
                 }
                 Outcome::Done
             }
@@ -312,7 +312,7 @@ impl Inner {
                     held.stamp = (stamp, true);
                     if name != held.own_name {
                         name.clone_into(&mut held.last_name);
-                        lock(&self.shared).suspect(name);
+                        self.shared().suspect(name);
                     }
                 }
                 Outcome::Done
@@ -512,7 +512,7 @@ impl Inner {
     /// Looks whether a client has changed what all databases share, if the log or a file says that there is something to see.
     pub(crate) fn look_at_shared_state(&self) {
         let changes = self.evidence.take_shared();
-        let files_changed = lock(&self.shared).have_files_changed(&self.options.data);
+        let files_changed = self.shared().have_files_changed(&self.options.data);
         let (leased, guilty) = {
             let core = self.lock();
             let name = |oid: u32| {
@@ -524,12 +524,12 @@ impl Inner {
             (core.table.leases().into_iter().map(|lease| lease.name), guilty)
         };
         if !files_changed && changes.is_some_and(|changes| changes.is_empty()) {
-            return lock(&self.shared).nothing_changed(leased);
+            return self.shared().nothing_changed(leased);
         }
         match crate::shared::facts(&self.admin) {
             Ok(facts) => {
                 let guilty: Vec<_> = guilty.into_iter().collect();
-                lock(&self.shared).compare(facts, leased, &guilty);
+                self.shared().compare(facts, leased, &guilty);
             }
             Err(error) => self.report("look for changes of what all databases share", &error.to_string()),
         }

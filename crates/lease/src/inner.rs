@@ -1,7 +1,7 @@
 //! What all of a server's leases share, and how something is asked of their table. Its tasks are in `execute`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -31,7 +31,10 @@ pub(crate) struct Inner {
     pub(crate) jit: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
     pub(crate) core: Mutex<Core>,
-    pub(crate) shared: Mutex<SharedWatch>,
+    /// Read by [`Self::shared`].
+    pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
+    /// Whether a client has asked for a session.
+    pub(crate) has_had_clients: AtomicBool,
     /// For maintenance workers: there may be work.
     pub(crate) work: Condvar,
     /// Open sessions with databases from which others are dropped.
@@ -137,6 +140,12 @@ impl Inner {
             Isolation::Rollback => format!("rollback_{serial}"),
             Isolation::Server => format!("fresh_server_{serial}"),
         }
+    }
+
+    /// What all databases share, as it was before the first client. A maintenance worker reads it while the service opens; a
+    /// client that is quicker waits for that.
+    pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
+        lock(self.shared.get_or_init(|| SharedWatch::begin(&self.admin, &self.options.data).into()))
     }
 
     pub(crate) fn is_maintained(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
@@ -14,7 +14,6 @@ use crate::leased_server::ServerAction;
 use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
-use crate::shared::{self, SharedWatch};
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{PREFIX, Template, database_of, drop_database};
 use crate::{Isolation, LeaseError, TemplateDatabase};
@@ -39,8 +38,6 @@ impl Leases {
     pub fn open(options: LeaseOptions) -> Result<Self, LeaseError> {
         let admin = AdminPool::new(options.directory.clone(), options.major);
         let evidence = Evidence::open(options.data.clone(), &admin)?;
-        let mut watch = SharedWatch::new(shared::facts(&admin)?);
-        watch.have_files_changed(&options.data);
         let jit = look_around(&admin)?;
         let mut core = Core::new(LEAST_CAPACITY);
         let mut templates = Vec::new();
@@ -58,15 +55,22 @@ impl Leases {
             jit,
             templates: Mutex::new(templates),
             core: Mutex::new(core),
-            shared: Mutex::new(watch),
+            shared: OnceLock::new(),
+            has_had_clients: AtomicBool::new(false),
             work: Condvar::new(),
             maintenance_sessions: AtomicUsize::new(0),
             workers: Mutex::default(),
         });
         inner.measure_capacity();
-        for _ in 0..WORKERS {
+        for number in 0..WORKERS {
             let worker = Arc::clone(&inner);
-            lock(&inner.workers).push(thread::spawn(move || maintenance::work(&worker)));
+            let work = move || {
+                if number == 0 {
+                    drop(worker.shared());
+                }
+                maintenance::work(&worker);
+            };
+            lock(&inner.workers).push(thread::spawn(work));
         }
         Ok(Self(inner))
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,6 +104,9 @@ impl Leases {
     /// Gives a session the lease of that name, or a new one. Waits, with a bound, while others change it.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
+        inner.has_had_clients.store(true, Ordering::Relaxed);
+        // What it may change is known from before.
+        drop(inner.shared());
         let name = cut(request.database);
         // Without a template there is nothing to lease: it is a server like any other.
         if ALWAYS.contains(&name) || inner.options.templates.is_empty() {

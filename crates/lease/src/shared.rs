@@ -56,9 +56,16 @@ pub(crate) fn facts(admin: &AdminPool) -> Result<Vec<Option<String>>, LeaseError
 }
 
 impl SharedWatch {
-    /// Begins with `facts`, before a client has a database.
-    pub(crate) fn new(facts: Vec<Option<String>>) -> Self {
-        Self { facts, ..Self::default() }
+    /// Begins with the facts as they are before a client has a database. Where these cannot be read, the next that are read
+    /// count as such.
+    pub(crate) fn begin(admin: &AdminPool, data: &Path) -> Self {
+        let facts = facts(admin).unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not look at what all databases share");
+            Vec::new()
+        });
+        let mut watch = Self { facts, ..Self::default() };
+        watch.have_files_changed(data);
+        watch
     }
 
     /// A client has this database from now on.
@@ -123,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_change_is_named_once_with_those_who_may_have_made_it() {
-        let mut watch = SharedWatch::new(facts("a"));
+        let mut watch = SharedWatch { facts: facts("a"), ..SharedWatch::default() };
         watch.suspect("early");
         watch.compare(facts("a"), std::iter::empty(), &[]);
         watch.suspect("one");

@@ -1,5 +1,6 @@
 //! What there is, for people and programs to look at.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::core::lock;
@@ -55,7 +56,7 @@ impl Leases {
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        let leaks = lock(&self.0.shared).found();
+        let leaks = self.0.shared().found();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
         let now = Instant::now();
@@ -84,9 +85,12 @@ impl Leases {
         }
     }
 
-    /// The same, with a last look at what all databases share.
+    /// The same, with a last look at what all databases share, if a client may have changed it.
     #[must_use]
     pub fn final_status(&self) -> Status {
+        if !self.0.has_had_clients.load(Ordering::Relaxed) {
+            return self.status();
+        }
         if let Err(error) = self.0.evidence.catch_up(&self.0.admin) {
             self.0.report("read the log", &error.to_string());
         }
