@@ -54,7 +54,7 @@ pub struct Copied {
 pub struct Deferred<'a> {
     /// Those whose path starts so are copied in the background.
     pub below: &'a str,
-    /// Those of this name are copied once all others are there, unless whoever uses the copy has made them by then.
+    /// Those of this name are copied once all others are there, unless the user of the copy has made them by then.
     pub last: Option<&'a str>,
 }
 
