@@ -37,7 +37,7 @@ pub(crate) const LOCALE: [(&str, &str); 8] = [
 ];
 
 /// Both presets: what makes the boot and the wake-ups fewer and costs a test nothing. Figures: docs/results.md.
-pub(crate) const LEAN: [(&str, &str); 15] = [
+pub(crate) const LEAN: [(&str, &str); 16] = [
     // Less to allocate at boot and to scan in each DROP and TRUNCATE; what is not here is in the page cache.
     ("shared_buffers", "16MB"),
     ("huge_pages", "off"),
@@ -51,6 +51,8 @@ pub(crate) const LEAN: [(&str, &str); 15] = [
     // Segments become files of the data directory: nothing to leak, and no need of a large /dev/shm.
     ("dynamic_shared_memory_type", "mmap"),
     ("io_method", "sync"),
+    // The kernel copies the files of a template, and shares their blocks where the file system can.
+    ("file_copy_method", "clone"),
     ("jit", "off"),
     ("update_process_title", "off"),
     ("log_checkpoints", "off"),

@@ -1,7 +1,7 @@
 //! Where room is short, or rights are: a clear word, and nothing left.
 
 use crate::common::gateway::Gateway;
-use crate::common::{Outcome, ground, majors, mounts};
+use crate::common::{Outcome, ground, majors, mounts, postgres};
 
 /// A file system with such bounds at `$MOUNTED`, where servers go.
 fn tmpfs(bounds: &str) -> String {
@@ -93,5 +93,42 @@ fn blocks_are_shared_where_the_file_system_can() {
         let outcome = mounts::run(&scene, &mount, &[&["-v", "run", "--"], &query[..]].concat());
         assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "t"), "{kind}: {outcome}");
         assert!(outcome.stderr.contains("pgfresh: cloned "), "{kind}: {outcome}");
+    }
+}
+
+/// The file system is smaller than the databases are together. What is frozen is not written to when it is read.
+#[test]
+fn copies_within_a_server_share_blocks_where_18_and_the_file_system_can() {
+    const SETUP: &str = "psql -XAtqc 'CREATE TABLE filler AS SELECT repeat(md5(id::text), 30) FROM generate_series(1, 60000) AS id' \
+        -c 'VACUUM (FREEZE) filler'";
+    const SUITE: &str = "for name in one two three four five six; do
+            psql -XAtqd $name -c 'SELECT pg_total_relation_size($$filler$$) > 50000000, count(*) FROM filler'
+        done";
+    for (kind, make) in [("xfs", "mkfs.xfs -m reflink=1"), ("btrfs", "mkfs.btrfs")] {
+        let Some(scene) = mounts::scene() else { return };
+        scene.write(
+            "pgfresh.toml",
+            &format!("[template]\nsetup = \"{SETUP}\"\ninputs = [\"pgfresh.toml\"]\n"),
+        );
+        let mount = format!(
+            "truncate -s 400M image; {make} -q image >made; mount -o loop image \"$MOUNTED\"; chmod 711 \"$MOUNTED\"
+            export PGFRESH_CACHE=\"$MOUNTED/cache\" PGFRESH_PLACE=disk"
+        );
+        let options = [
+            "run",
+            "--postgres",
+            &postgres(18),
+            "--linger",
+            "1min",
+            "--space",
+            "4GB",
+            "--",
+            "sh",
+            "-euc",
+            SUITE,
+        ];
+        let outcome = mounts::run(&scene, &mount, &options);
+        let answers = "t|60000\n".repeat(6);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), answers.as_str()), "{kind}: {outcome}");
     }
 }
