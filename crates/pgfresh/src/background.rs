@@ -88,9 +88,9 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         found
     };
     drop(starting);
-    for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0) {
-        let theirs = other.look()?.map(|found| found.about);
-        if theirs.is_some_and(|theirs| theirs.folder == settings.folder && theirs.is_usual()) {
+    for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0 && other.is_of(&settings.folder))
+    {
+        if other.look()?.is_some_and(|theirs| theirs.about.is_usual()) {
             note("rename", &other.about(), fs::rename(other.about(), other.retired()));
         }
     }
@@ -143,9 +143,8 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
 /// left behind.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    let found = slots(&cache)?.map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
-    let mut found: Vec<_> =
-        found.into_iter().flatten().filter(|found| found.about.folder == settings.folder).collect();
+    let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
+    let mut found = ours.filter_map(|slot| slot.look().transpose()).collect::<Result<Vec<_>, _>>()?;
     found.sort_by_key(|found| (found.about.kept, found.about.name.clone()));
     Ok(found)
 }

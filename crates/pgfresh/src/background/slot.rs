@@ -113,6 +113,13 @@ impl BackgroundSlot {
         Ok(found.filter(|_| self.about().exists()))
     }
 
+    /// Whether its server may be joined by those who ask in `folder`. To connect would count as a client, which keeps it
+    /// from going.
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        let about = self.about();
+        about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
+    }
+
     /// Lets a server that was retired, and is there, be joined again.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
         if self.reach(&self.retired())?.is_none() {
