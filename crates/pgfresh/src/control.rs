@@ -68,7 +68,10 @@ impl Control {
     /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
         let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
-        let config = Agent::config_builder().timeout_connect(Some(ANSWER_TIMEOUT)).build();
+        let config = Agent::config_builder()
+            .timeout_connect(Some(ANSWER_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            .build();
         let request = Agent::from(config).get(format!("http://{}/v1/hold", self.address));
         let request = request.header("Authorization", format!("Bearer {}", self.secret));
         let response = request.call().map_err(|error| failed(error.to_string()))?;
