@@ -324,7 +324,9 @@ impl Drop for Registration {
     /// Leaves nothing, unless another process has the right to begin, which does that.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
-        if self.starting.is_some() || self.slot.try_begin().is_some() {
+        // No process begins until the directory is gone.
+        let alone = self.starting.take().or_else(|| self.slot.try_begin());
+        if alone.is_some() {
             self.slot.remove();
         }
     }
