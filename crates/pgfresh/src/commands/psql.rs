@@ -29,9 +29,10 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     let name = arguments.name.as_deref().or(leased).unwrap_or_default();
     control.address(name).describe_to(&mut command);
     control.describe_to(&mut command);
-    let code = foreground::run(None, command)?;
-    if let Some(leased) = leased {
-        control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null)?;
-    }
+    let code = foreground::run(None, command);
+    // Even if it could not be run.
+    let released = leased.map(|leased| control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null));
+    let code = code?;
+    released.transpose()?;
     Ok(ExitCode::from(code))
 }
