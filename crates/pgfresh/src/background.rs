@@ -374,7 +374,7 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
 /// moment are waited for.
 fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
     let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
-    let is_unused = |bound| service.idle().is_some_and(|since| since >= bound);
+    let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
     if !is_unused(bound()) {
         return None;
     }
