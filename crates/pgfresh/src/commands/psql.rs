@@ -16,10 +16,7 @@ use crate::startup;
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
     let mut command = Command::new(startup::find_psql(&startup::provisioner(settings)?)?);
     command.args(&arguments.arguments);
-    let control = match Control::of_this_run()? {
-        Some(control) => control,
-        None => background::join(settings)?.control,
-    };
+    let control = Control::of_this_run_or(|| Ok(background::join(settings)?.control))?;
     // A database that the user names is created by psql's session, and outlives it as any other does.
     let leased = match &arguments.name {
         Some(_) => None,
