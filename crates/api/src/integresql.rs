@@ -28,7 +28,7 @@ use crate::blocking::blocking;
 use crate::guard::Ends;
 use crate::json::Json;
 use crate::problem::Problem;
-use crate::templates::{PREFIX, Phase, no_template};
+use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{ApiState, SharedState};
 
 /// How long a test waits for its template to be filled. Source: integresql's default.
@@ -103,16 +103,38 @@ pub(crate) async fn initialize(
     let (answer, answered) = oneshot::channel();
     let (owner, building, of) = (Arc::clone(&api), name.clone(), hash.clone());
     tokio::spawn(async move {
-        let lease = move |leases: &Leases| leases.lease(Isolation::Clone, Some(&building), Some(EMPTY));
-        let leased = blocking(&owner.leases, lease).await;
+        let lease = move |leases: &Leases| {
+            leases.lease(Isolation::Clone, Some(&building), Some(EMPTY)).map(|(name, _)| name)
+        };
+        let leased = unless_discarded(&owner, &template, blocking(&owner.leases, lease).await).await;
         let failed = leased.is_err();
+        let is_discarded = *template.phase.borrow() == Phase::Discarded;
         // A client that went away does not fill its template.
-        if answer.send(leased).is_err() || failed {
+        if (answer.send(leased).is_err() || failed) && !is_discarded {
             undone(discard(State(owner), Path(of)).await);
         }
     });
     answered.await.map_err(|_| Problem::defect())??;
     Ok(found(&api, ends, &hash, &name, None))
+}
+
+/// A lease that was waited for, unless its template was discarded meanwhile: then it ends.
+async fn unless_discarded(
+    api: &ApiState,
+    template: &Template,
+    leased: Result<String, Problem>,
+) -> Result<String, Problem> {
+    let name = leased?;
+    let _changing = template.changing.lock().await;
+    if *template.phase.borrow() != Phase::Discarded {
+        return Ok(name);
+    }
+    blocking(&api.leases, move |leases| end(leases, &name)).await?;
+    Err(discarded())
+}
+
+fn discarded() -> Problem {
+    Problem::new(StatusCode::GONE, "3D000", "template was just discarded")
 }
 
 /// Logs why something could not be undone for a client that went away, unless another client has undone it.
@@ -141,12 +163,11 @@ pub(crate) async fn finalize(
         Phase::Discarded => return Err(no_template()),
     }
     let (from, to) = (template.building(), template.name.clone());
-    blocking(&api.leases, move |leases| {
-        leases.snapshot(&from, &to, true)?;
-        leases.release(&from)
-    })
-    .await?;
+    blocking(&api.leases, move |leases| leases.snapshot(&from, &to, true)).await?;
+    // Whatever becomes of what it was made of.
     template.phase.send_replace(Phase::Ready);
+    let from = template.building();
+    blocking(&api.leases, move |leases| end(leases, &from)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -161,7 +182,7 @@ pub(crate) async fn take(
     let phase = timeout(TEMPLATE_TIMEOUT, phase.wait_for(|phase| *phase != Phase::Filling)).await;
     match phase.map(|phase| phase.map(|phase| *phase)) {
         Ok(Ok(Phase::Ready)) => {}
-        Ok(_) => return Err(Problem::new(StatusCode::GONE, "3D000", "template was just discarded")),
+        Ok(_) => return Err(discarded()),
         Err(_) => {
             let message = format!("template is not finalized after {} s", TEMPLATE_TIMEOUT.as_secs());
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "55000", message);
@@ -174,6 +195,7 @@ pub(crate) async fn take(
         let id = template.number();
         let (name, from) = (template.test(id), template.name.clone());
         let leased = blocking(&owner.leases, move |leases| lease(leases, &name, &from)).await;
+        let leased = unless_discarded(&owner, &template, leased).await;
         let failed = leased.is_err();
         if failed {
             template.free(id);

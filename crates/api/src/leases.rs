@@ -93,7 +93,7 @@ pub(crate) async fn lease(
         None => api.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
-    let (name, template) = leased(&api, isolation, name, template).await?;
+    let (name, template) = leased(&api, isolation, name, template, holder.is_some()).await?;
     if let Some(holder) = holder {
         let noted = api.holders.note(&holder, &name);
         if noted.is_err() {
@@ -124,19 +124,22 @@ fn no_isolation(word: &str, why: &str) -> Problem {
 
 /// Leases a database; returns its name and its template's.
 ///
-/// If the request is dropped meanwhile, so is its lease: no client will learn its name.
+/// If the request is dropped meanwhile, so is a lease whose name no client will learn, or that ends with its client.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,
     name: Option<String>,
     template: Option<String>,
+    held: bool,
 ) -> Result<(String, String), Problem> {
     let (answer, answered) = oneshot::channel();
     let leases = api.leases.clone();
     spawn_blocking(move || {
         let made = leases.lease(isolation, name.as_deref(), template.as_deref());
-        if let (Err(Ok((made_up, _))), None) = (answer.send(made), name) {
-            release_abandoned(&leases, &made_up);
+        if let Err(Ok((made, _))) = answer.send(made)
+            && (held || name.is_none())
+        {
+            release_abandoned(&leases, &made);
         }
     });
     Ok(answered.await.map_err(|_| Problem::defect())??)
@@ -199,8 +202,9 @@ pub(crate) async fn release(
     let leased = name.clone();
     // What is in a transaction goes with it, and what is in a server of its own with that.
     let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
+    // Before its end: after it the name may be another client's.
+    api.holders.forget(&name);
     if failed && api.on_failure != OnFailure::Release && !of_itself {
-        api.holders.forget(&name);
         let lease = find(&api, &name).await?;
         let since = lease.as_ref().map(|lease| lease.since);
         let template = lease.map(|lease| lease.template);

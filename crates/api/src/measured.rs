@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::{Budget, ExceededLimit, RecordedStatements, TestMeasurement, parse_span};
 use lease::LeaseError;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::json::Json;
 use crate::problem::Problem;
@@ -26,12 +27,6 @@ pub(crate) struct MeasuredAnswer {
     over_budget: Vec<ExceededLimit>,
     #[serde(flatten)]
     statements: RecordedStatements,
-}
-
-/// A database that was kept, and nothing else to be said.
-#[derive(Debug, Serialize)]
-struct KeptAnswer {
-    url: String,
 }
 
 impl MeasuredAnswer {
@@ -71,7 +66,7 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
     match (over, url) {
         (Some(over), url) => Json(MeasuredAnswer::new(over, url)).into_response(),
-        (None, Some(url)) => Json(KeptAnswer { url }).into_response(),
+        (None, Some(url)) => Json(json!({ "url": url })).into_response(),
         (None, None) => StatusCode::NO_CONTENT.into_response(),
     }
 }

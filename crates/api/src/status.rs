@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use futures_util::stream;
 use gateway::KeptDatabase;
-use lease::Status;
+use lease::{Difference, SharedStateChange, Status};
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -34,8 +34,8 @@ pub(crate) struct Report {
     dropped: BTreeMap<&'static str, u64>,
     sessions: Sessions,
     /// Recycled databases that were not fresh.
-    differences: Vec<DifferenceReport>,
-    leaks: Vec<LeakReport>,
+    differences: Vec<Difference>,
+    leaks: Vec<SharedStateChange>,
     /// Background tasks that failed, by task.
     errors: BTreeMap<&'static str, u64>,
     /// The databases of failed tests.
@@ -77,19 +77,6 @@ struct Sessions {
     cold: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct DifferenceReport {
-    database: String,
-    relation: String,
-}
-
-/// A change of what all databases share, and who may have made it.
-#[derive(Debug, Serialize)]
-struct LeakReport {
-    what: &'static str,
-    suspects: Vec<String>,
-}
-
 impl Report {
     fn new(status: Status, kept: Vec<KeptDatabase>, uptime: Duration) -> Self {
         let templates = status.ready.into_iter().map(|(name, ready)| TemplateReport { name, ready });
@@ -99,12 +86,6 @@ impl Report {
             sessions: lease.sessions,
             age_seconds: seconds(lease.age),
         });
-        let differences = status.differences.into_iter().map(|difference| DifferenceReport {
-            database: difference.database,
-            relation: difference.relation,
-        });
-        let leaks =
-            status.leaks.into_iter().map(|leak| LeakReport { what: leak.what, suspects: leak.suspects });
         let work = |(count, spent): (u64, Duration)| Work { count, seconds: seconds(spent) };
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -115,8 +96,8 @@ impl Report {
             recycled: work(status.recycled),
             dropped: status.dropped.into_iter().collect(),
             sessions: Sessions { warm: status.warm, cold: status.cold },
-            differences: differences.collect(),
-            leaks: leaks.collect(),
+            differences: status.differences,
+            leaks: status.leaks,
             errors: status.errors.into_iter().collect(),
             kept: kept.into_iter().map(|kept| KeptReport { database: kept.name, test: kept.test }).collect(),
         }
@@ -165,7 +146,7 @@ fn event(report: &Report) -> serde_json::Result<String> {
 mod tests {
     use std::time::Instant;
 
-    use lease::{Difference, Isolation, LeaseStatus, SharedStateChange};
+    use lease::{Isolation, LeaseStatus};
 
     use super::*;
 

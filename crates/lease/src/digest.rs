@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use server::{AdminConnection, SessionError, literal};
 
 use crate::admin::union;
 
 /// A recycled database that was not what its template is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The database as its last holder knew it.
     pub database: String,

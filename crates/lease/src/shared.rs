@@ -6,11 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use serde::Serialize;
+
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
 
 /// One such change, and whose it may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SharedStateChange {
     /// What was changed, in the plural: "roles", "server settings (ALTER SYSTEM)".
     pub what: &'static str,

@@ -88,9 +88,9 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         found
     };
     drop(starting);
-    for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0) {
-        let theirs = other.look()?.map(|found| found.about);
-        if theirs.is_some_and(|theirs| theirs.folder == settings.folder && theirs.is_usual()) {
+    for other in slots(&provisioner.cache)?.filter(|other| other.0 != slot.0 && other.is_of(&settings.folder))
+    {
+        if other.look()?.is_some_and(|theirs| theirs.about.is_usual()) {
             note("rename", &other.about(), fs::rename(other.about(), other.retired()));
         }
     }
@@ -143,9 +143,8 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
 /// left behind.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
-    let found = slots(&cache)?.map(|slot| slot.look()).collect::<Result<Vec<_>, _>>()?;
-    let mut found: Vec<_> =
-        found.into_iter().flatten().filter(|found| found.about.folder == settings.folder).collect();
+    let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
+    let mut found = ours.filter_map(|slot| slot.look().transpose()).collect::<Result<Vec<_>, _>>()?;
     found.sort_by_key(|found| (found.about.kept, found.about.name.clone()));
     Ok(found)
 }
@@ -325,7 +324,9 @@ impl Drop for Registration {
     /// Leaves nothing, unless another process has the right to begin, which does that.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
-        if self.starting.is_some() || self.slot.try_begin().is_some() {
+        // No process begins until the directory is gone.
+        let alone = self.starting.take().or_else(|| self.slot.try_begin());
+        if alone.is_some() {
             self.slot.remove();
         }
     }
@@ -373,7 +374,7 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
 /// moment are waited for.
 fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
     let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
-    let is_unused = |bound| service.idle().is_some_and(|since| since >= bound);
+    let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
     if !is_unused(bound()) {
         return None;
     }

@@ -89,8 +89,8 @@ pub(crate) struct Options {
     pub(crate) space: Option<u64>,
     /// Whether to download a missing PostgreSQL: auto or never [default: auto]
     #[arg(long, global = true, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env_values = true)]
-    #[arg(hide_possible_values = true)]
-    pub(crate) download: Option<Download>,
+    #[arg(hide_possible_values = true, value_parser = ["auto", "never"])]
+    pub(crate) download: Option<String>,
     /// Never download PostgreSQL: the same as --download never
     #[arg(long, global = true)]
     pub(crate) no_download: bool,
@@ -175,13 +175,6 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 }
 
-/// Whether what is missing is downloaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Download {
-    Auto,
-    Never,
-}
-
 impl Options {
     /// How much is said on standard error.
     pub(crate) fn verbosity(&self) -> Verbosity {
@@ -195,7 +188,7 @@ impl Options {
 
     /// Whether anything may be downloaded.
     pub(crate) fn download(&self) -> server::Download {
-        if self.no_download || self.download == Some(Download::Never) {
+        if self.no_download || self.download.as_deref() == Some("never") {
             server::Download::Forbidden
         } else {
             server::Download::Allowed

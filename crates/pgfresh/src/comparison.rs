@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use gateway::Budget;
@@ -13,6 +15,8 @@ use report::{
     Unit, Warning,
 };
 use server::Preset;
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::flag;
 use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
@@ -57,6 +61,18 @@ struct Job<'a> {
     command: &'a [OsString],
     env: &'a [String],
     service: &'a ServiceArguments,
+    /// Whether signals end us: while the command runs, they are passed on to it.
+    between_runs: &'a Arc<AtomicBool>,
+}
+
+/// Lets SIGTERM and SIGHUP end us, as long as the flag is up. SIGINT is the progress's.
+fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let ends = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
+        flag::register_conditional_default(signal, Arc::clone(&ends))
+            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
+    }
+    Ok(ends)
 }
 
 pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -69,7 +85,9 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
-    let job = Job { command: &arguments.command, env: &arguments.env, service: &arguments.service };
+    let between_runs = &end_by_signals()?;
+    let job =
+        Job { command: &arguments.command, env: &arguments.env, service: &arguments.service, between_runs };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -104,7 +122,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
         ],
     )?;
     let service = ServiceArguments::default();
-    let job = Job { command: &suite.command, env: &suite.env, service: &service };
+    let between_runs = &end_by_signals()?;
+    let job = Job { command: &suite.command, env: &suite.env, service: &service, between_runs };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -168,8 +187,10 @@ impl Side {
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
         let running = Instant::now();
-        let code = foreground::run(Some(&service.server), command)?;
-        let ran = running.elapsed();
+        job.between_runs.store(false, Ordering::Relaxed);
+        let code = foreground::run(Some(&service.server), command);
+        job.between_runs.store(true, Ordering::Relaxed);
+        let (code, ran) = (code?, running.elapsed());
         let text =
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
         let stopping = Instant::now();

@@ -1,5 +1,6 @@
 //! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started, or from outside.
 
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -35,6 +36,11 @@ impl Control {
         text.map(|text| Self::at(&text)).transpose()
     }
 
+    /// The same, or else the one that `other` finds.
+    pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
+        Self::of_this_run()?.map_or_else(other, Ok)
+    }
+
     /// The one at `text`: `http://:SECRET@127.0.0.1:PORT`.
     pub(crate) fn at(text: &str) -> Result<Self, Failure> {
         let unreadable =
@@ -67,41 +73,35 @@ impl Control {
 
     /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
-        let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
-        let config = Agent::config_builder().timeout_connect(Some(ANSWER_TIMEOUT)).build();
+        let config = Agent::config_builder()
+            .timeout_connect(Some(ANSWER_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            .build();
         let request = Agent::from(config).get(format!("http://{}/v1/hold", self.address));
         let request = request.header("Authorization", format!("Bearer {}", self.secret));
-        let response = request.call().map_err(|error| failed(error.to_string()))?;
+        let response = request.call().map_err(failed)?;
         let mut reader = BufReader::new(response.into_body().into_reader());
         let mut line = String::new();
-        reader.read_line(&mut line).map_err(|error| failed(error.to_string()))?;
-        let value: Value = serde_json::from_str(&line).map_err(|error| failed(error.to_string()))?;
-        let holder = value["holder"].as_str().ok_or_else(|| failed(line.clone()))?.to_owned();
+        reader.read_line(&mut line).map_err(failed)?;
+        let value: Value = serde_json::from_str(&line).map_err(failed)?;
+        let holder = value["holder"].as_str().ok_or_else(|| failed(&line))?.to_owned();
         Ok((holder, reader))
     }
 
     /// Sends a request and reads its answer; nothing is `Null`.
     pub(crate) fn call(&self, method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
-        let failed = |what: String| Failure::new(format!("could not talk to the server of pgfresh: {what}"));
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.address))
             .header("Authorization", format!("Bearer {}", self.secret))
             .header("Content-Type", "application/json")
             .body(if body.is_null() { String::new() } else { body.to_string() })
-            .map_err(|error| failed(error.to_string()))?;
-        let mut response = self.agent.run(request).map_err(|error| failed(error.to_string()))?;
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_ANSWER)
-            .read_to_string()
-            .map_err(|error| failed(error.to_string()))?;
-        let value: Value = if text.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?
-        };
+            .map_err(failed)?;
+        let mut response = self.agent.run(request).map_err(failed)?;
+        let text =
+            response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string().map_err(failed)?;
+        let value: Value =
+            if text.is_empty() { Value::Null } else { serde_json::from_str(&text).map_err(failed)? };
         if response.status().is_success() {
             return Ok(value);
         }
@@ -110,6 +110,10 @@ impl Control {
         let failure = Failure::new(message).detail(word("detail")).hint(word("hint"));
         Err(failure.sqlstate(word("code")))
     }
+}
+
+fn failed(what: impl Display) -> Failure {
+    Failure::new(format!("could not talk to the server of pgfresh: {what}"))
 }
 
 /// A database's place in the API.

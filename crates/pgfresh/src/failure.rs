@@ -108,16 +108,29 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<ProvisionError> for Failure {
-    fn from(error: ProvisionError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
-    }
+/// Failures out of errors, with what these have of a detail and a hint.
+macro_rules! failures {
+    ($($error:path: $($part:ident)+;)+) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::of(&error)$(.$part(error.$part()))+
+            }
+        }
+    )+};
 }
 
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Self {
-        Self::of(&error).hint(error.hint())
-    }
+failures! {
+    ProvisionError: detail hint;
+    FileError: hint;
+    lease::LeaseError: detail hint;
+    gateway::GatewayError: hint;
+    gateway::CertificateError: hint;
+    template::DumpError: detail hint;
+    server::ConnectionStringError: hint;
+    server::FetchError: detail hint;
+    BenchError: detail hint;
+    DoctorError: hint;
+    ProfileError: detail hint;
 }
 
 impl From<CacheError> for Failure {
@@ -126,62 +139,8 @@ impl From<CacheError> for Failure {
     }
 }
 
-impl From<lease::LeaseError> for Failure {
-    fn from(error: lease::LeaseError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
-    }
-}
-
-impl From<gateway::GatewayError> for Failure {
-    fn from(error: gateway::GatewayError) -> Self {
-        Self::of(&error).hint(error.hint())
-    }
-}
-
-impl From<gateway::CertificateError> for Failure {
-    fn from(error: gateway::CertificateError) -> Self {
-        Self::of(&error).hint(error.hint())
-    }
-}
-
-impl From<template::DumpError> for Failure {
-    fn from(error: template::DumpError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
-    }
-}
-
-impl From<server::ConnectionStringError> for Failure {
-    fn from(error: server::ConnectionStringError) -> Self {
-        Self::of(&error).hint(error.hint())
-    }
-}
-
-impl From<server::FetchError> for Failure {
-    fn from(error: server::FetchError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
-    }
-}
-
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         ProvisionError::from(error).into()
-    }
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
-    }
-}
-
-impl From<DoctorError> for Failure {
-    fn from(error: DoctorError) -> Self {
-        Self::of(&error).hint(error.hint())
-    }
-}
-
-impl From<ProfileError> for Failure {
-    fn from(error: ProfileError) -> Self {
-        Self::of(&error).detail(error.detail()).hint(error.hint())
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use server::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use sys::{ProcessHandle, Signal};
 
@@ -37,6 +37,14 @@ pub(crate) struct Events {
     receiver: Receiver<Event>,
     /// Those that have come wait in here, until [`Events::hear`].
     signals: Option<SignalsInfo<WithOrigin>>,
+    handle: Handle,
+}
+
+impl Drop for Events {
+    /// Ends the thread that waits for signals, which are left alone from then on.
+    fn drop(&mut self) {
+        self.handle.close();
+    }
 }
 
 impl Events {
@@ -46,7 +54,7 @@ impl Events {
         let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
         let signals = SignalsInfo::<WithOrigin>::new(heeded)
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        Ok(Self { sender, receiver, signals: Some(signals) })
+        Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
     /// Makes events of signals from now on. Returns those that have come before.

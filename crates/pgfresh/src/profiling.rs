@@ -27,7 +27,7 @@ impl Watch {
             recorder: Recorder::start(
                 &Target::of(&service.server),
                 Pace::Calm,
-                Some(feed(service.follow())),
+                Some(feed(service.gateway.follow())),
             )?,
         })
     }

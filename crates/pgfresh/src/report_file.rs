@@ -72,15 +72,17 @@ impl ReportFile {
     /// Writes the report. A program that reads the file meanwhile sees the one before or this one, never half of it.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
         let text = self.format.render(report, page);
-        let written = if self.path.is_file() || !self.path.exists() {
-            let mut new = self.path.clone().into_os_string();
+        // Where a link leads; it stays.
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let written = if path.is_file() || !path.exists() {
+            let mut new = path.clone().into_os_string();
             new.push(".new");
             fs::write(&new, text)
                 .and_then(|()| sys::leave_usual_mode(&fs::File::open(&new)?))
-                .and_then(|()| fs::rename(&new, &self.path))
+                .and_then(|()| fs::rename(&new, &path))
         } else {
             // A device or a pipe.
-            fs::write(&self.path, text)
+            fs::write(&path, text)
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
@@ -89,7 +91,8 @@ impl ReportFile {
 /// Makes sure that all of `files` can be written: an hour later it would be too late to learn that they cannot.
 pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
     files.iter().try_for_each(|ReportFile { path, .. }| {
-        let is_new = !path.exists();
+        // A link that leads nowhere is the user's.
+        let is_new = path.symlink_metadata().is_err();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
         result.map_err(|error| could_not_write(path, &error))
@@ -128,4 +131,24 @@ pub(crate) fn tell(
 
 pub(crate) fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("could not write \"{}\": {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_report_goes_where_a_link_leads_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link.md"), folder.path().join("target"));
+        symlink(&target, &link).unwrap();
+        let file = ReportFile::named(link.to_str().unwrap()).unwrap();
+        expect_writable(std::slice::from_ref(&file)).unwrap();
+        assert!(link.is_symlink());
+        file.write(&Report::new("Times"), &String::new).unwrap();
+        assert!(link.is_symlink());
+        assert!(fs::read_to_string(&target).unwrap().starts_with("# Times"));
+    }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use api::{Api, OnFailure};
 use gateway::{
-    Access, Advertised, Budget, EventLog, Gateway, GatewayOptions, KeptDatabase, ServerCertificate,
-    SocketFile, StatementHistory, StatementRecorder, TestOverBudget,
+    Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SocketFile,
+    StatementHistory, StatementRecorder,
 };
-use lease::{Isolation, LeaseOptions, Leases, Status, TemplateDatabase};
+use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
 
@@ -98,12 +98,12 @@ impl ServeOptions {
 /// What serves clients.
 #[derive(Debug)]
 pub(crate) struct Service {
-    gateway: Gateway,
+    pub(crate) gateway: Gateway,
     /// Where databases of failed tests are kept.
     history: Option<Arc<StatementHistory>>,
     /// What each test has run, where that is wanted.
-    recorder: Arc<StatementRecorder>,
-    leases: Leases,
+    pub(crate) recorder: Arc<StatementRecorder>,
+    pub(crate) leases: Leases,
     /// Behind it.
     pub(crate) server: Server,
     /// The database of the usual URL.
@@ -212,11 +212,6 @@ impl Service {
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
-    /// Whether databases are reset, or else copied anew.
-    pub(crate) fn can_reset(&self) -> bool {
-        self.leases.can_reset()
-    }
-
     /// How clients reach `database`, which comes to be with the first session.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
@@ -245,24 +240,9 @@ impl Service {
         self.local_address().control_url()
     }
 
-    /// What sessions run that begin from now on.
-    pub(crate) fn follow(&self) -> EventLog {
-        self.gateway.follow()
-    }
-
-    /// How long no client has been connected; `None` while one is.
-    pub(crate) fn idle(&self) -> Option<Duration> {
-        self.gateway.idle()
-    }
-
     /// The databases of failed tests that were kept.
     pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
         self.history.as_ref().map_or_else(Vec::new, |history| history.kept())
-    }
-
-    /// The tests that went beyond their budget, of which no client was told, and how many more there were.
-    pub(crate) fn over_budget(&self) -> (Vec<TestOverBudget>, usize) {
-        self.recorder.finish()
     }
 
     /// Takes note of databases that another service has kept.
@@ -278,11 +258,6 @@ impl Service {
         for database in kept {
             self.history.iter().for_each(|history| history.keep(database.clone()));
         }
-    }
-
-    /// What there is, and what happened, with a last look at what all databases share.
-    pub(crate) fn final_status(&self) -> Status {
-        self.leases.final_status()
     }
 
     /// Ends all sessions; the server is left to be stopped at once.

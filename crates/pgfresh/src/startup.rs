@@ -233,7 +233,7 @@ pub(crate) fn serve(
     serve_options: ServeOptions,
 ) -> Result<Service, Failure> {
     let service = Service::open(provisioner, start(settings, provisioner)?, serve_options)?;
-    if !service.can_reset() && !settings.verbosity.is_quiet() {
+    if !service.leases.can_reset() && !settings.verbosity.is_quiet() {
         eprintln!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
             provisioner.installation.version().major
@@ -256,7 +256,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), 
 
 /// Says what the tests have done to each other, and what pgfresh has failed to undo.
 pub(crate) fn warn(service: &Service) {
-    let status = service.final_status();
+    let status = service.leases.final_status();
     for leak in status.leaks {
         eprintln!("pgfresh: {} were changed, which all databases of a server share", leak.what);
         if !leak.suspects.is_empty() {

@@ -5,10 +5,9 @@
 //! CACHE/stops/PROJECT  a byte for each "stop" of that project
 //! ```
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use storage::{Attempt, Cache};
@@ -43,10 +42,8 @@ impl Stops {
     /// Counts one more, of this project or of all.
     pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
         let path = if all { &self.all } else { &self.project };
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.attempt("create", &self.folder)?;
-        let mut open = fs::OpenOptions::new();
-        let file = open.append(true).create(true).mode(0o600).open(path);
+        fs::create_dir_all(&self.folder).attempt("create", &self.folder)?;
+        let file = File::options().append(true).create(true).open(path);
         file.and_then(|mut file| file.write_all(b".")).attempt("write", path)?;
         Ok(())
     }

@@ -9,8 +9,7 @@
 //! ```
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -113,6 +112,13 @@ impl BackgroundSlot {
         Ok(found.filter(|_| self.about().exists()))
     }
 
+    /// Whether its server may be joined by those who ask in `folder`. To connect would count as a client, which keeps it
+    /// from going.
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        let about = self.about();
+        about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
+    }
+
     /// Lets a server that was retired, and is there, be joined again.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
         if self.reach(&self.retired())?.is_none() {
@@ -126,8 +132,7 @@ impl BackgroundSlot {
     pub(super) fn begin(&self) -> Result<Lock, Failure> {
         let path = self.0.join("start.lock");
         loop {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-            made.attempt("create", &self.0)?;
+            fs::create_dir_all(&self.0).attempt("create", &self.0)?;
             match Lock::take(&path) {
                 // A server took the directory with it as it went.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -175,15 +180,7 @@ impl BackgroundSlot {
     pub(super) fn announce(&self, about: &About) -> Result<(), Failure> {
         let (path, staging) = (self.about(), self.0.join("about.new"));
         let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
-        let mut file = fs::OpenOptions::new();
-        let mut file: File = file
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&staging)
-            .attempt("write", &staging)?;
-        file.write_all(text.as_bytes()).attempt("write", &staging)?;
+        fs::write(&staging, text).attempt("write", &staging)?;
         Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }
 
@@ -219,9 +216,7 @@ impl BackgroundSlot {
     /// input, and so the right to start until it may be joined, whatever becomes of us.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
         let log = self.log();
-        let mut open = fs::OpenOptions::new();
-        let output =
-            open.write(true).create(true).truncate(true).mode(0o600).open(&log).attempt("write", &log)?;
+        let output = File::create(&log).attempt("write", &log)?;
         let mut command = Command::new(sys::this_program());
         command.arg("--background").arg(&self.0);
         if let Some(kept) = kept {

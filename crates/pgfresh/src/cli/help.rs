@@ -60,15 +60,7 @@ pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
     // This hands the options that all commands accept down to each.
     command.build();
-    let all = SERVER
-        .iter()
-        .chain(&TEMPLATE)
-        .chain(&KEYS)
-        .chain(&REMOTE)
-        .chain(&DATABASES)
-        .chain(&FILES)
-        .chain(&BACKGROUND);
-    let all: Vec<&str> = all.copied().collect();
+    let all = [&SERVER[..], &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES, &BACKGROUND].concat();
     adapt(command, "", &all)
 }
 

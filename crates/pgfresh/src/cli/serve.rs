@@ -25,33 +25,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
     pub(crate) listen: Option<IpAddr>,
     /// The host, and the port if it differs, in the URLs that clients get [default: where it listens]
-    #[arg(
-        long,
-        value_name = "HOST[:PORT]",
-        env = "PGFRESH_ADVERTISE",
-        hide_env_values = true,
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env_values = true)]
+    #[arg(hide_short_help = true)]
     pub(crate) advertise: Option<Advertised>,
     /// Accept TLS with the certificate in this file (PEM), followed by those that lead to its root
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "PGFRESH_TLS_CERT",
-        hide_env_values = true,
-        hide_short_help = true,
-        requires = "tls_key"
-    )]
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env_values = true)]
+    #[arg(hide_short_help = true, requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of that certificate (PEM)
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "PGFRESH_TLS_KEY",
-        hide_env_values = true,
-        hide_short_help = true,
-        requires = "tls_cert"
-    )]
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env_values = true)]
+    #[arg(hide_short_help = true, requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     /// A name for a development server, which keeps its data, port and password between starts
     #[arg(long, value_name = "NAME", value_parser = server_name)]

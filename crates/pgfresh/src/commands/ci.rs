@@ -278,11 +278,7 @@ mod tests {
                     [None, Some(17)].into_iter().flat_map(|m| REMOTES.map(|remote| (m, remote)))
                 {
                     let inputs = vec!["a/**".to_owned(), "b.sql".to_owned()];
-                    let shared = remote.map(|remote| SharedTemplates {
-                        credentials: Credentials::of(remote),
-                        branch: "main".to_owned(),
-                        pushes: major.is_some(),
-                    });
+                    let shared = remote.map(|remote| sharing(remote, major.map(|_| "main")));
                     let text = fill_in(&Context { system, project: &project, major, inputs, shared });
                     let left = text
                         .split('@')
@@ -308,17 +304,29 @@ mod tests {
         Some("file:///srv/templates"),
     ];
 
+    /// Templates in the remote, which are pushed on `branch`.
+    fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
+        SharedTemplates {
+            credentials: Credentials::of(remote),
+            branch: branch.unwrap_or("main").to_owned(),
+            pushes: branch.is_some(),
+        }
+    }
+
+    /// What is printed for an empty folder.
+    fn plain(system: System) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let project = &project::detect(folder.path());
+        fill_in(&Context { system, project, major: None, inputs: Vec::new(), shared: None })
+    }
+
     /// What is printed for each kind of project with the remote, which pushes on `branch`.
     fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let text = |marker| {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(marker), "").unwrap();
             let project = project::detect(folder.path());
-            let shared = Some(SharedTemplates {
-                credentials: Credentials::of(remote),
-                branch: branch.unwrap_or("main").to_owned(),
-                pushes: branch.is_some(),
-            });
+            let shared = Some(sharing(remote, branch));
             let inputs = vec!["a/**".to_owned(), "b.sql".to_owned(), "c.sql".to_owned()];
             fill_in(&Context { system, project: &project, major: None, inputs, shared })
         };
@@ -341,15 +349,7 @@ mod tests {
     #[test]
     fn without_a_remote_nothing_is_said_of_one() {
         for &system in System::value_variants() {
-            let folder = tempfile::tempdir().unwrap();
-            let project = project::detect(folder.path());
-            let text = fill_in(&Context {
-                system,
-                project: &project,
-                major: None,
-                inputs: Vec::new(),
-                shared: None,
-            });
+            let text = plain(system);
             for word in
                 [SIGNING_KEY, "template build", "templates-", "_PUSH", "secrets", "withCredentials", "branch"]
             {
@@ -439,9 +439,7 @@ mod tests {
 
     /// What the commands before a look at `remote` leave of the variables whose names contain `word`.
     fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
-        let shared =
-            SharedTemplates { credentials: Credentials::of(remote), branch: "main".to_owned(), pushes: true };
-        let script = format!("{}\nenv", shared.login(system).join("\n"));
+        let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
         let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();
         assert!(run.status.success(), "{run:?}");
         let mut left: Vec<_> = String::from_utf8(run.stdout)
@@ -492,11 +490,7 @@ mod tests {
     #[test]
     fn a_login_is_written_as_docker_writes_it_and_none_is_tried_without_a_password() {
         for system in [System::Circleci, System::Woodpecker] {
-            let shared = SharedTemplates {
-                credentials: Credentials::of("oci://registry.example:5000/a/b"),
-                branch: "main".to_owned(),
-                pushes: true,
-            };
+            let shared = sharing("oci://registry.example:5000/a/b", Some("main"));
             for (password, expected) in [
                 ("pass\"word", r#"{"auths":{"registry.example:5000":{"auth":"bWU6cGFzcyJ3b3Jk"}}}"#),
                 ("", ""),
@@ -519,16 +513,8 @@ mod tests {
 
     #[test]
     fn pgfresh_comes_from_its_release_and_never_by_its_name_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = project::detect(folder.path());
         for &system in System::value_variants() {
-            let text = fill_in(&Context {
-                system,
-                project: &project,
-                major: None,
-                inputs: Vec::new(),
-                shared: None,
-            });
+            let text = plain(system);
             assert!(text.contains(RELEASE) && text.contains("sha256sum -c -"), "{system:?}: {text}");
             for line in text.lines().filter(|line| line.contains(" install ")) {
                 assert!(!line.contains("pgfresh"), "{system:?}: {line}");

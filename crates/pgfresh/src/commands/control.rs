@@ -21,18 +21,12 @@ use crate::startup;
 
 /// The server of this run, or else the background server, started if need be.
 fn join(options: &Options) -> Result<Control, Failure> {
-    match Control::of_this_run()? {
-        Some(control) => Ok(control),
-        None => Ok(background::join(&ResolvedSettings::resolve(options)?)?.control),
-    }
+    Control::of_this_run_or(|| Ok(background::join(&ResolvedSettings::resolve(options)?)?.control))
 }
 
 /// The same, if it is there.
 fn find(options: &Options) -> Result<Control, Failure> {
-    match Control::of_this_run()? {
-        Some(control) => Ok(control),
-        None => Ok(find_in_background(&ResolvedSettings::resolve(options)?)?.control),
-    }
+    Control::of_this_run_or(|| Ok(find_in_background(&ResolvedSettings::resolve(options)?)?.control))
 }
 
 fn find_in_background(settings: &ResolvedSettings) -> Result<Found, Failure> {
@@ -109,10 +103,7 @@ pub(crate) fn snapshot(
         return Ok(ExitCode::SUCCESS);
     };
     let settings = ResolvedSettings::resolve(options)?;
-    let control = match Control::of_this_run()? {
-        Some(control) => control,
-        None => find_in_background(&settings)?.control,
-    };
+    let control = Control::of_this_run_or(|| Ok(find_in_background(&settings)?.control))?;
     snapshot(&control)?;
     save(&settings, &control, template, file)?;
     Ok(ExitCode::SUCCESS)

@@ -16,10 +16,7 @@ use crate::startup;
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
     let mut command = Command::new(startup::find_psql(&startup::provisioner(settings)?)?);
     command.args(&arguments.arguments);
-    let control = match Control::of_this_run()? {
-        Some(control) => control,
-        None => background::join(settings)?.control,
-    };
+    let control = Control::of_this_run_or(|| Ok(background::join(settings)?.control))?;
     // A database that the user names is created by psql's session, and outlives it as any other does.
     let leased = match &arguments.name {
         Some(_) => None,
@@ -29,9 +26,10 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     let name = arguments.name.as_deref().or(leased).unwrap_or_default();
     control.address(name).describe_to(&mut command);
     control.describe_to(&mut command);
-    let code = foreground::run(None, command)?;
-    if let Some(leased) = leased {
-        control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null)?;
-    }
+    let code = foreground::run(None, command);
+    // Even if it could not be run.
+    let released = leased.map(|leased| control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null));
+    let code = code?;
+    released.transpose()?;
     Ok(ExitCode::from(code))
 }

@@ -32,7 +32,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
-    let (over, more) = service.over_budget();
+    let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
         eprintln!(

@@ -113,7 +113,6 @@ fn say(line: &str) -> Result<(), Failure> {
 
 /// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
 fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
-    let mut events = Events::listen()?;
     let Found { about, control, .. } = background::join(settings)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
@@ -140,6 +139,8 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     } else {
         address.url()
     };
+    // Until here a signal ends us: what is leased ends with us.
+    let mut events = Events::listen()?;
     say(&line)?;
     events.watch_end_of(held);
     if is_lifeline() {

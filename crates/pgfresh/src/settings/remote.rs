@@ -1,6 +1,5 @@
 //! `[cache] remote` and `push`: where templates are shared, and whether what is built here is added.
 
-use std::convert::Infallible;
 use std::env;
 use std::str::FromStr;
 
@@ -23,9 +22,10 @@ pub(crate) enum PushPolicy {
 }
 
 impl FromStr for PushPolicy {
-    type Err = Infallible;
+    /// Of none: other words are branches.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
+    fn from_str(text: &str) -> Result<Self, String> {
         Ok(match text {
             "" | "never" => Self::Never,
             "always" => Self::Always,

@@ -92,7 +92,7 @@ pub(super) struct CacheTable {
     pub(super) keys: Vec<TrustedKey>,
     #[serde(deserialize_with = "parsed")]
     pub(super) remote: Option<RemoteAddress>,
-    #[serde(deserialize_with = "push")]
+    #[serde(deserialize_with = "parsed")]
     pub(super) push: Option<PushPolicy>,
 }
 
@@ -163,20 +163,11 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
 }
 
 fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    match Scalar::deserialize(from) {
-        Ok(Scalar::Integer(number)) => u64::try_from(number).ok(),
-        _ => None,
-    }
-    .map(Some)
-    .ok_or_else(|| D::Error::custom("expected a number from 0 on"))
+    u64::deserialize(from).map(Some).map_err(|_| D::Error::custom("expected a number from 0 on"))
 }
 
 fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TrustedKey>, D::Error> {
     texts(from)?.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-}
-
-fn push<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PushPolicy>, D::Error> {
-    Ok(String::deserialize(from)?.parse().ok())
 }
 
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -40,6 +41,10 @@ fn status(scene: &Scene) -> Option<Value> {
 
 const SCHEMA: &str = "CREATE TABLE one (id int);";
 const OTHER_SCHEMA: &str = "CREATE TABLE two (id int);";
+
+/// Of a template whose setup goes on until there is a file "go".
+const WAITING: &str =
+    "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
 
 /// A project of its own, so that no other test's server is joined.
 fn project(user: User) -> Scene {
@@ -138,11 +143,31 @@ fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
 }
 
 #[test]
+fn a_holder_that_waits_for_a_template_ends_by_a_signal() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("pgfresh.toml", WAITING);
+    scene.write("input", "");
+    let mut command = scene.pgfresh(["serve", "--shared"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the build of its template", || scene.directory.join("begun").exists());
+    kill_process(Pid::from_child(&holder), Signal::TERM).unwrap();
+    assert_eq!(end_of(&mut holder, "SIGTERM").signal(), Some(15));
+    scene.write("go", "");
+    url(&scene, &[]);
+    stop(&scene);
+}
+
+#[test]
 fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
     let scene = project(User::Ourselves);
-    url(&scene, &["--idle", "1s"]);
+    url(&scene, &["--idle", "2s"]);
     assert_eq!(slots(&scene), 1);
-    wait_until("the end of an idle server", || slots(&scene) == 0);
+    // Who looks at the servers of another project is no client of this one.
+    let other = project(User::Ourselves);
+    wait_until("the end of an idle server", || {
+        assert!(status(&other).is_none());
+        slots(&scene) == 0
+    });
     scene.assert_nothing_left("after it was idle");
 }
 
@@ -398,9 +423,7 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
 fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write("input", "");
-    let spec =
-        "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
-    scene.write("pgfresh.toml", spec);
+    scene.write("pgfresh.toml", WAITING);
     let request = scene.pgfresh(["url"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("the build of its template", || scene.directory.join("begun").exists());
     assert_eq!(scene.run(["stop", "--all"]).stdout, "nothing to stop\n");

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
+use std::time::Duration;
 
 use crate::common::depth::some_of;
 use crate::common::machine::machine;
@@ -271,6 +272,20 @@ fn a_suite_that_fails_is_shown_and_its_exit_code_is_ours() {
     let verdict = "All 3 runs ended alike: exit code 7; of a command that fails no gain is stated.";
     assert!(outcome.stdout.replace('\n', " ").contains(verdict), "{outcome}");
     assert!(!outcome.stdout.contains(" ×"), "{outcome}");
+}
+
+#[test]
+fn a_signal_between_two_runs_of_a_suite_ends_it() {
+    let scene = Scene::new(User::Ourselves);
+    let mut command = scene.pgfresh(["bench", "suite", "--rounds", "2", "--", "sh", "-c", "echo >>turns"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let turns = || fs::read_to_string(scene.directory.join("turns")).unwrap_or_default().len();
+    wait_until("the first run", || turns() > 0);
+    // The next server does not start so fast.
+    thread::sleep(Duration::from_millis(20));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let outcome = collect(child);
+    assert!(outcome.code != Some(0) && turns() < 6, "{outcome}");
 }
 
 #[test]

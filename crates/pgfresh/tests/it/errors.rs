@@ -98,6 +98,19 @@ fn a_command_that_cannot_be_run() {
 }
 
 #[test]
+fn a_psql_that_cannot_be_run_leaves_no_lease() {
+    let scene = Scene::new(User::Ourselves);
+    let bin = installation(&scene, &format!("exec {}/postgres \"$@\"", real_bin().display()));
+    let psql = scene.write("stub/psql", "#!/missing\n");
+    let outcome = scene.run(["psql", "--quiet", "--postgres", &bin]);
+    let expected = format!("pgfresh: could not run \"{}\": ", psql.display());
+    assert!(matches!(outcome.code, Some(126 | 127)) && outcome.stderr.starts_with(&expected), "{outcome}");
+    let status = scene.run(["status", "--json"]);
+    assert!(status.stdout.contains("\"leases\":[]"), "{status}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
 fn words_that_the_command_line_does_not_know() {
     check(
         &["run", "--postgres", "latest", "--", "true"],

@@ -6,9 +6,10 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root};
+use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root, wait_until};
 use serde_json::{Value, json};
 
 /// The id of another user.
@@ -51,6 +52,19 @@ impl Serve {
     fn call(&self, request: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.ask(request, &[&format!("Authorization: Bearer {}", self.secret())], &body)
+    }
+
+    /// Becomes a holder until the reader is dropped; returns its name, too.
+    fn hold(&self) -> (BufReader<TcpStream>, String) {
+        let token = format!("Authorization: Bearer {}", self.secret());
+        let mut answer = BufReader::new(self.send("GET /v1/hold", &[&token], ""));
+        let mut line = String::new();
+        while !line.starts_with("{\"holder\"") {
+            line.clear();
+            assert!(answer.read_line(&mut line).unwrap() > 0, "the name of a holder");
+        }
+        let said: Value = serde_json::from_str(&line).unwrap();
+        (answer, said["holder"].as_str().unwrap().to_owned())
     }
 
     /// Leases a database; returns what is said of it.
@@ -159,6 +173,41 @@ fn a_database_is_leased_reset_kept_and_released() {
     assert_eq!(gone("shop").status, 204);
     let twice = gone("shop");
     assert_eq!((twice.status, twice.code().as_str()), (404, "3D000"));
+}
+
+#[test]
+fn a_lease_that_was_released_is_no_longer_its_holders() {
+    let serve = start();
+    let (holding, holder) = serve.hold();
+    for name in ["orders", "last"] {
+        serve.lease(&json!({ "name": name, "holder": holder }));
+    }
+    assert_eq!(serve.call("DELETE /v1/databases/orders", &Value::Null).status, 204);
+    let (_other, other) = serve.hold();
+    serve.lease(&json!({ "name": "orders", "holder": other }));
+    drop(holding);
+    let is_leased = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null).status == 200;
+    // They are released in their order.
+    wait_until("the end of the holder's last lease", || !is_leased("last"));
+    assert!(is_leased("orders"), "it is another client's");
+}
+
+#[test]
+fn a_lease_whose_holder_ends_while_it_waits_is_released() {
+    let serve = start();
+    let (holding, holder) = serve.hold();
+    let token = format!("Authorization: Bearer {}", serve.secret());
+    // A server takes longer than that to start.
+    for (name, moment) in [("one", 10), ("two", 50)] {
+        let wanted = json!({ "name": name, "isolation": "server", "holder": holder }).to_string();
+        let request = serve.send("POST /v1/databases", &[&token], &wanted);
+        thread::sleep(Duration::from_millis(moment));
+        drop(request);
+    }
+    drop(holding);
+    for name in ["one", "two"] {
+        wait_until(name, || serve.call("POST /v1/databases", &json!({ "name": name })).status == 201);
+    }
 }
 
 #[test]

@@ -3,6 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
+use pgwire::ErrorResponse;
+/// A message with a tag.
+pub(crate) use pgwire::encode as message;
+
 use super::WAIT_TIMEOUT;
 
 /// A message of the server's: its tag and its body.
@@ -24,15 +28,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-/// A message with a tag.
-pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap();
-    [&[tag], &length.to_be_bytes()[..], body].concat()
-}
-
 /// A simple query.
 pub(crate) fn query(sql: &str) -> Vec<u8> {
-    message(b'Q', format!("{sql}\0").as_bytes())
+    pgwire::query(sql.as_bytes())
 }
 
 /// A packet without a tag.
@@ -145,10 +143,6 @@ impl Client {
 /// What an ErrorResponse says.
 pub(crate) fn failure(message: &Message) -> Failure {
     assert_eq!(message.0, b'E', "{message:?}");
-    let field = |code: u8| {
-        let mut fields = message.1.split(|byte| *byte == 0);
-        let found = fields.find(|field| field.first() == Some(&code)).unwrap_or(b"?");
-        String::from_utf8_lossy(&found[1..]).into_owned()
-    };
-    Failure { sqlstate: field(b'C'), message: field(b'M') }
+    let error = ErrorResponse::read(&message.1);
+    Failure { sqlstate: error.sqlstate.into_owned(), message: error.message.into_owned() }
 }

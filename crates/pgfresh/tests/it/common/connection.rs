@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pgwire::{ErrorResponse, columns, encode};
+
 /// How long an answer may take, on a busy machine and while a server recovers from a crash.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,7 +112,7 @@ impl Connection {
 
     /// Sends a message and reads nothing.
     pub(crate) fn send(&mut self, tag: u8, body: &[u8]) -> Result<(), SqlError> {
-        Ok(self.stream.write_all(&message(tag, body))?)
+        Ok(self.stream.write_all(&encode(tag, body))?)
     }
 
     /// Reads one message: its tag and its body.
@@ -157,7 +159,7 @@ impl Connection {
                     return failure.map_or(Ok(rows), Err);
                 }
                 b'E' => drop(failure.get_or_insert(server_error(&body))),
-                b'D' => rows.push(columns(&body)),
+                b'D' => rows.push(columns(&body).map(text).collect()),
                 b'K' => self.key = body,
                 b'S' => self.parameters.extend(parameter(&body)),
                 b'G' => self.send(b'f', b"no data\0")?,
@@ -192,31 +194,14 @@ fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     }
 }
 
-/// A message with a tag.
-fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap();
-    [&[tag], &length.to_be_bytes()[..], body].concat()
-}
-
 /// A packet without a tag.
 fn packet(code: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 8).unwrap();
     [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
 }
 
-/// The columns of a `DataRow`.
-fn columns(body: &[u8]) -> Vec<Option<String>> {
-    let (count, mut rest) = body.split_at(2);
-    let count = u16::from_be_bytes([count[0], count[1]]);
-    let mut columns = Vec::with_capacity(count.into());
-    for _ in 0..count {
-        let (length, after) = rest.split_at(4);
-        let length = i32::from_be_bytes(length.try_into().unwrap());
-        let (value, after) = after.split_at(usize::try_from(length).unwrap_or(0));
-        columns.push((length >= 0).then(|| String::from_utf8_lossy(value).into_owned()));
-        rest = after;
-    }
-    columns
+fn text(value: Option<&[u8]>) -> Option<String> {
+    value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 /// Name and value of a ParameterStatus.
@@ -226,10 +211,6 @@ fn parameter(body: &[u8]) -> Option<(String, String)> {
 }
 
 fn server_error(body: &[u8]) -> SqlError {
-    let field = |code: u8| {
-        let mut fields = body.split(|byte| *byte == 0);
-        let found = fields.find(|field| field.first() == Some(&code)).unwrap_or(b"?");
-        String::from_utf8_lossy(&found[1..]).into_owned()
-    };
-    SqlError { sqlstate: field(b'C'), message: field(b'M') }
+    let error = ErrorResponse::read(body);
+    SqlError { sqlstate: error.sqlstate.into_owned(), message: error.message.into_owned() }
 }
