@@ -103,7 +103,12 @@ impl Table {
     /// A table without rows yet. Columns need titles of their own: JSON names cells by them.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
-        Self { title: title.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
+        let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
+        for (index, column) in columns.iter().enumerate() {
+            let is_new = columns[..index].iter().all(|other| other.title != column.title);
+            debug_assert!(is_new, "two columns of table \"{title}\" are \"{}\"", column.title);
+        }
+        Self { title, columns, rows: Vec::new() }
     }
 
     /// Adds a row below the others.
@@ -309,6 +314,12 @@ default,0.0118,,\"fsync, and wait\"
     #[should_panic(expected = "cells of a row of table \"Empty\"")]
     fn a_row_of_the_wrong_length_is_a_mistake_in_the_program() {
         Table::new("Empty", [Column::left("a")]).add_row([]);
+    }
+
+    #[test]
+    #[should_panic(expected = "two columns of table \"t\" are \"95 %\"")]
+    fn two_columns_of_one_title_are_a_mistake_in_the_program() {
+        drop(Table::new("t", ["what", "95 %", "95 %"].map(Column::right)));
     }
 
     fn cell() -> impl Strategy<Value = Cell> {
