@@ -35,7 +35,7 @@ const CAPPED: (f64, f64) = (0.02, 50.0);
 /// What was seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// Seconds of a step.
+    /// Seconds of a step, in the mean: each ends with the sync during which its time is up.
     step: f64,
     /// Syncs a second, and the gauges after it, step by step.
     steps: Vec<(f64, Readings)>,
@@ -66,7 +66,7 @@ pub(crate) enum Story {
 }
 
 impl Soak {
-    /// Syncs for `length`, or until it is cancelled.
+    /// Syncs for `length`, or until it is cancelled; one step at least.
     pub(crate) fn measure(
         target: &Target,
         sensors: &Sensors,
@@ -76,14 +76,14 @@ impl Soak {
         let step = Duration::from_secs(1).min(length / STEPS);
         let file = target.open()?;
         let mut soak = Self {
-            step: step.as_secs_f64(),
+            step: 0.0,
             steps: Vec::new(),
             cold: sensors.look(),
             limit: sensors.limit,
             latencies: Latencies::new("fdatasync, soak"),
         };
         let begun = Instant::now();
-        while begun.elapsed() < length && !progress.is_cancelled() {
+        while soak.steps.is_empty() || (begun.elapsed() < length && !progress.is_cancelled()) {
             let mut latencies = Latencies::new("");
             latencies.measure(step, || target.commit(&file))?;
             let rate = latencies.rate().map_or(0.0, |rate| rate.value);
@@ -92,6 +92,7 @@ impl Soak {
             }
             soak.steps.push((rate, sensors.look()));
         }
+        soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len() as u64);
         Ok(soak)
     }
 
@@ -336,6 +337,30 @@ mod tests {
         let steps =
             (0_u32..).zip(rates).map(|(step, rate)| (rate, readings(f64::from(step + 1) / third))).collect();
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
+    }
+
+    /// Cancels from the beginning, or never.
+    struct Cancelled(bool);
+
+    impl Progress for Cancelled {
+        fn is_cancelled(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_step_is_as_long_as_it_was_and_there_is_one_even_if_it_is_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::create(folder.path()).unwrap();
+        let sensors = Sensors::of(&sys::Roots::default(), None);
+        for cancelled in [false, true] {
+            let length = Duration::from_millis(30);
+            let soak = Soak::measure(&target, &sensors, length, &Cancelled(cancelled)).unwrap();
+            assert!(!soak.steps.is_empty() && (!cancelled || soak.steps.len() == 1), "{cancelled}");
+            let synced: f64 = soak.latencies.sample().values().iter().sum();
+            let seconds = soak.step * as_f64(soak.steps.len() as u64);
+            assert!(seconds >= synced, "{seconds} {synced}");
+        }
     }
 
     fn levels(levels: &[(f64, u32)]) -> Vec<f64> {
