@@ -41,6 +41,8 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
+/// The bound that the server has for each statement of ours.
+const BOUND: &str = "SET statement_timeout = '10s';\n";
 /// What is asked first: one fact a line, `name|value`. What a role may not read is left out.
 const FACTS: &str = r"
 SELECT 'version|' || current_setting('server_version');
@@ -131,7 +133,7 @@ impl Remote {
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
         // A script of some hundred kB: psql reads while we read.
-        let script = script.to_owned();
+        let script = [BOUND, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
         let _ = writer.join();

@@ -13,6 +13,8 @@ use crate::ProfileError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound that the server has for each of our questions; a look takes a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
+/// What was sent is acknowledged within this time, or the server is gone.
+const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What our sessions are called: those of other parts of pgfresh too.
 pub(crate) const OURSELVES: &str = "pgfresh";
 
@@ -56,6 +58,9 @@ impl Target {
         self.config.application_name(OURSELVES).options(ANSWER);
         if self.config.get_connect_timeout().is_none() {
             self.config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if self.config.get_tcp_user_timeout().is_none() {
+            self.config.tcp_user_timeout(GONE_TIMEOUT);
         }
         self
     }
