@@ -122,11 +122,16 @@ impl Fleet {
         let mut failure = None;
         for way in [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm] {
             progress.measuring(way.name());
-            if way == Way::Restoring && !self.dump(&provisioner, &project)? {
-                report.add_notes(["No dump was restored: pg_dump is missing."]);
-                continue;
-            }
-            match self.run(way, (provisioner.installation.bin(), &project), &key, progress) {
+            let dumped = if way == Way::Restoring { self.dump(&provisioner, &project) } else { Ok(true) };
+            let outcome = match dumped {
+                Ok(false) => {
+                    report.add_notes(["No dump was restored: pg_dump is missing."]);
+                    continue;
+                }
+                Ok(true) => self.run(way, (provisioner.installation.bin(), &project), &key, progress),
+                Err(error) => Err(error),
+            };
+            match outcome {
                 Ok(Some(outcome)) => outcomes.push(outcome),
                 Ok(None) => break,
                 Err(error) => {
