@@ -55,7 +55,10 @@ impl Target {
     }
 
     fn prepared(mut self) -> Self {
-        self.config.application_name(OURSELVES).options(ANSWER);
+        // What comes last counts.
+        let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
+        let options = theirs.unwrap_or_default() + ANSWER;
+        self.config.application_name(OURSELVES).options(&options);
         if self.config.get_connect_timeout().is_none() {
             self.config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -100,4 +103,17 @@ impl Target {
 /// Whether process `pid`, as the server knows it, is that backend to us as well, so that we can look at it.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_url_stay() {
+        let of = |url: &str| Target::at(url).unwrap().config.get_options().unwrap().to_owned();
+        assert_eq!(of("postgresql://localhost/x"), "-c statement_timeout=10s");
+        let url = "postgresql://localhost/x?options=-c%20role%3Dreader";
+        assert_eq!(of(url), "-c role=reader -c statement_timeout=10s");
+    }
 }

@@ -1,6 +1,5 @@
 //! What was found out, what it costs, and what to do about it.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -100,7 +99,7 @@ impl Finding {
     /// The greatest gain first; what has none comes last, in the order in which it was found.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
-        findings.sort_by(|one, other| factor(other).partial_cmp(&factor(one)).unwrap_or(Ordering::Equal));
+        findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
     /// For a terminal: the name, and below it gain, evidence and remedy, each on lines of at most `width` columns.
