@@ -227,7 +227,8 @@ impl Soak {
             self.waited(|readings| readings.cpu_pressure).map(percent),
         );
         let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);
-        let throttles = throttles.map(|(after, before)| Quantity::new(as_f64(after - before), Unit::Count));
+        let throttles =
+            throttles.map(|(after, before)| Quantity::new(as_f64(after.saturating_sub(before)), Unit::Count));
         layer.add_fact("processors throttled", throttles.filter(|count| count.value > 0.0));
         layer
     }
@@ -441,6 +442,9 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
+        // A processor that was switched off has taken its count along.
+        let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
+        assert!(fact(&offline, "processors throttled").is_null());
         let cool =
             cliff(None, |_, readings| (readings.heat, readings.alarm) = (Some(Heat::default()), Some(false)));
         for name in ["drive throttled itself", "drive too hot", "alarm for temperature"] {
