@@ -14,16 +14,16 @@ const WIDTH: usize = 100;
 /// measured, and the samples behind them for programs.
 ///
 /// Displayed as text for a terminal, without colours.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    title: String,
-    environment: Vec<(String, String)>,
-    layers: Vec<Layer>,
-    findings: Vec<Finding>,
-    plots: Vec<Plot>,
-    distributions: Vec<Distribution>,
-    tables: Vec<Table>,
-    notes: Vec<String>,
+    pub(crate) title: String,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) plots: Vec<Plot>,
+    pub(crate) distributions: Vec<Distribution>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) notes: Vec<String>,
     samples: Vec<(String, Vec<Sample>)>,
     data: Vec<(&'static str, Value)>,
     tests: Option<MeasuredTests>,
@@ -33,19 +33,7 @@ impl Report {
     /// A report without content yet.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            environment: Vec::new(),
-            layers: Vec::new(),
-            findings: Vec::new(),
-            plots: Vec::new(),
-            distributions: Vec::new(),
-            tables: Vec::new(),
-            notes: Vec::new(),
-            samples: Vec::new(),
-            data: Vec::new(),
-            tests: None,
-        }
+        Self { title: title.into(), ..Self::default() }
     }
 
     /// Adds a fact that results depend on: `"processor"`, `"AMD EPYC 7B13"`. Keys should differ: JSON has one value for
@@ -103,38 +91,6 @@ impl Report {
     /// Adds sentences that people should read with the tables, such as [`crate::Warning`]s.
     pub fn add_notes(&mut self, notes: impl IntoIterator<Item = impl fmt::Display>) {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn environment(&self) -> &[(String, String)] {
-        &self.environment
-    }
-
-    pub(crate) fn layers(&self) -> &[Layer] {
-        &self.layers
-    }
-
-    pub(crate) fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    pub(crate) fn plots(&self) -> &[Plot] {
-        &self.plots
-    }
-
-    pub(crate) fn distributions(&self) -> &[Distribution] {
-        &self.distributions
-    }
-
-    pub(crate) fn tables(&self) -> &[Table] {
-        &self.tables
-    }
-
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, plots, tables, notes, and the environment.

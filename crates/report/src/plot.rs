@@ -29,9 +29,9 @@ pub struct Course {
 /// least value to their greatest. In HTML, courses of one unit share a picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    title: String,
-    end: Quantity,
-    courses: Vec<Course>,
+    pub(crate) title: String,
+    pub(crate) end: Quantity,
+    pub(crate) courses: Vec<Course>,
 }
 
 impl Course {
@@ -70,18 +70,6 @@ impl Plot {
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
         Self { title: title.into(), end, courses }
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn end(&self) -> Quantity {
-        self.end
-    }
-
-    pub(crate) fn courses(&self) -> &[Course] {
-        &self.courses
     }
 
     /// `{"title": …, "end": {"value": …, "unit": …}, "courses": [{"name": …, "unit": …, "values": […]}, …]}`.

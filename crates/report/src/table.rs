@@ -10,8 +10,8 @@ use crate::{Quantity, Unit};
 /// The head of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    title: String,
-    alignment: Alignment,
+    pub(crate) title: String,
+    pub(crate) alignment: Alignment,
 }
 
 impl Column {
@@ -94,9 +94,9 @@ impl Cell {
 /// A titled table. Displayed as aligned text for a terminal, without colours, lines as long as they need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    title: String,
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+    pub(crate) title: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -164,23 +164,6 @@ impl Table {
         let titles = || self.columns.iter().map(|column| column.title.clone());
         let row = |row: &Vec<Cell>| titles().zip(row.iter().map(Cell::to_json)).collect::<Map<_, _>>();
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn titles(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().map(|column| column.title.as_str())
-    }
-
-    pub(crate) fn alignment(&self, column: usize) -> Alignment {
-        self.columns[column].alignment
-    }
-
-    /// The cells as people read them.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        self.rows.iter().map(|row| row.iter().map(Cell::read).collect())
     }
 
     /// The unit of all numbers in a column; `None` if there are several, or no numbers.
