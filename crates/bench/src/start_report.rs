@@ -86,18 +86,8 @@ fn ratio(one: &Sample, base: &Sample) -> Option<Quantity> {
 
 /// Each contender until its first answer and as a whole, and how many times as long as pgfresh it takes.
 fn contenders(facts: &Facts<'_>) -> Table {
-    let mut table = Table::new(
-        "Contenders, in turn",
-        [
-            Column::left("what"),
-            Column::right("to first answer"),
-            Column::right("95 % of that"),
-            Column::right("stop, remove"),
-            Column::right("all of it"),
-            Column::right("95 %"),
-            Column::right("× pgfresh run"),
-        ],
-    );
+    let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
+    let mut table = Table::numbers("Contenders, in turn", "what", columns);
     let whole = facts.total(WHOLE);
     for timed in facts.timed {
         let (answer, total) = (timed.sum(&UNTIL_ANSWER), timed.total());
@@ -115,8 +105,7 @@ fn contenders(facts: &Facts<'_>) -> Table {
 }
 
 fn phases(title: &str, timed: Option<&Timed>) -> Table {
-    let columns = ["median", "95 %", "least", "most"].map(Column::right);
-    let mut table = Table::new(title, std::iter::once(Column::left("phase")).chain(columns));
+    let mut table = Table::numbers(title, "phase", ["median", "95 %", "least", "most"]);
     for phase in timed.into_iter().flat_map(Timed::phases) {
         table.add_row([
             phase.name().into(),

@@ -5,9 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use report::{
-    Basis, Cell, Column, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit,
-};
+use report::{Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit};
 use server::{AdminConnection, Server, SessionError};
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
@@ -192,9 +190,8 @@ impl Commits {
     }
 
     pub(crate) fn table(&self) -> Table {
-        let numbers = ["commits", "p50", "p99", "gain"].map(Column::right);
-        let mut table =
-            Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
+        let columns = ["commits", "p50", "p99", "gain"];
+        let mut table = Table::numbers("Commits of one row", "settings", columns);
         for Measured { kind, rates, latencies, .. } in &self.measured {
             let gain = self.gain(*kind, CommitKind::Durable).filter(|_| *kind != CommitKind::Durable);
             let name = Cell::from(kind.name());

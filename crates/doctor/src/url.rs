@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use report::{
-    Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample,
-    Table, Unit,
+    Basis, Cell, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample, Table,
+    Unit,
 };
 use server::ConnectionString;
 use storage::Attempt;
@@ -371,9 +371,8 @@ impl Commits {
     }
 
     fn table(&self) -> Table {
-        let numbers = ["p50", "p99", "longest", "commits"].map(Column::right);
-        let columns = [Column::left("statement")].into_iter().chain(numbers);
-        let mut table = Table::new("Commits there", columns);
+        let columns = ["p50", "p99", "longest", "commits"];
+        let mut table = Table::numbers("Commits there", "statement", columns);
         for sample in [&self.durable, &self.asynchronous, &self.way] {
             let percentiles = [50.0, 99.0, 100.0].map(|percent| Cell::from(sample.percentile(percent)));
             let count = Quantity::new(as_f64(sample.len() as u64), Unit::Count);

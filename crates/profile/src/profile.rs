@@ -204,8 +204,7 @@ impl Profile {
     }
 
     fn causes(&self) -> Table {
-        let numbers = ["wall", "sessions", "share"].map(Column::right);
-        let mut table = Table::new("Waits", [Column::left("for")].into_iter().chain(numbers));
+        let mut table = Table::numbers("Waits", "for", ["wall", "sessions", "share"]);
         for (cause, time) in Attribution::ranked(&self.attribution.causes) {
             let [wall, sessions, share] = self.cells(time);
             table.add_row([cause.name().into(), wall, sessions, share]);
@@ -231,8 +230,7 @@ impl Profile {
     }
 
     fn databases(&self) -> Table {
-        let numbers = ["wall", "sessions", "share"].map(Column::right);
-        let mut table = Table::new("Databases", [Column::left("database")].into_iter().chain(numbers));
+        let mut table = Table::numbers("Databases", "database", ["wall", "sessions", "share"]);
         for (name, time) in self.attribution.databases.iter().take(LINES) {
             let [wall, sessions, share] = self.cells(*time);
             table.add_row([name.as_str().into(), wall, sessions, share]);

@@ -111,6 +111,16 @@ impl Table {
         Self { title, columns, rows: Vec::new() }
     }
 
+    /// A table with a column of words and columns of numbers, without rows yet.
+    #[must_use]
+    pub fn numbers(
+        title: impl Into<String>,
+        words: &str,
+        numbers: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self::new(title, std::iter::once(Column::left(words)).chain(numbers.into_iter().map(Column::right)))
+    }
+
     /// Adds a row below the others.
     ///
     /// # Panics

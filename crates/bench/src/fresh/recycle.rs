@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use lease::{Isolation, LeaseError};
-use report::{Column, Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
+use report::{Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
 use server::AdminConnection;
 
 use super::report::spread;
@@ -163,16 +163,15 @@ impl Copier<'_> {
 pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut report = Report::new("A used database, reset");
     add_samples(&mut report, timed);
-    let columns = ["least", "median", "p99", "most", "count", "× pgfresh"].map(Column::right);
-    let columns = std::iter::once(Column::left("what")).chain(columns);
-    let mut table = Table::new("Ready again", columns);
+    let columns = ["least", "median", "p99", "most", "count", "× pgfresh"];
+    let mut table = Table::numbers("Ready again", "what", columns);
     for sample in &samples.0 {
         let sample = sample.borrow();
         table.add_row(spread(&sample, ratio(timed, sample.name(), RESET).into()));
     }
     report.add_table(table);
-    let columns = [Column::left("what"), Column::right("in a second"), Column::right("pgfresh's × these")];
-    let mut table = Table::new("Obtained, used, disposed of, by one worker", columns);
+    let columns = ["in a second", "pgfresh's × these"];
+    let mut table = Table::numbers("Obtained, used, disposed of, by one worker", "what", columns);
     for name in [CYCLE, CYCLE_COPIED, CYCLE_TRUNCATED] {
         table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, CYCLE).into()]);
     }

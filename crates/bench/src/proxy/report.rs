@@ -1,6 +1,6 @@
 //! What `gateway` found, as tables.
 
-use report::{Column, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Quantity, Report, Sample, Table, Timed, Unit};
 
 use storage::human_bytes;
 
@@ -57,8 +57,7 @@ fn table(
     column: &str,
     read: impl Fn(f64) -> Quantity,
 ) -> Table {
-    let columns = [Column::left("way"), Column::right(column), Column::right("of direct")];
-    let mut table = Table::new(what, columns);
+    let mut table = Table::numbers(what, "way", [column, "of direct"]);
     for (way, _) in &fixture.ways {
         let median = total(timed, what, *way).and_then(|sample| sample.median());
         table.add_row([
@@ -71,11 +70,8 @@ fn table(
 }
 
 fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
-    let columns = LOADS.map(|load| Column::right(load.name));
-    let mut table = Table::new(
-        "Processor time of what is between, for each transaction",
-        [Column::left("way")].into_iter().chain(columns),
-    );
+    let title = "Processor time of what is between, for each transaction";
+    let mut table = Table::numbers(title, "way", LOADS.map(|load| load.name));
     for (way, _) in &fixture.ways {
         let medians = LOADS.map(|load| used.median(&contender(load.name, *way)));
         if medians.iter().any(Option::is_some) {
@@ -86,8 +82,8 @@ fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
 }
 
 fn crowded(crowd: &Crowd) -> Table {
-    let columns = [Column::left("what"), Column::right("transactions")];
-    let mut table = Table::new(format!("{} among {IDLE} idle sessions", BUSY.name), columns);
+    let title = format!("{} among {IDLE} idle sessions", BUSY.name);
+    let mut table = Table::numbers(title, "what", ["transactions"]);
     for (what, each) in [
         ("pgfresh, without the idle ones", crowd.alone),
         ("pgfresh", crowd.among),
