@@ -117,8 +117,7 @@ impl Report {
     /// table, each note, each fact of the environment and each value of each sample, in the columns `section`, `row`,
     /// `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
     ///
-    /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2): for a single
-    /// table with its own columns there is [`Table::to_csv`].
+    /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2).
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);

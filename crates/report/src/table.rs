@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::Quantity;
 use crate::text::{self, Alignment};
-use crate::{Quantity, Unit};
 
 /// The head of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,27 +146,6 @@ impl Table {
         format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
     }
 
-    /// A line of column titles and a line for each row; numbers in their base unit with all digits.
-    ///
-    /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
-    /// number.
-    #[must_use]
-    pub fn to_csv(&self) -> String {
-        let units: Vec<Option<Unit>> = (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
-        let head = self.columns.iter().zip(&units).map(|(column, unit)| match unit {
-            Some(unit) => format!("{} ({})", column.title, unit.name()),
-            None => column.title.clone(),
-        });
-        let row = |row: &Vec<Cell>| {
-            let fields = row.iter().zip(&units).map(|(cell, shared)| match cell.value_and_unit() {
-                (value, unit) if shared.is_none() && !unit.is_empty() => format!("{value} {unit}"),
-                (value, _) => value,
-            });
-            text::csv(&fields.collect::<Vec<_>>())
-        };
-        text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
-    }
-
     /// `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in the base
     /// unit with all digits, or null. A number that is not finite has a null value.
     #[must_use]
@@ -174,16 +153,6 @@ impl Table {
         let titles = || self.columns.iter().map(|column| column.title.clone());
         let row = |row: &Vec<Cell>| titles().zip(row.iter().map(Cell::to_json)).collect::<Map<_, _>>();
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
-    }
-
-    /// The unit of all numbers in a column; `None` if there are several, or no numbers.
-    fn shared_unit(&self, column: usize) -> Option<Unit> {
-        let mut units = self.rows.iter().filter_map(|row| match row[column] {
-            Cell::Quantity(quantity) => Some(quantity.unit),
-            Cell::Text(_) | Cell::Missing => None,
-        });
-        let first = units.next()?;
-        units.all(|unit| unit == first).then_some(first)
     }
 
     /// For each cell: the title of the table, the number of the row from 1, the title of the column, value and unit.
@@ -221,8 +190,42 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Unit;
     use crate::quantity::tests::unit;
     use crate::text::tests::read_csv;
+
+    impl Table {
+        /// A line of column titles and a line for each row; numbers in their base unit with all digits.
+        ///
+        /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
+        /// number.
+        fn to_csv(&self) -> String {
+            let units: Vec<Option<Unit>> =
+                (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
+            let head = self.columns.iter().zip(&units).map(|(column, unit)| match unit {
+                Some(unit) => format!("{} ({})", column.title, unit.name()),
+                None => column.title.clone(),
+            });
+            let row = |row: &Vec<Cell>| {
+                let fields = row.iter().zip(&units).map(|(cell, shared)| match cell.value_and_unit() {
+                    (value, unit) if shared.is_none() && !unit.is_empty() => format!("{value} {unit}"),
+                    (value, _) => value,
+                });
+                text::csv(&fields.collect::<Vec<_>>())
+            };
+            text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
+        }
+
+        /// The unit of all numbers in a column; `None` if there are several, or no numbers.
+        fn shared_unit(&self, column: usize) -> Option<Unit> {
+            let mut units = self.rows.iter().filter_map(|row| match row[column] {
+                Cell::Quantity(quantity) => Some(quantity.unit),
+                Cell::Text(_) | Cell::Missing => None,
+            });
+            let first = units.next()?;
+            units.all(|unit| unit == first).then_some(first)
+        }
+    }
 
     pub(crate) fn commits() -> Table {
         let mut table = Table::new(
