@@ -1,6 +1,6 @@
 //! What `start` found, as tables: contenders, phases, goals, and the published figures beside ours.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning};
+use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
 use crate::memory::Peak;
 use crate::summary::{add_samples, interval};
@@ -159,8 +159,7 @@ fn goals(facts: &Facts<'_>) -> Table {
 }
 
 fn bytes(count: u64) -> Quantity {
-    #[expect(clippy::cast_precision_loss, reason = "no machine has 2⁵³ bytes of memory")]
-    Quantity::new(count as f64, Unit::Bytes)
+    Quantity::new(as_f64(count), Unit::Bytes)
 }
 
 /// tmp-postgres 1.34 on its author's machines, and the same two ends here.

@@ -64,14 +64,14 @@ fn distance(values: &[f64]) -> f64 {
 
 /// The score that two samples get none of whose values overlap: short ones cannot reach more.
 fn highest(left: &[f64], right: &[f64]) -> f64 {
-    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
 /// The absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical Statistics 18
 /// (1947).
 fn score(left: &[f64], right: &[f64]) -> f64 {
-    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     let wins: f64 = left
         .iter()
         .flat_map(|one| {

@@ -5,12 +5,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit};
+use report::{
+    Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit, as_f64,
+};
 use server::{AdminConnection, Server, SessionError};
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
-use crate::device::as_f64;
 use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::trial::Latencies;
@@ -303,7 +304,7 @@ fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64
         ended.collect::<Result<Vec<_>, _>>()
     })?;
     let times = times.concat();
-    let rate = as_f64(times.len() as u64) / begun.elapsed().as_secs_f64();
+    let rate = as_f64(times.len()) / begun.elapsed().as_secs_f64();
     Ok((times, rate))
 }
 

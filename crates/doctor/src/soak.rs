@@ -8,11 +8,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit};
+use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit, as_f64};
 use sys::{Heat, Readings, Sensors};
 
 use crate::change::{Change, changes};
-use crate::device::{Device, as_f64};
+use crate::device::Device;
 use crate::sync::{Target, judge};
 use crate::trial::Latencies;
 
@@ -92,7 +92,7 @@ impl Soak {
             }
             soak.steps.push((rate, sensors.look()));
         }
-        soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len() as u64);
+        soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len());
         Ok(soak)
     }
 
@@ -143,7 +143,7 @@ impl Soak {
 
     /// What the disk itself says of its heat, if it does so about the time that a step begins.
     fn complaint(&self, step: usize) -> Option<String> {
-        let near = |look: usize| self.step * as_f64(look.abs_diff(step) as u64) <= NEAR;
+        let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= NEAR;
         let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
         if throttled(looks()).is_some() {
             return throttled(self.looks())
@@ -156,14 +156,14 @@ impl Soak {
     /// The share of the time that was waited, by a gauge that counts seconds.
     fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
-        let seconds = self.step * as_f64(self.steps.len() as u64);
+        let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
     /// Whether processes waited for processors most of the time from a step on.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.looks().nth(step), self.steps.last());
-        let seconds = self.step * as_f64((self.steps.len() - step) as u64);
+        let seconds = self.step * as_f64(self.steps.len() - step);
         let waited =
             last.zip(before).and_then(|((_, last), before)| Some(last.cpu_pressure? - before.cpu_pressure?));
         waited.is_some_and(|waited| waited / seconds > BUSY)
@@ -171,7 +171,7 @@ impl Soak {
 
     /// When a step begins, as people read it.
     fn moment(&self, step: usize) -> Quantity {
-        Quantity::new(self.step * as_f64(step as u64), Unit::Seconds)
+        Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
     pub(crate) fn layer(&self, device: &Device) -> Layer {
@@ -219,7 +219,7 @@ impl Soak {
         layer.add_fact("drive too hot", overheated.map(|minutes| format!("{minutes} min")));
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
         let alarms = self.looks().filter(|readings| readings.alarm == Some(true)).count();
-        let alarms = as_f64(alarms as u64) / as_f64(self.looks().count() as u64);
+        let alarms = as_f64(alarms) / as_f64(self.looks().count());
         layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
         layer.add_fact("some task waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
         layer.add_fact(
@@ -253,7 +253,7 @@ impl Soak {
             course("unwritten", Unit::Bytes, readings(|readings| readings.dirty.map(as_f64))),
             course("I/O waits a second", Unit::Seconds, waits),
         ];
-        let seconds = self.step * as_f64(self.steps.len() as u64);
+        let seconds = self.step * as_f64(self.steps.len());
         let end = Quantity::new(seconds, Unit::Seconds);
         Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
     }
@@ -315,7 +315,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    let index = (as_f64(sorted.len() as u64) * share) as usize;
+    let index = (as_f64(sorted.len()) * share) as usize;
     sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
@@ -330,7 +330,7 @@ mod tests {
             ..Readings::default()
         };
         let rates: Vec<f64> = rates.into_iter().collect();
-        let third = as_f64(rates.len() as u64) / 3.0;
+        let third = as_f64(rates.len()) / 3.0;
         let mut latencies = Latencies::new("");
         for rate in &rates {
             latencies.add(1.0 / rate);
@@ -359,7 +359,7 @@ mod tests {
             let soak = Soak::measure(&target, &sensors, length, &Cancelled(cancelled)).unwrap();
             assert!(!soak.steps.is_empty() && (!cancelled || soak.steps.len() == 1), "{cancelled}");
             let synced: f64 = soak.latencies.sample().values().iter().sum();
-            let seconds = soak.step * as_f64(soak.steps.len() as u64);
+            let seconds = soak.step * as_f64(soak.steps.len());
             assert!(seconds >= synced, "{seconds} {synced}");
         }
     }

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use report::{
     Basis, Cell, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample, Table,
-    Unit,
+    Unit, as_f64,
 };
 use server::ConnectionString;
 use storage::Attempt;
 use sys::{Mount, ProcessorWatch, Roots, Shortage};
 
-use crate::device::as_f64;
 use crate::proof::{NOTICEABLE, Proof};
 use crate::{Diagnosis, DoctorError};
 
@@ -148,7 +147,7 @@ impl Remote {
 
     fn commits(&self) -> Result<Commits, DoctorError> {
         let probe = seconds(&self.psql(&timed(&[(COMMIT, PROBE), (WAY, PROBE)]))?);
-        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE as u64) * 2.0;
+        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE) * 2.0;
         let per_round = self.length.as_secs_f64() / f64::from(ROUNDS);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within EACH")]
         let each = (per_round / round.max(1e-6)).clamp(EACH.0, EACH.1) as usize;
@@ -375,7 +374,7 @@ impl Commits {
         let mut table = Table::numbers("Commits there", "statement", columns);
         for sample in [&self.durable, &self.asynchronous, &self.way] {
             let percentiles = [50.0, 99.0, 100.0].map(|percent| Cell::from(sample.percentile(percent)));
-            let count = Quantity::new(as_f64(sample.len() as u64), Unit::Count);
+            let count = Quantity::new(as_f64(sample.len()), Unit::Count);
             table.add_row([Cell::from(sample.name())].into_iter().chain(percentiles).chain([count.into()]));
         }
         table

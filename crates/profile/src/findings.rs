@@ -3,13 +3,12 @@
 //! A prediction takes away the time that is saved (see [`crate::attribution`]), and leaves at least what the processors
 //! need. Each is made as if it were the only remedy: their gains do not add up.
 
-use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit};
+use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
 use sys::Shortage;
 
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
-use crate::machine::as_f64;
 use crate::recording::Recording;
 use crate::time::Time;
 use crate::wait::Cause;

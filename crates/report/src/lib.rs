@@ -59,7 +59,7 @@ pub use plot::{Course, Plot};
 pub use progress::Progress;
 pub use quantity::{Quantity, Unit};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
-pub use sample::{Sample, SampleError};
+pub use sample::{Sample, SampleError, as_f64};
 pub use table::{Cell, Column, Table};
 pub use text::{html as escape_html, width as display_width};
 pub use warning::Warning;

@@ -1,6 +1,6 @@
 //! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
 
-use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::Track;
 use crate::summary::{add_doubts, add_samples, interval, ratio};
@@ -96,7 +96,6 @@ fn latencies(tracks: &[&Track]) -> Table {
     table
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 fn count(sample: &Sample) -> Cell {
-    Quantity::new(sample.len() as f64, Unit::Count).into()
+    Quantity::new(as_f64(sample.len()), Unit::Count).into()
 }

@@ -1,6 +1,6 @@
 //! What `fresh` found, as tables.
 
-use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::{burst, paced, sustained};
 use crate::goal::{Goal, Limit};
@@ -42,8 +42,7 @@ fn many(timed: &[Timed]) -> Table {
     let mut table = Table::numbers("A burst beyond the pool", "what", columns);
     for name in [burst::GATEWAY, burst::BY_HAND] {
         let Some(all) = find(timed, name).map(Timed::total) else { continue };
-        #[expect(clippy::cast_precision_loss, reason = "64 is no large number")]
-        let each = all.median().map(|all| Quantity::new(all.value / burst::MANY as f64, Unit::Seconds));
+        let each = all.median().map(|all| Quantity::new(all.value / as_f64(burst::MANY), Unit::Seconds));
         table.add_row([
             name.into(),
             all.median().into(),
@@ -105,7 +104,6 @@ pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     ]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 pub(super) fn count(sample: &Sample) -> Quantity {
-    Quantity::new(sample.len() as f64, Unit::Count)
+    Quantity::new(as_f64(sample.len()), Unit::Count)
 }
