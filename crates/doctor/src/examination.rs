@@ -12,7 +12,6 @@ use template::{ProvisionError, Provisioner};
 
 use crate::commit::Commits;
 use crate::device::Device;
-use crate::error::ServedError;
 use crate::filesystem::Files;
 use crate::fixture::Fixture;
 use crate::remedies::Remedies;
@@ -142,7 +141,7 @@ impl Examination {
         let served = match &self.provisioner {
             Ok(provisioner) => self
                 .examine_servers(provisioner, place.root(), &syncs, progress, &mut chart)
-                .map_err(|error| chain(&error)),
+                .map_err(|error| chain(&*error)),
             Err(error) => Err(chain(error)),
         };
         if let Err(why) = &served {
@@ -163,7 +162,7 @@ impl Examination {
         syncs: &Syncs,
         progress: &dyn Progress,
         chart: &mut Chart,
-    ) -> Result<(), ServedError> {
+    ) -> Result<(), Box<dyn Error>> {
         chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
         progress.measuring("commits");
@@ -206,7 +205,7 @@ impl Examination {
         path: &Path,
         progress: &dyn Progress,
         chart: &mut Chart,
-    ) -> Result<Option<Remedies>, ServedError> {
+    ) -> Result<Option<Remedies>, Box<dyn Error>> {
         let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
         let suite = Suite { command, fixture: &fixture };
         progress.measuring("the suite");
