@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit, as_f64};
 use sys::{Heat, Readings, Sensors};
 
-use crate::change::{Change, changes};
+use crate::change::{Change, changes, quantile};
 use crate::device::Device;
 use crate::sync::{Target, judge};
 use crate::trial::Latencies;
@@ -309,14 +309,6 @@ fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
     Some(format!("{times}, {} s", heat.throttled))
-}
-
-fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    let index = (as_f64(sorted.len()) * share) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
