@@ -3,7 +3,7 @@
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
 use crate::memory::Peak;
-use crate::summary::{add_samples, interval};
+use crate::summary::{add_samples, find, interval, ratio};
 
 /// Phases of our own start, in order; [`FIRST_ANSWER`] is where a user has what he wanted.
 pub(crate) const OURS: [&str; 8] =
@@ -63,7 +63,7 @@ pub(crate) fn of(facts: &Facts<'_>) -> Report {
 
 impl Facts<'_> {
     fn find(&self, name: &str) -> Option<&Timed> {
-        self.timed.iter().find(|timed| timed.name() == name)
+        find(self.timed, name)
     }
 
     fn sum(&self, name: &str, phases: &[&str]) -> Sample {
@@ -79,16 +79,10 @@ impl Facts<'_> {
     }
 }
 
-/// The median of the paired ratios.
-fn ratio(one: &Sample, base: &Sample) -> Option<Quantity> {
-    one.ratio_to(base).ok()?.median()
-}
-
 /// Each contender until its first answer and as a whole, and how many times as long as pgfresh it takes.
 fn contenders(facts: &Facts<'_>) -> Table {
     let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
     let mut table = Table::numbers("Contenders, in turn", "what", columns);
-    let whole = facts.total(WHOLE);
     for timed in facts.timed {
         let (answer, total) = (timed.sum(&UNTIL_ANSWER), timed.total());
         table.add_row([
@@ -98,7 +92,7 @@ fn contenders(facts: &Facts<'_>) -> Table {
             timed.sum(&END).median().into(),
             total.median().into(),
             interval(&total).into(),
-            ratio(&total, &whole).into(),
+            ratio(facts.timed, timed.name(), WHOLE).into(),
         ]);
     }
     table
@@ -195,7 +189,7 @@ fn published(facts: &Facts<'_>) -> Table {
         if before.is_empty() {
             continue;
         }
-        let gain = ratio(&before, &whole);
+        let gain = ratio(facts.timed, name, WHOLE);
         table.add_row([
             place.into(),
             before.median().into(),

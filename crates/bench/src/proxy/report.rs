@@ -1,6 +1,6 @@
 //! What `gateway` found, as tables.
 
-use report::{Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Quantity, Report, Table, Timed, Unit};
 
 use storage::human_bytes;
 
@@ -9,7 +9,7 @@ use super::crowd::{Crowd, IDLE};
 use super::fixture::{ProxyFixture, Way};
 use super::pgbench::{BUSY, LOADS, ProcessorTimes, contender};
 use crate::goal::{self, Goal, Limit};
-use crate::summary::add_samples;
+use crate::summary::{add_samples, find, ratio};
 
 pub(super) fn of(
     timed: &[Timed],
@@ -59,7 +59,7 @@ fn table(
 ) -> Table {
     let mut table = Table::numbers(what, "way", [column, "of direct"]);
     for (way, _) in &fixture.ways {
-        let median = total(timed, what, *way).and_then(|sample| sample.median());
+        let median = find(timed, &contender(what, *way)).and_then(|timed| timed.total().median());
         table.add_row([
             way.name().into(),
             median.map(|median| read(median.value)).into(),
@@ -117,13 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<G
     goals
 }
 
-fn total(timed: &[Timed], what: &str, way: Way) -> Option<Sample> {
-    let name = contender(what, way);
-    timed.iter().find(|timed| timed.name() == name).map(Timed::total)
-}
-
 /// How fast it goes over one way as a part of how fast it goes over another.
 fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
-    let (one, base) = (total(timed, what, way)?, total(timed, what, base)?);
-    base.ratio_to(&one).ok()?.median()
+    ratio(timed, &contender(what, base), &contender(what, way))
 }
