@@ -203,10 +203,20 @@ impl Profile {
     }
 
     fn causes(&self) -> Table {
-        let mut table = Table::numbers("Waits", "for", ["wall", "sessions", "share"]);
-        for (cause, time) in Attribution::ranked(&self.attribution.causes) {
+        let ranked = Attribution::ranked(&self.attribution.causes).into_iter();
+        self.times("Waits", "for", ranked.map(|(cause, time)| (cause.name(), time)))
+    }
+
+    fn databases(&self) -> Table {
+        let databases = self.attribution.databases.iter().take(LINES);
+        self.times("Databases", "database", databases.map(|(name, time)| (name.as_str(), *time)))
+    }
+
+    fn times<'a>(&self, title: &str, words: &str, rows: impl Iterator<Item = (&'a str, Time)>) -> Table {
+        let mut table = Table::numbers(title, words, ["wall", "sessions", "share"]);
+        for (name, time) in rows {
             let [wall, sessions, share] = self.cells(time);
-            table.add_row([cause.name().into(), wall, sessions, share]);
+            table.add_row([name.into(), wall, sessions, share]);
         }
         table
     }
@@ -224,15 +234,6 @@ impl Profile {
             let each = Quantity::new(spent.each(), Unit::Seconds);
             let text = self.recording.statements.get(*statement).text.as_str();
             table.add_row([wall, sessions, share].into_iter().chain(runs).chain([each.into(), text.into()]));
-        }
-        table
-    }
-
-    fn databases(&self) -> Table {
-        let mut table = Table::numbers("Databases", "database", ["wall", "sessions", "share"]);
-        for (name, time) in self.attribution.databases.iter().take(LINES) {
-            let [wall, sessions, share] = self.cells(*time);
-            table.add_row([name.as_str().into(), wall, sessions, share]);
         }
         table
     }
