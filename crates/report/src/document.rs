@@ -187,10 +187,8 @@ impl Report {
             self.environment.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let tables: Vec<_> = self.tables.iter().map(Table::to_json).collect();
         let layers: Vec<_> = self.layers.iter().map(Layer::to_json).collect();
-        let findings: Vec<_> = self.findings.iter().map(Finding::to_json).collect();
-        let plots: Vec<_> = self.plots.iter().map(Plot::to_json).collect();
-        let mut value = json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
-            "plots": plots, "tables": tables, "notes": self.notes });
+        let mut value = json!({ "title": self.title, "environment": environment, "layers": layers, "findings": self.findings,
+            "plots": self.plots, "tables": tables, "notes": self.notes });
         if !self.distributions.is_empty() {
             value["distributions"] = self.distributions.iter().flat_map(Distribution::to_json).collect();
         }

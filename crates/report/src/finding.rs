@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::{Interval, Quantity, Sample, text};
 
@@ -120,10 +119,6 @@ impl Finding {
             [&self.name, &self.evidence, &self.remedy].map(|part| text::markdown(part));
         format!("{number}. **{name}.**{} {evidence} {remedy}\n", text::markdown(&gain))
     }
-
-    pub(crate) fn to_json(&self) -> Value {
-        json!(self)
-    }
 }
 
 #[cfg(test)]
@@ -165,7 +160,7 @@ pub(crate) mod tests {
             "1. commits wait for the disk\n   \
              Gain: commits 4.00 × [3.50 ×, 4.50 ×] as fast, predicted:\n   12.0 s → 3.00 s.\n   So it is.\n   Do it.\n"
         );
-        let json = finding.to_json();
+        let json = serde_json::json!(finding);
         assert_eq!(json["gain"]["factor"]["high"]["value"], 4.5);
         assert_eq!(json["gain"]["basis"], "predicted");
         assert!(
