@@ -11,7 +11,7 @@ use pgwire::StartupParams;
 use server::{AdminConnection, SUPERUSER, SessionError};
 
 /// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where a server is, or whatever stands before it.
 #[derive(Debug, Clone)]

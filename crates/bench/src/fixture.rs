@@ -8,7 +8,7 @@ use gateway::{Access, Budget, Gateway, GatewayOptions};
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use report::Report;
 use server::{AdminConnection, Installation, SOCKET, SUPERUSER, Server};
-use storage::{Attempt, Cache};
+use storage::{Attempt, Cache, Place, RunDirectory};
 use template::{Provisioner, ServerOptions};
 
 use crate::client::Address;
@@ -59,7 +59,6 @@ impl Fixture {
         server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
         let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
         let started = provisioner.start(&|_| ())?;
-        let directory = started.server.run().socket_directory();
         let mut admin = started.server.session("postgres")?;
         admin.query(&format!("CREATE DATABASE {TEMPLATE}"))?;
         let (begun, mut session) = (Instant::now(), started.server.session(TEMPLATE)?);
@@ -70,18 +69,8 @@ impl Fixture {
         drop(session);
         // It waits for the end of the session that has made the tables.
         admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
-        let leases = Leases::open(LeaseOptions {
-            directory: directory.clone(),
-            data: started.server.run().data(),
-            major: provisioner.installation.version().major,
-            budget: started.place.budget(),
-            templates: vec![TemplateDatabase { name: TEMPLATE.to_owned(), database: TEMPLATE.to_owned() }],
-            isolation: Isolation::Clone,
-            linger: LINGER,
-            paranoid: false,
-            provisioner: None,
-        })?;
-        let gateway = front(&leases)?;
+        let major = provisioner.installation.version().major;
+        let (leases, gateway) = front(started.server.run(), &started.place, major, TEMPLATE)?;
         let place = started.place.why();
         Ok(Self {
             gateway,
@@ -141,8 +130,24 @@ impl Fixture {
     }
 }
 
-/// Opens a gateway before the server of these leases, on any port that is free.
-pub(crate) fn front(leases: &Leases) -> Result<Gateway, BenchError> {
+/// Opens leases of the databases of a server, which all are copies of one, and a gateway before them, on any port that is free.
+pub(crate) fn front(
+    run: &RunDirectory,
+    place: &Place,
+    major: u32,
+    template: &str,
+) -> Result<(Leases, Gateway), BenchError> {
+    let leases = Leases::open(LeaseOptions {
+        directory: run.socket_directory(),
+        data: run.data(),
+        major,
+        budget: place.budget(),
+        templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
+        isolation: Isolation::Clone,
+        linger: LINGER,
+        paranoid: false,
+        provisioner: None,
+    })?;
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
     let listen = ([127, 0, 0, 1], 0).into();
     let options = GatewayOptions {
@@ -154,7 +159,8 @@ pub(crate) fn front(leases: &Leases) -> Result<Gateway, BenchError> {
         history: None,
         budget: Budget::default(),
     };
-    Ok(Gateway::bind(options)?.serve(leases.clone(), None)?)
+    let gateway = Gateway::bind(options)?.serve(leases.clone(), None)?;
+    Ok((leases, gateway))
 }
 
 /// Queries that make a sequence and so many tables, as an application has them: keys, references, an index on a word, a time.

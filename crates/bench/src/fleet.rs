@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use report::{Column, Progress, Quantity, Report, Sample, Table, Unit};
+use report::{Progress, Quantity, Report, Sample, Table, Unit};
 use server::Guard;
 use storage::{Attempt, Cache, FileError, Place, PlaceRequest, SigningKey};
 use template::{ProvisionError, Provisioner, ServerOptions};
@@ -122,11 +122,16 @@ impl Fleet {
         let mut failure = None;
         for way in [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm] {
             progress.measuring(way.name());
-            if way == Way::Restoring && !self.dump(&provisioner, &project)? {
-                report.add_notes(["No dump was restored: pg_dump is missing."]);
-                continue;
-            }
-            match self.run(way, (provisioner.installation.bin(), &project), &key, progress) {
+            let dumped = if way == Way::Restoring { self.dump(&provisioner, &project) } else { Ok(true) };
+            let outcome = match dumped {
+                Ok(false) => {
+                    report.add_notes(["No dump was restored: pg_dump is missing."]);
+                    continue;
+                }
+                Ok(true) => self.run(way, (provisioner.installation.bin(), &project), &key, progress),
+                Err(error) => Err(error),
+            };
+            match outcome {
                 Ok(Some(outcome)) => outcomes.push(outcome),
                 Ok(None) => break,
                 Err(error) => {
@@ -220,11 +225,9 @@ impl Fleet {
     }
 
     fn describe(&self, report: &mut Report, outcomes: &[Outcome]) {
-        let titles = ["set-ups", "all ready after", "half of them", "downloads"].map(Column::right);
-        let mut table = Table::new(
-            format!("{} shards with empty caches, a set-up of {} s", self.shards, self.seconds),
-            [Column::left("way")].into_iter().chain(titles),
-        );
+        let title = format!("{} shards with empty caches, a set-up of {} s", self.shards, self.seconds);
+        let columns = ["set-ups", "all ready after", "half of them", "downloads"];
+        let mut table = Table::numbers(title, "way", columns);
         let find = |way| outcomes.iter().find(|outcome| outcome.way == way);
         let sent = find(Way::Cold).and_then(|outcome| outcome.sent);
         for Outcome { way, builds, ready, .. } in outcomes {

@@ -49,9 +49,7 @@ impl Pgbench {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         let arguments = [&["-n", "-c", &clients, "-T", &seconds], more].concat();
         let output = self.run(address, database, &arguments)?;
-        let rate =
-            output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-        let rate: f64 = rate.filter(|rate| *rate > 0.0).ok_or(BenchError::Unclear { program: "pgbench" })?;
+        let rate = rate(&output).ok_or(BenchError::Unclear { program: "pgbench" })?;
         Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
     }
 
@@ -83,5 +81,26 @@ impl Pgbench {
             });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Transactions a second. Before 14, pgbench writes first how many they are if connecting counts, too.
+fn rate(output: &str) -> Option<f64> {
+    let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));
+    rates.next_back()?.split(' ').next()?.parse().ok().filter(|rate| *rate > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn connecting_does_not_count() {
+        let of_13 = "latency average = 11.732 ms\ntps = 85.184871 (including connections establishing)\n\
+                     tps = 85.296346 (excluding connections establishing)\n";
+        assert_eq!(rate(of_13), Some(85.296_346));
+        assert_eq!(rate("tps = 1234.5 (without initial connection time)\n"), Some(1234.5));
+        assert_eq!(rate("tps = 0.000000 (without initial connection time)\n"), None);
+        assert_eq!(rate("latency average = 11.732 ms\n"), None);
     }
 }

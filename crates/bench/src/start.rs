@@ -79,8 +79,10 @@ impl Start<'_> {
         };
         let so_far = |timed: &[Timed]| report(timed, &[]);
         let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&so_far));
-        let peaks =
-            (0..MEMORY_ROUNDS).map(|_| memory::of_serving((self.serve)())).collect::<Result<Vec<_>, _>>();
+        let peaks = (0..MEMORY_ROUNDS)
+            .take_while(|_| !progress.is_cancelled())
+            .map(|_| memory::of_serving((self.serve)()))
+            .collect::<Result<Vec<_>, _>>();
         let (peaks, end) = match (peaks, end) {
             (Ok(peaks), end) => (peaks, end.err()),
             (Err(error), end) => (Vec::new(), Some(end.err().unwrap_or(error))),

@@ -52,9 +52,16 @@ fn cut(values: &[f64], offset: usize, cuts: &mut Vec<usize>) {
 }
 
 fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that this share of all is below; 0 if there is none.
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let index = (report::as_f64(sorted.len()) * share) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
 fn distance(values: &[f64]) -> f64 {
@@ -64,14 +71,14 @@ fn distance(values: &[f64]) -> f64 {
 
 /// The score that two samples get none of whose values overlap: short ones cannot reach more.
 fn highest(left: &[f64], right: &[f64]) -> f64 {
-    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
 /// The absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical Statistics 18
 /// (1947).
 fn score(left: &[f64], right: &[f64]) -> f64 {
-    let (n, m) = (crate::device::as_f64(left.len() as u64), crate::device::as_f64(right.len() as u64));
+    let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     let wins: f64 = left
         .iter()
         .flat_map(|one| {

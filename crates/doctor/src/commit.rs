@@ -6,13 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use report::{
-    Basis, Cell, Column, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit,
+    Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit, as_f64,
 };
 use server::{AdminConnection, Server, SessionError};
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
-use crate::device::as_f64;
 use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::trial::Latencies;
@@ -192,9 +191,8 @@ impl Commits {
     }
 
     pub(crate) fn table(&self) -> Table {
-        let numbers = ["commits", "p50", "p99", "gain"].map(Column::right);
-        let mut table =
-            Table::new("Commits of one row", [Column::left("settings")].into_iter().chain(numbers));
+        let columns = ["commits", "p50", "p99", "gain"];
+        let mut table = Table::numbers("Commits of one row", "settings", columns);
         for Measured { kind, rates, latencies, .. } in &self.measured {
             let gain = self.gain(*kind, CommitKind::Durable).filter(|_| *kind != CommitKind::Durable);
             let name = Cell::from(kind.name());
@@ -306,7 +304,7 @@ fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64
         ended.collect::<Result<Vec<_>, _>>()
     })?;
     let times = times.concat();
-    let rate = as_f64(times.len() as u64) / begun.elapsed().as_secs_f64();
+    let rate = as_f64(times.len()) / begun.elapsed().as_secs_f64();
     Ok((times, rate))
 }
 

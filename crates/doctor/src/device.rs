@@ -1,6 +1,6 @@
 //! The device: which disks hold the bytes, and what they say of their caches.
 
-use report::{Cell, Layer, Quantity, Unit};
+use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
 
 /// Prefixes of the names of devices that some program or host provides. Source: Linux, Documentation/admin-guide/devices.txt.
@@ -227,12 +227,6 @@ fn doubt(keeping: &Keeping) -> u8 {
         Keeping::Elsewhere(_) => 4,
         Keeping::Lies => 5,
     }
-}
-
-/// Sizes below 9 PB are exact.
-#[allow(clippy::cast_precision_loss)]
-pub(crate) fn as_f64(number: u64) -> f64 {
-    number as f64
 }
 
 #[cfg(test)]

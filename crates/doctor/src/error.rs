@@ -1,8 +1,6 @@
 //! What can go wrong while examining.
 
-use profile::ProfileError;
 use storage::{FileError, PlaceError};
-use template::ProvisionError;
 
 /// A path could not be examined.
 #[derive(Debug, thiserror::Error)]
@@ -34,15 +32,4 @@ impl DoctorError {
             Self::Psql { .. } => Some("Try the same with psql.".to_owned()),
         }
     }
-}
-
-/// Servers of ours could not be examined.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ServedError {
-    /// There is none.
-    #[error(transparent)]
-    Provisioner(#[from] ProvisionError),
-    /// It cannot be watched.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
 }

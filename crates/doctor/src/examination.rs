@@ -12,7 +12,6 @@ use template::{ProvisionError, Provisioner};
 
 use crate::commit::Commits;
 use crate::device::Device;
-use crate::error::ServedError;
 use crate::filesystem::Files;
 use crate::fixture::Fixture;
 use crate::remedies::Remedies;
@@ -114,7 +113,7 @@ impl Examination {
         report.add_layer(device.layer());
         report.add_layer(files.layer());
         let found = findings::of_place(&device, &files);
-        let mut chart = Chart { report, found, samples: Vec::new() };
+        let mut chart = Chart { report, found, samples: Vec::new(), is_suite_watched: false };
 
         let target = Target::create(folder)?;
         // First of all, while the disk is still cold.
@@ -142,7 +141,7 @@ impl Examination {
         let served = match &self.provisioner {
             Ok(provisioner) => self
                 .examine_servers(provisioner, place.root(), &syncs, progress, &mut chart)
-                .map_err(|error| chain(&error)),
+                .map_err(|error| chain(&*error)),
             Err(error) => Err(chain(error)),
         };
         if let Err(why) = &served {
@@ -163,46 +162,66 @@ impl Examination {
         syncs: &Syncs,
         progress: &dyn Progress,
         chart: &mut Chart,
-    ) -> Result<(), ServedError> {
+    ) -> Result<(), Box<dyn Error>> {
         chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
         progress.measuring("commits");
         let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &self.roots, progress)?;
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
-        let mut tried = None;
-        if let Some(Tests::Command(command)) = self.suite.as_ref().filter(|_| !progress.is_cancelled()) {
-            let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
-            let suite = Suite { command, fixture: &fixture };
-            progress.measuring("the suite");
-            let waiting_cost = commits.flushing().zip(syncs.fdatasync().p50());
-            let waiting_cost = waiting_cost.map(|(flushing, flush)| flushing / flush.value);
-            let watched = suite.watch(waiting_cost, || progress.is_cancelled())?;
-            if !progress.is_cancelled() {
-                watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
-                chart.report.add_table(watched.profile.kinds());
-                chart
-                    .found
-                    .extend(watched.profile.findings().iter().cloned().chain(commits.finding_on_ram()));
+        let tried = match &self.suite {
+            Some(Tests::Command(command)) if !progress.is_cancelled() => {
+                let waiting_cost = commits.flushing().zip(syncs.fdatasync().p50());
+                let waiting_cost = waiting_cost.map(|(flushing, flush)| flushing / flush.value);
+                self.examine_suite(command, waiting_cost, provisioner, path, progress, chart)
             }
-            if self.tries && !progress.is_cancelled() {
-                progress.measuring("the suite with each remedy");
-                tried = Some(Remedies::of_suite(&suite, &self.roots, progress)?);
+            _ if self.tries && !progress.is_cancelled() => {
+                progress.measuring("tests with each remedy");
+                Remedies::of_tests(&bare, &self.roots, progress).map(Some).map_err(Into::into)
             }
+            _ => Ok(None),
+        };
+        // What is known of commits is said even if what came after them has failed.
+        if chart.is_suite_watched {
+            chart.found.extend(commits.finding_on_ram());
         } else {
             chart.found.extend(commits.findings());
-            if self.tries && !progress.is_cancelled() {
-                progress.measuring("tests with each remedy");
-                tried = Some(Remedies::of_tests(&bare, &self.roots, progress)?);
-            }
         }
-        if let Some(remedies) = tried {
+        if let Ok(Some(remedies)) = &tried {
             chart.found.extend(remedies.finding());
             chart.samples.extend(remedies.samples().cloned());
             chart.report.add_table(remedies.table());
         }
         chart.report.add_table(commits.table());
-        Ok(())
+        tried.map(drop)
+    }
+
+    /// Watches the suite, and tries remedies on it; for `waiting_cost`, see [`profile::Circumstances`].
+    fn examine_suite(
+        &self,
+        command: &str,
+        waiting_cost: Option<f64>,
+        provisioner: &Provisioner,
+        path: &Path,
+        progress: &dyn Progress,
+        chart: &mut Chart,
+    ) -> Result<Option<Remedies>, Box<dyn Error>> {
+        let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
+        let suite = Suite { command, fixture: &fixture };
+        progress.measuring("the suite");
+        let watched = suite.watch(waiting_cost, || progress.is_cancelled())?;
+        if progress.is_cancelled() {
+            return Ok(None);
+        }
+        watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
+        chart.report.add_table(watched.profile.kinds());
+        chart.found.extend(watched.profile.findings().iter().cloned());
+        chart.is_suite_watched = true;
+        if !self.tries {
+            return Ok(None);
+        }
+        progress.measuring("the suite with each remedy");
+        Ok(Some(Remedies::of_suite(&suite, &self.roots, progress)?))
     }
 }
 
@@ -211,6 +230,7 @@ struct Chart {
     report: Report,
     found: Vec<Finding>,
     samples: Vec<Sample>,
+    is_suite_watched: bool,
 }
 
 /// What failed, and why, and why that.

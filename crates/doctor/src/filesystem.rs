@@ -3,11 +3,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use report::{Cell, Layer, Quantity, Unit};
+use report::{Cell, Layer, Quantity, Unit, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Filesystem, Mount};
-
-use crate::device::as_f64;
 
 /// What a container's `/dev/shm` has unless the user asked for more. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;

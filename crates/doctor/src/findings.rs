@@ -1,8 +1,8 @@
 //! What follows from what was seen: findings that need no further measurement.
 
-use report::{Finding, Quantity, Unit};
+use report::{Finding, Quantity, Unit, as_f64};
 
-use crate::device::{Device, Keeping, as_f64};
+use crate::device::{Device, Keeping};
 use crate::filesystem::Files;
 
 /// What device and file system tell by themselves.

@@ -16,7 +16,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let load = read("loadavg");
     report.add_environment("load before", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
     let running = load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).unwrap_or(0.0);
-    if running > crate::device::as_f64(cores() as u64) {
+    if running > report::as_f64(cores()) {
         report.add_notes([format!(
             "{running} processes wanted a processor before we began: what is said here of time is uncertain. Measure again \
              when the machine is quiet."

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use report::{
-    Basis, Cell, Column, Contender, Factor, Finding, Gain, PhaseTimes, Progress, Rounds, Sample, Table,
-    Timed, mean_cycle,
+    Basis, Cell, Contender, Factor, Finding, Gain, PhaseTimes, Progress, Rounds, Sample, Table, Timed,
+    mean_cycle,
 };
 use server::{AdminConnection, SessionError};
 use sys::{ProcessorWatch, Roots, Shortage};
@@ -117,9 +117,8 @@ impl Remedies {
     }
 
     pub(crate) fn table(&self) -> Table {
-        let numbers = ["median", "gain", "rounds"].map(Column::right);
         let title = format!("Remedies tried on {}", self.what);
-        let mut table = Table::new(title, [Column::left("remedy")].into_iter().chain(numbers));
+        let mut table = Table::numbers(title, "remedy", ["median", "gain", "rounds"]);
         for (index, (name, sample)) in self.tried.iter().enumerate() {
             let gain = self.gain(sample).filter(|_| index > 0);
             let gain = gain.map(|gain| gain.factor.to_string());

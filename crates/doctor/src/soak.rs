@@ -8,11 +8,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit};
+use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit, as_f64};
 use sys::{Heat, Readings, Sensors};
 
-use crate::change::{Change, changes};
-use crate::device::{Device, as_f64};
+use crate::change::{Change, changes, quantile};
+use crate::device::Device;
 use crate::sync::{Target, judge};
 use crate::trial::Latencies;
 
@@ -35,7 +35,7 @@ const CAPPED: (f64, f64) = (0.02, 50.0);
 /// What was seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// Seconds of a step.
+    /// Seconds of a step, in the mean: each ends with the sync during which its time is up.
     step: f64,
     /// Syncs a second, and the gauges after it, step by step.
     steps: Vec<(f64, Readings)>,
@@ -66,7 +66,7 @@ pub(crate) enum Story {
 }
 
 impl Soak {
-    /// Syncs for `length`, or until it is cancelled.
+    /// Syncs for `length`, or until it is cancelled; one step at least.
     pub(crate) fn measure(
         target: &Target,
         sensors: &Sensors,
@@ -76,14 +76,14 @@ impl Soak {
         let step = Duration::from_secs(1).min(length / STEPS);
         let file = target.open()?;
         let mut soak = Self {
-            step: step.as_secs_f64(),
+            step: 0.0,
             steps: Vec::new(),
             cold: sensors.look(),
             limit: sensors.limit,
             latencies: Latencies::new("fdatasync, soak"),
         };
         let begun = Instant::now();
-        while begun.elapsed() < length && !progress.is_cancelled() {
+        while soak.steps.is_empty() || (begun.elapsed() < length && !progress.is_cancelled()) {
             let mut latencies = Latencies::new("");
             latencies.measure(step, || target.commit(&file))?;
             let rate = latencies.rate().map_or(0.0, |rate| rate.value);
@@ -92,6 +92,7 @@ impl Soak {
             }
             soak.steps.push((rate, sensors.look()));
         }
+        soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len());
         Ok(soak)
     }
 
@@ -142,7 +143,7 @@ impl Soak {
 
     /// What the disk itself says of its heat, if it does so about the time that a step begins.
     fn complaint(&self, step: usize) -> Option<String> {
-        let near = |look: usize| self.step * as_f64(look.abs_diff(step) as u64) <= NEAR;
+        let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= NEAR;
         let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
         if throttled(looks()).is_some() {
             return throttled(self.looks())
@@ -155,14 +156,14 @@ impl Soak {
     /// The share of the time that was waited, by a gauge that counts seconds.
     fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
-        let seconds = self.step * as_f64(self.steps.len() as u64);
+        let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
     /// Whether processes waited for processors most of the time from a step on.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.looks().nth(step), self.steps.last());
-        let seconds = self.step * as_f64((self.steps.len() - step) as u64);
+        let seconds = self.step * as_f64(self.steps.len() - step);
         let waited =
             last.zip(before).and_then(|((_, last), before)| Some(last.cpu_pressure? - before.cpu_pressure?));
         waited.is_some_and(|waited| waited / seconds > BUSY)
@@ -170,7 +171,7 @@ impl Soak {
 
     /// When a step begins, as people read it.
     fn moment(&self, step: usize) -> Quantity {
-        Quantity::new(self.step * as_f64(step as u64), Unit::Seconds)
+        Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
     pub(crate) fn layer(&self, device: &Device) -> Layer {
@@ -218,7 +219,7 @@ impl Soak {
         layer.add_fact("drive too hot", overheated.map(|minutes| format!("{minutes} min")));
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
         let alarms = self.looks().filter(|readings| readings.alarm == Some(true)).count();
-        let alarms = as_f64(alarms as u64) / as_f64(self.looks().count() as u64);
+        let alarms = as_f64(alarms) / as_f64(self.looks().count());
         layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
         layer.add_fact("some task waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
         layer.add_fact(
@@ -226,7 +227,8 @@ impl Soak {
             self.waited(|readings| readings.cpu_pressure).map(percent),
         );
         let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);
-        let throttles = throttles.map(|(after, before)| Quantity::new(as_f64(after - before), Unit::Count));
+        let throttles =
+            throttles.map(|(after, before)| Quantity::new(as_f64(after.saturating_sub(before)), Unit::Count));
         layer.add_fact("processors throttled", throttles.filter(|count| count.value > 0.0));
         layer
     }
@@ -251,7 +253,7 @@ impl Soak {
             course("unwritten", Unit::Bytes, readings(|readings| readings.dirty.map(as_f64))),
             course("I/O waits a second", Unit::Seconds, waits),
         ];
-        let seconds = self.step * as_f64(self.steps.len() as u64);
+        let seconds = self.step * as_f64(self.steps.len());
         let end = Quantity::new(seconds, Unit::Seconds);
         Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
     }
@@ -309,14 +311,6 @@ fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     Some(format!("{times}, {} s", heat.throttled))
 }
 
-fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    let index = (as_f64(sorted.len() as u64) * share) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,7 +322,7 @@ mod tests {
             ..Readings::default()
         };
         let rates: Vec<f64> = rates.into_iter().collect();
-        let third = as_f64(rates.len() as u64) / 3.0;
+        let third = as_f64(rates.len()) / 3.0;
         let mut latencies = Latencies::new("");
         for rate in &rates {
             latencies.add(1.0 / rate);
@@ -336,6 +330,30 @@ mod tests {
         let steps =
             (0_u32..).zip(rates).map(|(step, rate)| (rate, readings(f64::from(step + 1) / third))).collect();
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
+    }
+
+    /// Cancels from the beginning, or never.
+    struct Cancelled(bool);
+
+    impl Progress for Cancelled {
+        fn is_cancelled(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_step_is_as_long_as_it_was_and_there_is_one_even_if_it_is_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::create(folder.path()).unwrap();
+        let sensors = Sensors::of(&sys::Roots::default(), None);
+        for cancelled in [false, true] {
+            let length = Duration::from_millis(30);
+            let soak = Soak::measure(&target, &sensors, length, &Cancelled(cancelled)).unwrap();
+            assert!(!soak.steps.is_empty() && (!cancelled || soak.steps.len() == 1), "{cancelled}");
+            let synced: f64 = soak.latencies.sample().values().iter().sum();
+            let seconds = soak.step * as_f64(soak.steps.len());
+            assert!(seconds >= synced, "{seconds} {synced}");
+        }
     }
 
     fn levels(levels: &[(f64, u32)]) -> Vec<f64> {
@@ -416,6 +434,9 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
+        // A processor that was switched off has taken its count along.
+        let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
+        assert!(fact(&offline, "processors throttled").is_null());
         let cool =
             cliff(None, |_, readings| (readings.heat, readings.alarm) = (Some(Heat::default()), Some(false)));
         for name in ["drive throttled itself", "drive too hot", "alarm for temperature"] {

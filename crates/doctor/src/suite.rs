@@ -1,5 +1,6 @@
 //! The user's own suite: run once on a durable server at the path, watched as by `pgfresh run --profile`, or timed.
 
+use std::error::Error;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -12,7 +13,6 @@ use server::Server;
 use storage::{Account, Attempt};
 use template::ProvisionError;
 
-use crate::error::ServedError;
 use crate::fixture::{Fixture, Setup};
 
 /// How often a short suite is watched, at most.
@@ -44,7 +44,7 @@ impl Suite<'_> {
         &self,
         waiting_cost: Option<f64>,
         cancelled: impl Fn() -> bool,
-    ) -> Result<Watched, ServedError> {
+    ) -> Result<Watched, Box<dyn Error>> {
         let begun = Instant::now();
         let mut runs = Vec::new();
         let (status, last_line) = loop {

@@ -17,11 +17,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table};
+use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Roots, Waiting, open_for_writes, page_aligned};
 
-use crate::device::{Device, Keeping, as_f64};
+use crate::device::{Device, Keeping};
 use crate::trial::Latencies;
 
 /// The size of the file that is written to.
@@ -232,7 +232,7 @@ impl Syncs {
         let Ok(()) = ROUNDS.run(&mut contenders, progress, drop);
         drop(contenders);
         let (sent, synced) = (sent.get(), synced.get());
-        let flushes = sent.filter(|_| synced > 0).map(|sent| as_f64(sent) / as_f64(synced as u64));
+        let flushes = sent.filter(|_| synced > 0).map(|sent| as_f64(sent) / as_f64(synced));
         Self { trials, flushes }
     }
 

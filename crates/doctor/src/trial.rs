@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use report::{Quantity, Sample, Unit};
-
-use crate::device::as_f64;
+use report::{Quantity, Sample, Unit, as_f64};
 
 /// How long each of many equal operations took, in seconds, in their order.
 #[derive(Debug, Clone)]
@@ -59,8 +57,7 @@ impl Latencies {
 
     /// How often within a second; `None` before the first.
     pub(crate) fn rate(&self) -> Option<Quantity> {
-        (self.busy > 0.0)
-            .then(|| Quantity::new(as_f64(self.sample.len() as u64) / self.busy, Unit::PerSecond))
+        (self.busy > 0.0).then(|| Quantity::new(as_f64(self.sample.len()) / self.busy, Unit::PerSecond))
     }
 
     /// Half of them took no longer, in seconds.

@@ -11,14 +11,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use report::{
-    Basis, Cell, Column, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample,
-    Table, Unit,
+    Basis, Cell, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample, Table,
+    Unit, as_f64,
 };
 use server::ConnectionString;
 use storage::Attempt;
 use sys::{Mount, ProcessorWatch, Roots, Shortage};
 
-use crate::device::as_f64;
 use crate::proof::{NOTICEABLE, Proof};
 use crate::{Diagnosis, DoctorError};
 
@@ -41,6 +40,8 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
+/// The bound that the server has for each statement of ours.
+const BOUND: &str = "SET statement_timeout = '10s';\n";
 /// What is asked first: one fact a line, `name|value`. What a role may not read is left out.
 const FACTS: &str = r"
 SELECT 'version|' || current_setting('server_version');
@@ -131,7 +132,7 @@ impl Remote {
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
         // A script of some hundred kB: psql reads while we read.
-        let script = script.to_owned();
+        let script = [BOUND, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
         let _ = writer.join();
@@ -146,7 +147,7 @@ impl Remote {
 
     fn commits(&self) -> Result<Commits, DoctorError> {
         let probe = seconds(&self.psql(&timed(&[(COMMIT, PROBE), (WAY, PROBE)]))?);
-        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE as u64) * 2.0;
+        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE) * 2.0;
         let per_round = self.length.as_secs_f64() / f64::from(ROUNDS);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within EACH")]
         let each = (per_round / round.max(1e-6)).clamp(EACH.0, EACH.1) as usize;
@@ -369,12 +370,11 @@ impl Commits {
     }
 
     fn table(&self) -> Table {
-        let numbers = ["p50", "p99", "longest", "commits"].map(Column::right);
-        let columns = [Column::left("statement")].into_iter().chain(numbers);
-        let mut table = Table::new("Commits there", columns);
+        let columns = ["p50", "p99", "longest", "commits"];
+        let mut table = Table::numbers("Commits there", "statement", columns);
         for sample in [&self.durable, &self.asynchronous, &self.way] {
             let percentiles = [50.0, 99.0, 100.0].map(|percent| Cell::from(sample.percentile(percent)));
-            let count = Quantity::new(as_f64(sample.len() as u64), Unit::Count);
+            let count = Quantity::new(as_f64(sample.len()), Unit::Count);
             table.add_row([Cell::from(sample.name())].into_iter().chain(percentiles).chain([count.into()]));
         }
         table

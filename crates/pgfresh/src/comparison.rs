@@ -321,8 +321,7 @@ impl Comparison<'_> {
         let mut report = Report::new(format!("Comparison of {}", user_command::words(self.command)));
         let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
-        let numbers = ["start", "suite", "stop", "all of it"].map(Column::right);
-        let mut table = Table::new("Times", [Column::left("server")].into_iter().chain(numbers));
+        let mut table = Table::numbers("Times", "server", ["start", "suite", "stop", "all of it"]);
         for timed in self.timed {
             let phases = ["start", "suite", "stop"].map(|name| timed.sum(&[name]).median().into());
             table.add_row(

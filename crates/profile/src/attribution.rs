@@ -105,7 +105,7 @@ impl Attribution {
         }
         self.most = self.most.max(count);
         *runs.at_once.entry(count).or_default() += look.seconds;
-        let among = crate::machine::as_f64(count as u64);
+        let among = report::as_f64(count);
         let somebody_syncs = active().any(|seen| seen.cause.is_sync());
         for seen in active() {
             let statement = recording.statements.get(seen.statement);
@@ -164,7 +164,7 @@ impl Attribution {
             seconds += **time;
             seconds >= RARE * all
         });
-        usual.map_or(1.0, |(count, _)| crate::machine::as_f64(*count as u64))
+        usual.map_or(1.0, |(count, _)| report::as_f64(*count))
     }
 
     /// Seconds in which the server was not at work.
@@ -258,7 +258,7 @@ impl Run {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
         let runs = if length > 0.0 { time.sessions / length } else { 0.0 };
-        Spent { time, seen, runs: runs.max(crate::machine::as_f64(seen as u64) / f64::from(of)) }
+        Spent { time, seen, runs: runs.max(report::as_f64(seen) / f64::from(of)) }
     }
 }
 
@@ -412,8 +412,7 @@ pub(crate) mod tests {
         };
         for (first, second) in [(150, 300), (150, 50), (0, 90)] {
             let attribution = Attribution::of(&recording(&looks(first, second)));
-            let expected = 0.01 * crate::machine::as_f64(2 * first as u64)
-                + 0.01 / 3.0 * crate::machine::as_f64(second as u64);
+            let expected = 0.01 * report::as_f64(2 * first) + 0.01 / 3.0 * report::as_f64(second);
             assert!(
                 (attribution.syncing.saved - expected).abs() < 0.04,
                 "{expected} {:?}",

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::attribution::{Attribution, Spent};
 use crate::exact::Exact;
-use crate::machine::as_f64;
 use crate::recording::Recording;
 use crate::time::Time;
 use pgwire::StatementKind;
+use report::as_f64;
 
 /// A share of the time that is too small to matter.
 const SLIGHT: f64 = 0.1;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::by_test::ByTest;
 use crate::completed::CompletedStatement;
 use crate::interner::Interner;
-use crate::machine::as_f64;
 use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
+use report::as_f64;
 
 /// Statements as they were sent of which it is remembered which one they are.
 const KNOWN: usize = 4096;
@@ -138,7 +138,7 @@ impl Exact {
         let passed = (at - self.now).max(0.0);
         self.now += passed;
         if self.at_work > 0 {
-            let among = as_f64(self.at_work as u64);
+            let among = as_f64(self.at_work);
             self.shared += passed / among;
             self.database.wall += passed;
             self.database.sessions += passed * among;

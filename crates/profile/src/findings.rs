@@ -3,13 +3,12 @@
 //! A prediction takes away the time that is saved (see [`crate::attribution`]), and leaves at least what the processors
 //! need. Each is made as if it were the only remedy: their gains do not add up.
 
-use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit};
+use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
 use sys::Shortage;
 
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
-use crate::machine::as_f64;
 use crate::recording::Recording;
 use crate::time::Time;
 use crate::wait::Cause;
@@ -87,14 +86,16 @@ impl Case<'_> {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         Gain {
             of: "the suite".to_owned(),
-            factor: Factor::Point(self.ratio(saved)),
+            factor: Factor::Point(self.times_as_fast(after)),
             basis: Basis::Predicted,
             change: Some([quantity(wall), quantity(after)]),
         }
     }
 
-    fn ratio(&self, saved: f64) -> Quantity {
-        Quantity::new(self.attribution.wall / self.without(saved), Unit::Ratio)
+    /// How many times as fast it is if it takes so many seconds; no more than a thousand times, if they are none.
+    fn times_as_fast(&self, after: f64) -> Quantity {
+        let wall = self.attribution.wall;
+        Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
     }
 
     fn is_worth(&self, time: Time) -> bool {
@@ -177,7 +178,7 @@ impl Case<'_> {
         let after = self.without(saved);
         let [longer, shorter] = MODEL_ERROR.map(|error| self.attribution.syncing_error.hypot(error * after));
         let ends = [after + longer, after, (after - shorter).max(after / 2.0)];
-        let [low, point, high] = ends.map(|after| Quantity::new(self.attribution.wall / after, Unit::Ratio));
+        let [low, point, high] = ends.map(|after| self.times_as_fast(after));
         let gain = Gain { factor: Factor::Interval(Interval { low, point, high }), ..self.gain(saved) };
         Some(Finding {
             name: "The server waits for the disk".to_owned(),
@@ -316,10 +317,23 @@ fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use proptest::prelude::*;
+    use report::{Earlier, Report};
+
     use super::*;
     use crate::attribution::tests::recording;
     use crate::exact::Exact;
     use crate::machine::MachineUsage;
+
+    /// Of one session each.
+    const WORDS: [&str; 6] = [
+        "a:COMMIT:sync",
+        "b:TRUNCATE t:cpu",
+        "c:SELECT 1:lock",
+        "d:CREATE TABLE t ():sync",
+        "e:CREATE DATABASE d:checkpoint",
+        "f:DELETE FROM t:cpu",
+    ];
 
     fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
         let attribution = Attribution::of(recording);
@@ -443,6 +457,30 @@ mod tests {
             let findings = found(&recording(&looks(&[word], 9, &[], 100)), &Circumstances::default());
             assert_eq!(findings.len(), 1, "{word}");
             assert_eq!(findings[0].name, "The database is not the problem", "{word}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_seen_the_findings_can_be_read_again(
+            kinds in prop::collection::vec(0_usize..WORDS.len(), 1..4),
+            count in 0_usize..=20,
+            cost in prop::option::of(0.0..200.0),
+            suite_cpu in prop::option::of(0.0..0.3),
+        ) {
+            let words: Vec<&str> = kinds.iter().map(|kind| WORDS[*kind]).collect();
+            let mut recording = recording(&looks(&words, count, &[], 20));
+            recording.machine = suite_cpu.map(|suite_cpu| {
+                MachineUsage { processors: 2.0, suite_cpu, ..MachineUsage::default() }
+            });
+            let circumstances = Circumstances { waiting_cost: cost, ..Circumstances::default() };
+            let findings = found(&recording, &circumstances);
+            let mut report = Report::new("");
+            report.add_findings(findings.clone());
+            let read = Earlier::read(&report.to_json().to_string());
+            prop_assert!(read.is_ok(), "{:?} {:?}", read, findings);
+            let text = report.to_string();
+            prop_assert!(!text.contains("inf") && !text.contains("NaN"), "{}", text);
         }
     }
 }

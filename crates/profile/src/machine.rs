@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
+use report::as_f64;
+
 /// Differences between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MachineUsage {
@@ -127,7 +129,7 @@ impl ProcfsSampler {
             self.usage.values().map(|(first, last)| part(last) - part(first)).sum::<f64>()
         };
         MachineUsage {
-            processors: as_f64(std::thread::available_parallelism().map_or(1, usize::from) as u64),
+            processors: as_f64(std::thread::available_parallelism().map_or(1, usize::from)),
             suite_cpu: self.children_cpu() - self.suite_cpu,
             backend_cpu: sum(|usage| usage.cpu),
             backend_delay: sum(|usage| usage.delay),
@@ -136,12 +138,6 @@ impl ProcfsSampler {
             io_pressure: less(self.pressure_of("io"), self.pressure[1]),
         }
     }
-}
-
-/// Exact up to 2⁵³.
-#[allow(clippy::cast_precision_loss)]
-pub(crate) fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

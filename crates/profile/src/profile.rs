@@ -1,13 +1,12 @@
 //! A recording with what is known beside it, as a report.
 
-use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit};
+use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
 use crate::attribution::Attribution;
 use crate::by_test::TestRecord;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::findings::Case;
-use crate::machine::as_f64;
 use crate::recording::Recording;
 use crate::test_report::Tests;
 use crate::time::Time;
@@ -124,7 +123,7 @@ impl Profile {
         layer.add_fact("boot", self.circumstances.boot.map(time));
         layer.add_fact("template", self.circumstances.template.map(time));
         layer.add_fact("sessions at work at once, as a rule", count(*width));
-        layer.add_fact("at most", count(as_f64(*most as u64)));
+        layer.add_fact("at most", count(as_f64(*most)));
         let connecting = self.connecting();
         layer.add_fact("sessions begun", connecting.map(|(sessions, _)| count(sessions)));
         layer.add_fact("waiting for sessions", connecting.map(|(_, spent)| time(spent)));
@@ -204,11 +203,20 @@ impl Profile {
     }
 
     fn causes(&self) -> Table {
-        let numbers = ["wall", "sessions", "share"].map(Column::right);
-        let mut table = Table::new("Waits", [Column::left("for")].into_iter().chain(numbers));
-        for (cause, time) in Attribution::ranked(&self.attribution.causes) {
+        let ranked = Attribution::ranked(&self.attribution.causes).into_iter();
+        self.times("Waits", "for", ranked.map(|(cause, time)| (cause.name(), time)))
+    }
+
+    fn databases(&self) -> Table {
+        let databases = self.attribution.databases.iter().take(LINES);
+        self.times("Databases", "database", databases.map(|(name, time)| (name.as_str(), *time)))
+    }
+
+    fn times<'a>(&self, title: &str, words: &str, rows: impl Iterator<Item = (&'a str, Time)>) -> Table {
+        let mut table = Table::numbers(title, words, ["wall", "sessions", "share"]);
+        for (name, time) in rows {
             let [wall, sessions, share] = self.cells(time);
-            table.add_row([cause.name().into(), wall, sessions, share]);
+            table.add_row([name.into(), wall, sessions, share]);
         }
         table
     }
@@ -220,7 +228,7 @@ impl Profile {
         let mut table = Table::new("Statements", numbers.chain([Column::left("statement")]));
         for (statement, spent) in self.attribution.statements.iter().take(LINES) {
             let [wall, sessions, share] = self.cells(spent.time);
-            let seen = (!self.attribution.exact).then(|| as_f64(spent.seen as u64));
+            let seen = (!self.attribution.exact).then(|| as_f64(spent.seen));
             let runs = seen.into_iter().chain([spent.runs.round()]);
             let runs = runs.map(|runs| Quantity::new(runs, Unit::Count).into());
             let each = Quantity::new(spent.each(), Unit::Seconds);
@@ -230,19 +238,9 @@ impl Profile {
         table
     }
 
-    fn databases(&self) -> Table {
-        let numbers = ["wall", "sessions", "share"].map(Column::right);
-        let mut table = Table::new("Databases", [Column::left("database")].into_iter().chain(numbers));
-        for (name, time) in self.attribution.databases.iter().take(LINES) {
-            let [wall, sessions, share] = self.cells(*time);
-            table.add_row([name.as_str().into(), wall, sessions, share]);
-        }
-        table
-    }
-
     fn notes(&self) -> Vec<String> {
         let Recording { looks, looking, seconds: length, cut_short, exact, .. } = &self.recording;
-        let each = looking / as_f64(looks.len().max(1) as u64);
+        let each = looking / as_f64(looks.len().max(1));
         let mut notes = Vec::new();
         if self.attribution.exact {
             notes.push(
@@ -263,7 +261,7 @@ impl Profile {
             seconds(*length),
             seconds(each),
             // Two standard errors of a share of one half.
-            (100.0 / as_f64(looks.len().max(1) as u64).sqrt()).round()
+            (100.0 / as_f64(looks.len().max(1)).sqrt()).round()
         ));
         notes.push(
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."

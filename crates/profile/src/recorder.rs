@@ -49,19 +49,11 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Between two looks, on average.
-    fn period(self) -> Duration {
-        Duration::from_millis(match self {
-            Self::Calm => 15,
-            Self::Dense => 5,
-        })
-    }
-
-    /// How many times longer than a look the time until the next one is, at least.
-    fn rest(self) -> u32 {
+    /// The time between two looks, on average, and how many times longer than a look it is, at least.
+    fn bounds(self) -> (Duration, u32) {
         match self {
-            Self::Calm => 20,
-            Self::Dense => 4,
+            Self::Calm => (Duration::from_millis(15), 20),
+            Self::Dense => (Duration::from_millis(5), 4),
         }
     }
 }
@@ -161,7 +153,7 @@ impl Sampler {
     }
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
-        let period = self.pace.period();
+        let (period, times) = self.pace.bounds();
         // Unequal steps, so that no rhythm of the suite is met always at the same point: multiples of the golden ratio.
         let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
@@ -173,7 +165,7 @@ impl Sampler {
             let took = begun.elapsed();
             self.hear();
             self.recording.looking += took.as_secs_f64();
-            let rest = rhythm.next().unwrap_or(period).saturating_sub(took).max(took * self.pace.rest());
+            let rest = rhythm.next().unwrap_or(period).saturating_sub(took).max(took * times);
             if stopped.recv_timeout(rest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 break;
             }

@@ -193,7 +193,7 @@ mod tests {
             let later = |run: usize| {
                 let mut recording = recording(&looks);
                 let seen = recording.looks.iter_mut().flat_map(|look| &mut look.seen);
-                seen.for_each(|seen| seen.since += 1000.0 * crate::machine::as_f64(run as u64));
+                seen.for_each(|seen| seen.since += 1000.0 * report::as_f64(run));
                 recording
             };
             let mean = Recording::mean((0..times).map(later).collect()).unwrap();

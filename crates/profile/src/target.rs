@@ -13,6 +13,8 @@ use crate::ProfileError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound that the server has for each of our questions; a look takes a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
+/// What was sent is acknowledged within this time, or the server is gone.
+const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What our sessions are called: those of other parts of pgfresh too.
 pub(crate) const OURSELVES: &str = "pgfresh";
 
@@ -53,9 +55,15 @@ impl Target {
     }
 
     fn prepared(mut self) -> Self {
-        self.config.application_name(OURSELVES).options(ANSWER);
+        // What comes last counts.
+        let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
+        let options = theirs.unwrap_or_default() + ANSWER;
+        self.config.application_name(OURSELVES).options(&options);
         if self.config.get_connect_timeout().is_none() {
             self.config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if self.config.get_tcp_user_timeout().is_none() {
+            self.config.tcp_user_timeout(GONE_TIMEOUT);
         }
         self
     }
@@ -95,4 +103,17 @@ impl Target {
 /// Whether process `pid`, as the server knows it, is that backend to us as well, so that we can look at it.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_url_stay() {
+        let of = |url: &str| Target::at(url).unwrap().config.get_options().unwrap().to_owned();
+        assert_eq!(of("postgresql://localhost/x"), "-c statement_timeout=10s");
+        let url = "postgresql://localhost/x?options=-c%20role%3Dreader";
+        assert_eq!(of(url), "-c role=reader -c statement_timeout=10s");
+    }
 }

@@ -1,12 +1,11 @@
 //! The tests of a profile, for people and for programs.
 
-use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit};
+use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
 
 use crate::by_test::{Repetition, RepetitionKind, TestRecord};
 use crate::circumstances::{percent, seconds};
 use crate::interner::Interner;
-use crate::machine::as_f64;
 use pgwire::NormalizedStatement;
 
 /// Lines of the table.

@@ -202,7 +202,7 @@ fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, ti
 
 /// Exact up to 2⁵³.
 fn as_size(count: usize) -> f64 {
-    crate::machine::as_f64(count as u64)
+    report::as_f64(count)
 }
 
 #[cfg(test)]

@@ -35,21 +35,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 11] = [
-        Self::WalSync,
-        Self::DataSync,
-        Self::Checkpoint,
-        Self::FileSystem,
-        Self::WalIo,
-        Self::DataIo,
-        Self::Lock,
-        Self::Internal,
-        Self::Client,
-        Self::Other,
-        Self::Cpu,
-    ];
-
     /// What people call it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -171,13 +156,5 @@ mod tests {
             assert!(!may(Some("IO"), Some(event)), "{event}");
         }
         assert!(!may(Some("Lock"), Some("relation")) && !may(Some("Client"), Some("ClientRead")));
-    }
-
-    #[test]
-    fn every_cause_is_listed_once() {
-        let mut all = Cause::ALL.to_vec();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 11);
     }
 }

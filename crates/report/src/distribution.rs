@@ -17,8 +17,8 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 /// Samples of one unit beside each other on one logarithmic axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    title: String,
-    samples: Vec<Sample>,
+    pub(crate) title: String,
+    pub(crate) samples: Vec<Sample>,
 }
 
 /// From the least positive value of all samples to their 99.9th percentile: beyond lie single values, which would leave no
@@ -63,14 +63,6 @@ impl Distribution {
     pub fn new(title: impl Into<String>, samples: impl IntoIterator<Item = Sample>) -> Self {
         let samples = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
         Self { title: title.into(), samples }
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter()
     }
 
     /// `None` if nothing was measured.

@@ -14,16 +14,16 @@ const WIDTH: usize = 100;
 /// measured, and the samples behind them for programs.
 ///
 /// Displayed as text for a terminal, without colours.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    title: String,
-    environment: Vec<(String, String)>,
-    layers: Vec<Layer>,
-    findings: Vec<Finding>,
-    plots: Vec<Plot>,
-    distributions: Vec<Distribution>,
-    tables: Vec<Table>,
-    notes: Vec<String>,
+    pub(crate) title: String,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) plots: Vec<Plot>,
+    pub(crate) distributions: Vec<Distribution>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) notes: Vec<String>,
     samples: Vec<(String, Vec<Sample>)>,
     data: Vec<(&'static str, Value)>,
     tests: Option<MeasuredTests>,
@@ -33,19 +33,7 @@ impl Report {
     /// A report without content yet.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            environment: Vec::new(),
-            layers: Vec::new(),
-            findings: Vec::new(),
-            plots: Vec::new(),
-            distributions: Vec::new(),
-            tables: Vec::new(),
-            notes: Vec::new(),
-            samples: Vec::new(),
-            data: Vec::new(),
-            tests: None,
-        }
+        Self { title: title.into(), ..Self::default() }
     }
 
     /// Adds a fact that results depend on: `"processor"`, `"AMD EPYC 7B13"`. Keys should differ: JSON has one value for
@@ -105,38 +93,6 @@ impl Report {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn environment(&self) -> &[(String, String)] {
-        &self.environment
-    }
-
-    pub(crate) fn layers(&self) -> &[Layer] {
-        &self.layers
-    }
-
-    pub(crate) fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    pub(crate) fn plots(&self) -> &[Plot] {
-        &self.plots
-    }
-
-    pub(crate) fn distributions(&self) -> &[Distribution] {
-        &self.distributions
-    }
-
-    pub(crate) fn tables(&self) -> &[Table] {
-        &self.tables
-    }
-
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, plots, tables, notes, and the environment.
     #[must_use]
     pub fn to_markdown(&self) -> String {
@@ -161,8 +117,7 @@ impl Report {
     /// table, each note, each fact of the environment and each value of each sample, in the columns `section`, `row`,
     /// `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
     ///
-    /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2): for a single
-    /// table with its own columns there is [`Table::to_csv`].
+    /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2).
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -232,10 +187,8 @@ impl Report {
             self.environment.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let tables: Vec<_> = self.tables.iter().map(Table::to_json).collect();
         let layers: Vec<_> = self.layers.iter().map(Layer::to_json).collect();
-        let findings: Vec<_> = self.findings.iter().map(Finding::to_json).collect();
-        let plots: Vec<_> = self.plots.iter().map(Plot::to_json).collect();
-        let mut value = json!({ "title": self.title, "environment": environment, "layers": layers, "findings": findings,
-            "plots": plots, "tables": tables, "notes": self.notes });
+        let mut value = json!({ "title": self.title, "environment": environment, "layers": layers, "findings": self.findings,
+            "plots": self.plots, "tables": tables, "notes": self.notes });
         if !self.distributions.is_empty() {
             value["distributions"] = self.distributions.iter().flat_map(Distribution::to_json).collect();
         }

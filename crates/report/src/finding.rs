@@ -1,10 +1,8 @@
 //! What was found out, what it costs, and what to do about it.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::{Interval, Quantity, Sample, text};
 
@@ -100,7 +98,7 @@ impl Finding {
     /// The greatest gain first; what has none comes last, in the order in which it was found.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
-        findings.sort_by(|one, other| factor(other).partial_cmp(&factor(one)).unwrap_or(Ordering::Equal));
+        findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
     /// For a terminal: the name, and below it gain, evidence and remedy, each on lines of at most `width` columns.
@@ -120,10 +118,6 @@ impl Finding {
         let [name, evidence, remedy] =
             [&self.name, &self.evidence, &self.remedy].map(|part| text::markdown(part));
         format!("{number}. **{name}.**{} {evidence} {remedy}\n", text::markdown(&gain))
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        json!(self)
     }
 }
 
@@ -166,7 +160,7 @@ pub(crate) mod tests {
             "1. commits wait for the disk\n   \
              Gain: commits 4.00 × [3.50 ×, 4.50 ×] as fast, predicted:\n   12.0 s → 3.00 s.\n   So it is.\n   Do it.\n"
         );
-        let json = finding.to_json();
+        let json = serde_json::json!(finding);
         assert_eq!(json["gain"]["factor"]["high"]["value"], 4.5);
         assert_eq!(json["gain"]["basis"], "predicted");
         assert!(

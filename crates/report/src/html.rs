@@ -2,7 +2,7 @@
 
 use crate::svg::PALETTE;
 use crate::text::{Alignment, html};
-use crate::{Distribution, Finding, Layer, Plot, Report, Table};
+use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table};
 
 /// Light or dark as the reader's system is; wide tables and pictures scroll within themselves.
 const STYLE: &str = "\
@@ -24,22 +24,22 @@ impl Report {
     /// tables, notes and the environment.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
-        let title = html(self.title());
+        let title = html(&self.title);
         let mut body = format!("<h1>{title}</h1>\n");
-        if !self.layers().is_empty() {
+        if !self.layers.is_empty() {
             body += "<dl>\n";
-            body.extend(self.layers().iter().map(Layer::to_html));
+            body.extend(self.layers.iter().map(Layer::to_html));
             body += "</dl>\n";
         }
-        if !self.findings().is_empty() {
+        if !self.findings.is_empty() {
             body += "<h2>Findings</h2>\n<ol>\n";
-            body.extend(self.findings().iter().map(Finding::to_html));
+            body.extend(self.findings.iter().map(Finding::to_html));
             body += "</ol>\n";
         }
         body += figure;
-        body.extend(self.plots().iter().map(Plot::to_html));
-        body.extend(self.distributions().iter().map(Distribution::to_html));
-        body.extend(self.tables().iter().map(Table::to_html));
+        body.extend(self.plots.iter().map(Plot::to_html));
+        body.extend(self.distributions.iter().map(Distribution::to_html));
+        body.extend(self.tables.iter().map(Table::to_html));
         let list = |title: &str, lines: Vec<String>| {
             if lines.is_empty() {
                 return String::new();
@@ -47,8 +47,8 @@ impl Report {
             let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", html(line))).collect();
             format!("<h2>{title}</h2>\n<ul>\n{}</ul>\n", lines.concat())
         };
-        body += &list("Notes", self.notes().to_vec());
-        let facts = self.environment().iter().map(|(key, value)| format!("{key}: {value}"));
+        body += &list("Notes", self.notes.clone());
+        let facts = self.environment.iter().map(|(key, value)| format!("{key}: {value}"));
         body += &list("Environment", facts.collect());
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -78,7 +78,7 @@ impl Table {
     /// The table under its title.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let class = |index: usize| match self.alignment(index) {
+        let class = |index: usize| match self.columns[index].alignment {
             Alignment::Left => "",
             Alignment::Right => " class=\"right\"",
         };
@@ -87,12 +87,10 @@ impl Table {
             let cells = cells.map(|(index, cell)| format!("<{tag}{}>{}</{tag}>", class(index), html(cell)));
             format!("<tr>{}</tr>\n", cells.collect::<String>())
         };
-        let head = line("th", self.titles().map(str::to_owned).collect());
-        let rows: String = self.rows().map(|row| line("td", row)).collect();
-        format!(
-            "<h2>{}</h2>\n<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n",
-            html(self.title())
-        )
+        let head = line("th", self.columns.iter().map(|column| column.title.clone()).collect());
+        let rows: String =
+            self.rows.iter().map(|row| line("td", row.iter().map(Cell::read).collect())).collect();
+        format!("<h2>{}</h2>\n<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n", html(&self.title))
     }
 }
 

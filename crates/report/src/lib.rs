@@ -9,7 +9,7 @@
 //! digits in a unit chosen by size.
 //!
 //! ```
-//! use report::{Column, Interval, Report, Sample, Table, Unit, Warning};
+//! use report::{Interval, Report, Sample, Table, Unit, Warning};
 //!
 //! # fn main() -> Result<(), report::SampleError> {
 //! let (mut before, mut after) = (Sample::new("default", Unit::Seconds), Sample::new("fsync off", Unit::Seconds));
@@ -18,7 +18,7 @@
 //!     after.push(0.0004)?;
 //! }
 //! let gain = Interval::of_median(&before.ratio_to(&after)?);
-//! let mut table = Table::new("Commit", [Column::left("settings"), Column::right("median"), Column::right("gain")]);
+//! let mut table = Table::numbers("Commit", "settings", ["median", "gain"]);
 //! table.add_row([after.name().into(), after.median().into(), gain.map(|gain| gain.point).into()]);
 //! let mut report = Report::new("Settings compared");
 //! report.add_environment("server", "17.2");
@@ -59,7 +59,7 @@ pub use plot::{Course, Plot};
 pub use progress::Progress;
 pub use quantity::{Quantity, Unit};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
-pub use sample::{Sample, SampleError};
+pub use sample::{Sample, SampleError, as_f64};
 pub use table::{Cell, Column, Table};
 pub use text::{html as escape_html, width as display_width};
 pub use warning::Warning;

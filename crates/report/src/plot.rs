@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::{Quantity, Unit, text};
 
@@ -27,11 +26,11 @@ pub struct Course {
 
 /// Courses over the same time: the first drawn from zero on several lines, the others below it on one line each, from their
 /// least value to their greatest. In HTML, courses of one unit share a picture.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
-    title: String,
-    end: Quantity,
-    courses: Vec<Course>,
+    pub(crate) title: String,
+    pub(crate) end: Quantity,
+    pub(crate) courses: Vec<Course>,
 }
 
 impl Course {
@@ -70,24 +69,6 @@ impl Plot {
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
         Self { title: title.into(), end, courses }
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn end(&self) -> Quantity {
-        self.end
-    }
-
-    pub(crate) fn courses(&self) -> &[Course] {
-        &self.courses
-    }
-
-    /// `{"title": …, "end": {"value": …, "unit": …}, "courses": [{"name": …, "unit": …, "values": […]}, …]}`.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        json!({ "title": self.title, "end": self.end, "courses": self.courses })
     }
 
     pub(crate) fn to_markdown(&self) -> String {
@@ -178,7 +159,7 @@ pub(crate) mod tests {
 
     #[test]
     fn programs_get_every_value() {
-        let json = cliff().to_json();
+        let json = serde_json::json!(cliff());
         assert_eq!(
             (&json["courses"][1]["unit"], &json["courses"][0]["values"][3]),
             (&"celsius".into(), &320.0.into())

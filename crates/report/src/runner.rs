@@ -9,7 +9,6 @@
 //! A round counts when every contender has finished it before it is cancelled: what is cancelled may have
 //! been cut short. So all samples have the same length, in the same order.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::{Progress, Report, Sample, Unit};
@@ -21,6 +20,7 @@ pub type PhaseTimes = Vec<(&'static str, Duration)>;
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
 /// Something that is measured over and over; each turn gives a `T`.
+#[allow(missing_debug_implementations)]
 pub struct Contender<'a, E, T = PhaseTimes> {
     name: String,
     run: Box<dyn FnMut() -> Result<T, E> + 'a>,
@@ -30,12 +30,6 @@ impl<'a, E, T> Contender<'a, E, T> {
     /// `run` is one turn. It takes the times itself: what it does beside them is not counted.
     pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
-    }
-}
-
-impl<E, T> fmt::Debug for Contender<'_, E, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Contender").field(&self.name).finish()
     }
 }
 

@@ -207,10 +207,11 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// A number of values, for arithmetic.
-#[expect(clippy::cast_precision_loss, reason = "no sample has 2⁵³ values")]
-pub(crate) fn as_f64(count: usize) -> f64 {
-    count as f64
+/// A count, for arithmetic: of values, bytes, or whatever else there are never 2⁵³ of.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "see above")]
+pub fn as_f64(count: impl TryInto<u64>) -> f64 {
+    count.try_into().unwrap_or(u64::MAX) as f64
 }
 
 #[cfg(test)]

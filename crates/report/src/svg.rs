@@ -31,7 +31,7 @@ struct Panel<'a> {
 
 fn panels(plot: &Plot) -> Vec<Panel<'_>> {
     let mut panels: Vec<Panel<'_>> = Vec::new();
-    for course in plot.courses().iter().filter(|course| course.range().is_some()) {
+    for course in plot.courses.iter().filter(|course| course.range().is_some()) {
         match panels.iter_mut().find(|panel| panel.unit == course.unit) {
             Some(panel) => panel.courses.push(course),
             None => panels.push(Panel { unit: course.unit, courses: vec![course] }),
@@ -130,8 +130,8 @@ impl Plot {
             top += height + GAP;
         }
         label(&mut svg, MARGIN, top - 10.0, "start", "0");
-        label(&mut svg, WIDTH, top - 10.0, "end", &self.end().to_string());
-        figure(self.title(), top, &svg)
+        label(&mut svg, WIDTH, top - 10.0, "end", &self.end.to_string());
+        figure(&self.title, top, &svg)
     }
 }
 
@@ -142,7 +142,7 @@ impl Distribution {
         let Some(axis) = self.axis() else { return String::new() };
         let (mut svg, mut top) = (String::new(), 4.0);
         let step = (WIDTH - MARGIN) / as_f64(BINS);
-        for (sample, colour) in self.samples().zip(COLOURS.iter().cycle()) {
+        for (sample, colour) in self.samples.iter().zip(COLOURS.iter().cycle()) {
             let heights = axis.shares(sample);
             let bottom = top + 16.0 + HILL;
             let mut path = format!("M{MARGIN} {bottom:.1}");
@@ -168,7 +168,7 @@ impl Distribution {
         let (low, high) = axis.ends();
         label(&mut svg, MARGIN, top + 10.0, "start", &low.to_string());
         label(&mut svg, WIDTH, top + 10.0, "end", &format!("{high}, logarithmic"));
-        figure(self.title(), top + 18.0, &svg)
+        figure(&self.title, top + 18.0, &svg)
     }
 }
 

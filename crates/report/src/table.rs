@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::Quantity;
 use crate::text::{self, Alignment};
-use crate::{Quantity, Unit};
 
 /// The head of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    title: String,
-    alignment: Alignment,
+    pub(crate) title: String,
+    pub(crate) alignment: Alignment,
 }
 
 impl Column {
@@ -94,16 +94,31 @@ impl Cell {
 /// A titled table. Displayed as aligned text for a terminal, without colours, lines as long as they need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    title: String,
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+    pub(crate) title: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// A table without rows yet. Columns need titles of their own: JSON names cells by them.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
-        Self { title: title.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
+        let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
+        for (index, column) in columns.iter().enumerate() {
+            let is_new = columns[..index].iter().all(|other| other.title != column.title);
+            debug_assert!(is_new, "two columns of table \"{title}\" are \"{}\"", column.title);
+        }
+        Self { title, columns, rows: Vec::new() }
+    }
+
+    /// A table with a column of words and columns of numbers, without rows yet.
+    #[must_use]
+    pub fn numbers(
+        title: impl Into<String>,
+        words: &str,
+        numbers: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self::new(title, std::iter::once(Column::left(words)).chain(numbers.into_iter().map(Column::right)))
     }
 
     /// Adds a row below the others.
@@ -131,27 +146,6 @@ impl Table {
         format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
     }
 
-    /// A line of column titles and a line for each row; numbers in their base unit with all digits.
-    ///
-    /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
-    /// number.
-    #[must_use]
-    pub fn to_csv(&self) -> String {
-        let units: Vec<Option<Unit>> = (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
-        let head = self.columns.iter().zip(&units).map(|(column, unit)| match unit {
-            Some(unit) => format!("{} ({})", column.title, unit.name()),
-            None => column.title.clone(),
-        });
-        let row = |row: &Vec<Cell>| {
-            let fields = row.iter().zip(&units).map(|(cell, shared)| match cell.value_and_unit() {
-                (value, unit) if shared.is_none() && !unit.is_empty() => format!("{value} {unit}"),
-                (value, _) => value,
-            });
-            text::csv(&fields.collect::<Vec<_>>())
-        };
-        text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
-    }
-
     /// `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in the base
     /// unit with all digits, or null. A number that is not finite has a null value.
     #[must_use]
@@ -159,33 +153,6 @@ impl Table {
         let titles = || self.columns.iter().map(|column| column.title.clone());
         let row = |row: &Vec<Cell>| titles().zip(row.iter().map(Cell::to_json)).collect::<Map<_, _>>();
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub(crate) fn titles(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().map(|column| column.title.as_str())
-    }
-
-    pub(crate) fn alignment(&self, column: usize) -> Alignment {
-        self.columns[column].alignment
-    }
-
-    /// The cells as people read them.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        self.rows.iter().map(|row| row.iter().map(Cell::read).collect())
-    }
-
-    /// The unit of all numbers in a column; `None` if there are several, or no numbers.
-    fn shared_unit(&self, column: usize) -> Option<Unit> {
-        let mut units = self.rows.iter().filter_map(|row| match row[column] {
-            Cell::Quantity(quantity) => Some(quantity.unit),
-            Cell::Text(_) | Cell::Missing => None,
-        });
-        let first = units.next()?;
-        units.all(|unit| unit == first).then_some(first)
     }
 
     /// For each cell: the title of the table, the number of the row from 1, the title of the column, value and unit.
@@ -223,8 +190,42 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Unit;
     use crate::quantity::tests::unit;
     use crate::text::tests::read_csv;
+
+    impl Table {
+        /// A line of column titles and a line for each row; numbers in their base unit with all digits.
+        ///
+        /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
+        /// number.
+        fn to_csv(&self) -> String {
+            let units: Vec<Option<Unit>> =
+                (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
+            let head = self.columns.iter().zip(&units).map(|(column, unit)| match unit {
+                Some(unit) => format!("{} ({})", column.title, unit.name()),
+                None => column.title.clone(),
+            });
+            let row = |row: &Vec<Cell>| {
+                let fields = row.iter().zip(&units).map(|(cell, shared)| match cell.value_and_unit() {
+                    (value, unit) if shared.is_none() && !unit.is_empty() => format!("{value} {unit}"),
+                    (value, _) => value,
+                });
+                text::csv(&fields.collect::<Vec<_>>())
+            };
+            text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
+        }
+
+        /// The unit of all numbers in a column; `None` if there are several, or no numbers.
+        fn shared_unit(&self, column: usize) -> Option<Unit> {
+            let mut units = self.rows.iter().filter_map(|row| match row[column] {
+                Cell::Quantity(quantity) => Some(quantity.unit),
+                Cell::Text(_) | Cell::Missing => None,
+            });
+            let first = units.next()?;
+            units.all(|unit| unit == first).then_some(first)
+        }
+    }
 
     pub(crate) fn commits() -> Table {
         let mut table = Table::new(
@@ -309,6 +310,12 @@ default,0.0118,,\"fsync, and wait\"
     #[should_panic(expected = "cells of a row of table \"Empty\"")]
     fn a_row_of_the_wrong_length_is_a_mistake_in_the_program() {
         Table::new("Empty", [Column::left("a")]).add_row([]);
+    }
+
+    #[test]
+    #[should_panic(expected = "two columns of table \"t\" are \"95 %\"")]
+    fn two_columns_of_one_title_are_a_mistake_in_the_program() {
+        drop(Table::new("t", ["what", "95 %", "95 %"].map(Column::right)));
     }
 
     fn cell() -> impl Strategy<Value = Cell> {

@@ -3,8 +3,6 @@
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
 
-use serde::Serialize;
-
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
@@ -21,8 +19,7 @@ const FALSE_ALARMS: f64 = 0.01;
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
 /// A reason to doubt a sample. Displayed as one sentence.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
     /// At least 1 % of the values lie far off the median. A smaller share is what any large sample has.
     ///
@@ -210,12 +207,6 @@ mod tests {
     #[test]
     fn drift_that_nobody_would_act_upon_is_kept_quiet() {
         assert_eq!(texts((0..1000).map(|i| 1.0 + 1e-5 * f64::from(i))), [""; 0]);
-    }
-
-    #[test]
-    fn programs_read_the_kind() {
-        let json = serde_json::to_value(Warning::of(&sample((0..16).map(as_f64)))).unwrap();
-        assert_eq!((&json[0]["kind"], &json[0]["first"]["unit"]), (&"drift".into(), &"seconds".into()));
     }
 
     proptest! {

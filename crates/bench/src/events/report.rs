@@ -1,6 +1,6 @@
 //! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
 
-use report::{Cell, Column, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::Track;
 use crate::summary::{add_doubts, add_samples, interval, ratio};
@@ -54,8 +54,8 @@ fn course(timed: &Timed, track: &Track, batch: u32) -> Plot {
 }
 
 fn rates(timed: &[Timed], tracks: &[&Track]) -> Table {
-    let columns = ["events a second", "an event", "95 %", "warm-up", "× as fast"].map(Column::right);
-    let mut table = Table::new("Events a second", [Column::left("where")].into_iter().chain(columns));
+    let columns = ["events a second", "an event", "95 %", "warm-up", "× as fast"];
+    let mut table = Table::numbers("Events a second", "where", columns);
     for (what, rate) in PUBLISHED {
         let each = Quantity::new(1.0 / rate, Unit::Seconds);
         let rate = Quantity::new(rate, Unit::PerSecond);
@@ -78,8 +78,8 @@ fn rates(timed: &[Timed], tracks: &[&Track]) -> Table {
 }
 
 fn latencies(tracks: &[&Track]) -> Table {
-    let columns = ["events", "least", "p50", "p90", "p99", "p99.9", "most"].map(Column::right);
-    let mut table = Table::new("Single events", [Column::left("where")].into_iter().chain(columns));
+    let columns = ["events", "least", "p50", "p90", "p99", "p99.9", "most"];
+    let mut table = Table::numbers("Single events", "where", columns);
     for Track { name, each, .. } in tracks {
         let of = |percent| Cell::from(each.percentile(percent));
         table.add_row([
@@ -96,7 +96,6 @@ fn latencies(tracks: &[&Track]) -> Table {
     table
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 fn count(sample: &Sample) -> Cell {
-    Quantity::new(sample.len() as f64, Unit::Count).into()
+    Quantity::new(as_f64(sample.len()), Unit::Count).into()
 }

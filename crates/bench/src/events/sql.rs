@@ -67,10 +67,14 @@ impl Table {
     /// There is such a schema already: another bench is running, or was killed.
     pub(crate) fn create(config: &Config) -> Result<Self, BenchError> {
         let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
-        client.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
-        client.batch_execute(TABLE).map_err(BenchError::Store)?;
-        let insert = client.prepare(INSERT).map_err(BenchError::Store)?;
-        let version: String = client.query_one("SHOW server_version", &[]).map_err(BenchError::Store)?.get(0);
+        // All of it or nothing: what fails leaves no schema there.
+        let mut transaction = client.transaction().map_err(BenchError::Store)?;
+        transaction.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
+        transaction.batch_execute(TABLE).map_err(BenchError::Store)?;
+        let insert = transaction.prepare(INSERT).map_err(BenchError::Store)?;
+        let version = transaction.query_one("SHOW server_version", &[]).map_err(BenchError::Store)?;
+        let version: String = version.get(0);
+        transaction.commit().map_err(BenchError::Store)?;
         Ok(Self { client, insert, version: format!("PostgreSQL {version}") })
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use report::{Column, Contender, PhaseTimes, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Contender, PhaseTimes, Quantity, Report, Sample, Table, Timed, Unit};
 
 use super::report::count;
 use super::{Fresh, goals, obtain, sample};
@@ -79,9 +79,8 @@ fn wait_for_pool(fixture: &Fixture) {
 
 pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut report = Report::new("The first 100 databases of a server, and the first query of each");
-    let columns = ["least", "median", "p95", "p99", "most", "p99 × the median", "count"].map(Column::right);
-    let columns = std::iter::once(Column::left("how")).chain(columns);
-    let mut table = Table::new("One after another, from the first that is ready", columns);
+    let columns = ["least", "median", "p95", "p99", "most", "p99 × the median", "count"];
+    let mut table = Table::numbers("One after another, from the first that is ready", "how", columns);
     for sample in &samples.0 {
         let sample = sample.borrow();
         table.add_row([

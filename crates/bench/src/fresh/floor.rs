@@ -14,7 +14,7 @@ use server::{Rows, SessionError};
 use storage::Attempt;
 
 use crate::BenchError;
-use crate::client::Address;
+use crate::client::{ANSWER_TIMEOUT, Address};
 use crate::fixture::{BY_HAND, Fixture};
 
 const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
@@ -39,6 +39,7 @@ impl Floor {
         ))?;
         let backend = fixture.server.session(&name)?.release()?;
         let here = Path::new("127.0.0.1");
+        backend.set_read_timeout(Some(ANSWER_TIMEOUT)).attempt("read from", here)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).attempt("listen on", here)?;
         let address = listener.local_addr().attempt("listen on", here)?;
         let thread = thread::spawn(move || {
@@ -80,6 +81,7 @@ fn serve(
     buffer: &mut [u8],
 ) -> io::Result<bool> {
     client.set_nodelay(true)?;
+    client.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     // What this client says comes in one piece each.
     if client.read(buffer)? == 0 {
         return Ok(false);
@@ -92,9 +94,39 @@ fn serve(
     backend.write_all(&buffer[..count])?;
     let mut end = 0;
     while !buffer[..end].ends_with(READY) {
-        end += backend.read(&mut buffer[end..])?;
+        match backend.read(&mut buffer[end..])? {
+            // It has ended, or its answer is larger than any that is asked for.
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => end += count,
+        }
     }
     client.write_all(&buffer[..end])?;
     let _terminate = client.read(buffer)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_ends_ends_the_session() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (backend, mut other) = UnixStream::pair().unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        let served = thread::spawn(move || {
+            let mut name = || Ok(Rows::default());
+            serve(accepted, &backend, &mut name, &mut vec![0; 4096]).map_err(|error| error.kind())
+        });
+        let mut buffer = [0; 100];
+        for message in ["start-up", "password"] {
+            client.write_all(message.as_bytes()).unwrap();
+            assert_ne!(client.read(&mut buffer).unwrap(), 0);
+        }
+        client.write_all(b"query").unwrap();
+        assert_ne!(other.read(&mut buffer).unwrap(), 0);
+        drop(other);
+        assert_eq!(served.join().unwrap(), Err(io::ErrorKind::UnexpectedEof));
+    }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use lease::{Isolation, LeaseError};
-use report::{Column, Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
+use report::{Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
 use server::AdminConnection;
 
 use super::report::spread;
@@ -19,6 +19,8 @@ use crate::summary::{add_samples, rate, ratio};
 const BLOCK: u32 = 20;
 /// How long in a round the cycles go on.
 const SPAN: Duration = Duration::from_secs(1);
+/// How long the gateway may take to hear of the end of a session.
+const END_TIMEOUT: Duration = Duration::from_mins(1);
 /// What a test does to its database, statement by statement.
 const USE: [&str; 4] = [
     "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
@@ -107,11 +109,12 @@ pub(super) fn time_reset(
     statements: &[impl AsRef<str>],
 ) -> Result<Duration, BenchError> {
     use_it(&fixture.gateway(), name, &[], statements)?.close()?;
+    let closed = Instant::now();
     loop {
         let begun = Instant::now();
         match fixture.leases.reset(name, false) {
             // The gateway has not heard of the end of the session yet.
-            Err(LeaseError::InUse { .. }) => std::thread::yield_now(),
+            Err(LeaseError::InUse { .. }) if closed.elapsed() < END_TIMEOUT => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
         }
     }
@@ -160,16 +163,15 @@ impl Copier<'_> {
 pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut report = Report::new("A used database, reset");
     add_samples(&mut report, timed);
-    let columns = ["least", "median", "p99", "most", "count", "× pgfresh"].map(Column::right);
-    let columns = std::iter::once(Column::left("what")).chain(columns);
-    let mut table = Table::new("Ready again", columns);
+    let columns = ["least", "median", "p99", "most", "count", "× pgfresh"];
+    let mut table = Table::numbers("Ready again", "what", columns);
     for sample in &samples.0 {
         let sample = sample.borrow();
         table.add_row(spread(&sample, ratio(timed, sample.name(), RESET).into()));
     }
     report.add_table(table);
-    let columns = [Column::left("what"), Column::right("in a second"), Column::right("pgfresh's × these")];
-    let mut table = Table::new("Obtained, used, disposed of, by one worker", columns);
+    let columns = ["in a second", "pgfresh's × these"];
+    let mut table = Table::numbers("Obtained, used, disposed of, by one worker", "what", columns);
     for name in [CYCLE, CYCLE_COPIED, CYCLE_TRUNCATED] {
         table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, CYCLE).into()]);
     }

@@ -1,6 +1,6 @@
 //! What `fresh` found, as tables.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::{burst, paced, sustained};
 use crate::goal::{Goal, Limit};
@@ -22,10 +22,8 @@ pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
 }
 
 fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
-    let columns = ["least", "median", "p99", "most", "count"].map(Column::right);
-    let columns = std::iter::once(Column::left("what")).chain(columns);
-    let mut table =
-        Table::new("One after another, 20 in a second", columns.chain([Column::right("× the first")]));
+    let columns = ["least", "median", "p99", "most", "count", "× the first"];
+    let mut table = Table::numbers("One after another, 20 in a second", "what", columns);
     let warm = samples.warm.borrow();
     let floor = samples.floor.borrow();
     let strange = samples.strange.borrow();
@@ -40,14 +38,11 @@ fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
 }
 
 fn many(timed: &[Timed]) -> Table {
-    let columns =
-        ["until the last has its answer", "95 %", "a database", "× the gateway's"].map(Column::right);
-    let columns = std::iter::once(Column::left("what")).chain(columns);
-    let mut table = Table::new("A burst beyond the pool", columns);
+    let columns = ["until the last has its answer", "95 %", "a database", "× the gateway's"];
+    let mut table = Table::numbers("A burst beyond the pool", "what", columns);
     for name in [burst::GATEWAY, burst::BY_HAND] {
         let Some(all) = find(timed, name).map(Timed::total) else { continue };
-        #[expect(clippy::cast_precision_loss, reason = "64 is no large number")]
-        let each = all.median().map(|all| Quantity::new(all.value / burst::MANY as f64, Unit::Seconds));
+        let each = all.median().map(|all| Quantity::new(all.value / as_f64(burst::MANY), Unit::Seconds));
         table.add_row([
             name.into(),
             all.median().into(),
@@ -60,9 +55,9 @@ fn many(timed: &[Timed]) -> Table {
 }
 
 fn as_many_as_can_be(timed: &[Timed]) -> Table {
-    let columns = ["through the gateway", "of the best", "by hand", "ratio"].map(Column::right);
-    let columns = std::iter::once(Column::left("workers")).chain(columns);
-    let mut table = Table::new("Databases in a second, obtained, asked and disposed of", columns);
+    let title = "Databases in a second, obtained, asked and disposed of";
+    let columns = ["through the gateway", "of the best", "by hand", "ratio"];
+    let mut table = Table::numbers(title, "workers", columns);
     let best = sustained::WORKERS.iter().filter_map(|(_, gateway, _)| rate(timed, gateway));
     let best = best.map(|rate| rate.value).reduce(f64::max);
     for (workers, gateway, by_hand) in sustained::WORKERS {
@@ -109,7 +104,6 @@ pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     ]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are never 2⁵³ of them")]
 pub(super) fn count(sample: &Sample) -> Quantity {
-    Quantity::new(sample.len() as f64, Unit::Count)
+    Quantity::new(as_f64(sample.len()), Unit::Count)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use report::{Column, Contender, Quantity, Report, Table, Timed, Unit, mean_cycle};
+use report::{Contender, Quantity, Report, Table, Timed, Unit, mean_cycle};
 
 use super::goals;
 use crate::BenchError;
@@ -55,8 +55,8 @@ fn write(client: &mut Client, end: &str) -> Result<(), BenchError> {
 
 pub(super) fn report(timed: &[Timed]) -> Report {
     let mut report = Report::new("Tests that write a row and leave none, by one worker");
-    let columns = [Column::left("what"), Column::right("in a second"), Column::right("the first's × these")];
-    let mut table = Table::new("Connect, BEGIN, INSERT, COMMIT, disconnect", columns);
+    let columns = ["in a second", "the first's × these"];
+    let mut table = Table::numbers("Connect, BEGIN, INSERT, COMMIT, disconnect", "what", columns);
     for name in [ROLLBACK, NAMES, CLONE, DIRECT, KEPT] {
         table.add_row([name.into(), rate(timed, name).into(), ratio(timed, name, ROLLBACK).into()]);
     }

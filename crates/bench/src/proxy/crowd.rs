@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use report::as_f64;
+
 use super::fixture::{DATABASE, ProxyFixture, Way};
 use super::pgbench::{self, BUSY};
 use crate::pgbench::Pgbench;
@@ -42,8 +44,7 @@ pub(super) fn gather(program: &Pgbench, fixture: &ProxyFixture) -> Result<Crowd,
     for client in &mut idle {
         client.query("SELECT 1")?;
     }
-    #[expect(clippy::cast_precision_loss, reason = "no machine has 2⁵³ bytes of memory")]
-    let memory = after.saturating_sub(before) as f64 / IDLE as f64;
+    let memory = as_f64(after.saturating_sub(before)) / as_f64(IDLE);
     for client in idle {
         client.close()?;
     }

@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gateway::Gateway;
-use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use server::{GuardedCommand, SUPERUSER};
 use storage::{Attempt, Place};
 use sys::Signal;
@@ -84,21 +83,8 @@ impl ProxyFixture {
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
-        let leases = Leases::open(LeaseOptions {
-            directory: directory.clone(),
-            data: guarded.run().data(),
-            major: provisioner.installation.version().major,
-            budget: place.budget(),
-            templates: vec![TemplateDatabase {
-                name: "template1".to_owned(),
-                database: "template1".to_owned(),
-            }],
-            isolation: Isolation::Clone,
-            linger: Duration::from_secs(5),
-            paranoid: false,
-            provisioner: None,
-        })?;
-        let gateway = front(&leases)?;
+        let major = provisioner.installation.version().major;
+        let (leases, gateway) = front(guarded.run(), place, major, "template1")?;
         let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
         let forwarder = Forwarder::start(&socket)?;
         let bouncers = bouncer.as_ref().map(|bouncer| bouncer.address);

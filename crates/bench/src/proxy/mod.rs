@@ -52,14 +52,15 @@ impl ProxyBench {
             let used = ProcessorTimes::default();
             let mut contenders = pgbench::contenders(&program, fixture, &used);
             contenders.extend(copy::contenders(fixture, &rows));
+            Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
+            used.forget();
             let report = |timed: &[Timed], crowd: Option<&Crowd>| {
                 let mut report = report::of(timed, &used, &rows, crowd, fixture);
                 environment::describe(&mut report, &provisioner, &why, &load);
                 report
             };
             let so_far = |timed: &[Timed]| report(timed, None);
-            let (timed, mut end) =
-                Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&so_far));
+            let (timed, mut end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&so_far));
             drop(contenders);
             let mut crowd = None;
             if end.is_ok() && !progress.is_cancelled() {

@@ -52,6 +52,11 @@ impl ProcessorTimes {
         sample.push(taken).expect("a duration is finite");
     }
 
+    /// What was for nothing does not count.
+    pub(super) fn forget(&self) {
+        self.0.borrow_mut().clear();
+    }
+
     /// The median of that contender; `None` if nothing stands in its way.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
         self.0.borrow().get(name)?.median()

@@ -1,6 +1,6 @@
 //! What `gateway` found, as tables.
 
-use report::{Column, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Quantity, Report, Table, Timed, Unit};
 
 use storage::human_bytes;
 
@@ -9,7 +9,7 @@ use super::crowd::{Crowd, IDLE};
 use super::fixture::{ProxyFixture, Way};
 use super::pgbench::{BUSY, LOADS, ProcessorTimes, contender};
 use crate::goal::{self, Goal, Limit};
-use crate::summary::add_samples;
+use crate::summary::{add_samples, find, ratio};
 
 pub(super) fn of(
     timed: &[Timed],
@@ -57,10 +57,9 @@ fn table(
     column: &str,
     read: impl Fn(f64) -> Quantity,
 ) -> Table {
-    let columns = [Column::left("way"), Column::right(column), Column::right("of direct")];
-    let mut table = Table::new(what, columns);
+    let mut table = Table::numbers(what, "way", [column, "of direct"]);
     for (way, _) in &fixture.ways {
-        let median = total(timed, what, *way).and_then(|sample| sample.median());
+        let median = find(timed, &contender(what, *way)).and_then(|timed| timed.total().median());
         table.add_row([
             way.name().into(),
             median.map(|median| read(median.value)).into(),
@@ -71,11 +70,8 @@ fn table(
 }
 
 fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
-    let columns = LOADS.map(|load| Column::right(load.name));
-    let mut table = Table::new(
-        "Processor time of what is between, for each transaction",
-        [Column::left("way")].into_iter().chain(columns),
-    );
+    let title = "Processor time of what is between, for each transaction";
+    let mut table = Table::numbers(title, "way", LOADS.map(|load| load.name));
     for (way, _) in &fixture.ways {
         let medians = LOADS.map(|load| used.median(&contender(load.name, *way)));
         if medians.iter().any(Option::is_some) {
@@ -86,8 +82,8 @@ fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
 }
 
 fn crowded(crowd: &Crowd) -> Table {
-    let columns = [Column::left("what"), Column::right("transactions")];
-    let mut table = Table::new(format!("{} among {IDLE} idle sessions", BUSY.name), columns);
+    let title = format!("{} among {IDLE} idle sessions", BUSY.name);
+    let mut table = Table::numbers(title, "what", ["transactions"]);
     for (what, each) in [
         ("pgfresh, without the idle ones", crowd.alone),
         ("pgfresh", crowd.among),
@@ -121,13 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<G
     goals
 }
 
-fn total(timed: &[Timed], what: &str, way: Way) -> Option<Sample> {
-    let name = contender(what, way);
-    timed.iter().find(|timed| timed.name() == name).map(Timed::total)
-}
-
 /// How fast it goes over one way as a part of how fast it goes over another.
 fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
-    let (one, base) = (total(timed, what, way)?, total(timed, what, base)?);
-    base.ratio_to(&one).ok()?.median()
+    ratio(timed, &contender(what, base), &contender(what, way))
 }

@@ -128,9 +128,9 @@ impl Transactions {
         let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
-        holder.close()?;
+        let closed = holder.close().map_err(BenchError::from);
         fixture.close();
-        Ok((report, end.err()))
+        Ok((report, end.and(closed).err()))
     }
 
     /// Makes a database with pgbench's tables in it.

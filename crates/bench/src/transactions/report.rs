@@ -1,6 +1,6 @@
 //! What `pgbench` found, as the published table has it, and beside it.
 
-use report::{Cell, Column, Quantity, Report, Table, Timed, Unit};
+use report::{Cell, Quantity, Report, Table, Timed, Unit};
 
 use super::{CLIENTS, contender};
 use crate::setup::Setup;
@@ -32,13 +32,12 @@ pub(super) fn of(timed: &[Timed], sides: &[&str]) -> Report {
     report
 }
 
-fn columns(first: &str) -> Vec<Column> {
-    let clients = CLIENTS.map(|clients| Column::right(format!("clients: {clients}")));
-    std::iter::once(Column::left(first)).chain(clients).collect()
+fn table(title: &str) -> Table {
+    Table::numbers(title, "server", CLIENTS.map(|clients| format!("clients: {clients}")))
 }
 
 fn rates(timed: &[Timed], sides: &[&str]) -> Table {
-    let mut table = Table::new("Transactions a second", columns("server"));
+    let mut table = table("Transactions a second");
     for (name, rates) in PUBLISHED {
         let rates = rates.map(|rate| Quantity::new(rate, Unit::PerSecond).into());
         table.add_row(std::iter::once(Cell::from(name)).chain(rates));
@@ -51,7 +50,7 @@ fn rates(timed: &[Timed], sides: &[&str]) -> Table {
 }
 
 fn gains(timed: &[Timed], sides: &[&str]) -> Table {
-    let mut table = Table::new("How many times as many as with normal settings on disk", columns("server"));
+    let mut table = table("How many times as many as with normal settings on disk");
     let [(_, normal), (name, dangerous)] = PUBLISHED;
     let published = [0, 1, 2].map(|i| Quantity::new(dangerous[i] / normal[i], Unit::Ratio).into());
     table.add_row(std::iter::once(Cell::from(name)).chain(published));
@@ -66,8 +65,7 @@ fn gains(timed: &[Timed], sides: &[&str]) -> Table {
 }
 
 fn intervals(timed: &[Timed], sides: &[&str]) -> Table {
-    let mut table =
-        Table::new("From one transaction to the next, 95 % intervals of the median", columns("server"));
+    let mut table = table("From one transaction to the next, 95 % intervals of the median");
     for side in sides {
         let intervals = CLIENTS.map(|clients| {
             let timed = find(timed, &contender(side, clients));

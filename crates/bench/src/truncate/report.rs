@@ -1,6 +1,6 @@
 //! What `truncate` found, as tables, beside what two articles say.
 
-use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit};
+use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
 use super::{CleanUp, FRESH, ISOLATED, contender};
 use crate::setup::Setup;
@@ -25,9 +25,8 @@ pub(super) fn of(timed: &[Timed]) -> Report {
 }
 
 fn tests(timed: &[Timed], base: &str) -> Table {
-    let columns = ["a test", "95 %", "tests a second", "× as fast"].map(Column::right);
-    let mut table =
-        Table::new("A test and its clean-up, in turn", [Column::left("what")].into_iter().chain(columns));
+    let columns = ["a test", "95 %", "tests a second", "× as fast"];
+    let mut table = Table::numbers("A test and its clean-up, in turn", "what", columns);
     for one in timed {
         let total = one.total();
         table.add_row([
@@ -57,11 +56,8 @@ fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
 
 /// Source: the article on tests in CI that were cleaned by TRUNCATE (2025), "The Math" and "The Impact".
 fn truncated(timed: &[Timed]) -> Table {
-    let columns = ["before", "after", "× as fast"].map(Column::right);
-    let mut table = Table::new(
-        "TRUNCATE on a slow disk, beside the published figures",
-        [Column::left("what")].into_iter().chain(columns),
-    );
+    let title = "TRUNCATE on a slow disk, beside the published figures";
+    let mut table = Table::numbers(title, "what", ["before", "after", "× as fast"]);
     table.add_row(published("published: 24 tests, data directory moved to tmpfs", 648.0, 11.0));
     table.add_row(published("published: the whole suite", 3600.0, 600.0));
     let truncate = |who: &str| contender(who, CleanUp::Truncate);
@@ -82,11 +78,8 @@ fn truncated(timed: &[Timed]) -> Table {
 /// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`": its table, one client before, three after;
 /// both commit, for of rolling back it has no figure of its own.
 fn rolled_back(timed: &[Timed], base: &str) -> Table {
-    let columns = ["tests a second", "× as fast"].map(Column::right);
-    let mut table = Table::new(
-        "Each test one transaction that is rolled back, beside the published figures",
-        [Column::left("what")].into_iter().chain(columns),
-    );
+    let title = "Each test one transaction that is rolled back, beside the published figures";
+    let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);
     let per_second = |value| Quantity::new(value, Unit::PerSecond);
     let gain_of = |value| Quantity::new(value, Unit::Ratio);
     table.add_row(["published: normal settings, one client".into(), per_second(78.0).into(), Cell::Missing]);

@@ -206,6 +206,19 @@ fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
 }
 
 #[test]
+fn a_server_that_refuses_the_table_keeps_no_schema_either() {
+    let scene = Scene::new(User::Ourselves);
+    let refuse = "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; \
+                  CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE PROCEDURE refuse()";
+    let script = "\"$1\" -XAtqc \"$2\"; \"$0\" bench events --target \"$DATABASE_URL\"; \
+                  \"$1\" -XAtqc \"SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'pgfresh%'\"";
+    let program = ground::program().to_str().unwrap();
+    let outcome = scene.run(["run", "--", "sh", "-uc", script, program, ground::psql(), refuse]);
+    assert_eq!(outcome.stdout, "0\n", "{outcome}");
+    assert!(outcome.stderr.contains("could not append events"), "{outcome}");
+}
+
+#[test]
 fn a_target_that_this_build_does_not_know_is_said_to_be_so() {
     let scene = Scene::new(User::Ourselves);
     let mut unknown =

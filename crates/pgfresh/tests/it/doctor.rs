@@ -292,7 +292,7 @@ fn a_suite_without_its_template_is_an_error_after_what_could_be_said() {
     let outcome = scene.run(["doctor", "--quick", "--suite", "true", place]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     let words = "could not examine the suite: template \"app\"";
-    assert!(outcome.stdout.contains("Commit") && outcome.stderr.contains(words), "{outcome}");
+    assert!(outcome.stdout.contains("Commits of one row") && outcome.stderr.contains(words), "{outcome}");
 }
 
 #[test]
