@@ -96,7 +96,7 @@ impl ObjectBucket {
             StoreKind::S3 => Arc::new(
                 AmazonS3Builder::from_env()
                     .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
+                    .with_http_connector(WaryConnector)
                     .with_retry(retry)
                     .with_bucket_name(bucket)
                     .build()?,
@@ -104,7 +104,7 @@ impl ObjectBucket {
             StoreKind::Gcs => Arc::new(
                 GoogleCloudStorageBuilder::from_env()
                     .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
+                    .with_http_connector(WaryConnector)
                     .with_retry(retry)
                     .with_bucket_name(bucket)
                     .build()?,
@@ -112,7 +112,7 @@ impl ObjectBucket {
             StoreKind::Azure => Arc::new(
                 MicrosoftAzureBuilder::from_env()
                     .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
+                    .with_http_connector(WaryConnector)
                     .with_retry(retry)
                     .with_container_name(bucket)
                     .build()?,
@@ -122,7 +122,7 @@ impl ObjectBucket {
                 Arc::new(
                     HttpBuilder::new()
                         .with_client_options(client)
-                        .with_http_connector(WaryConnector::default())
+                        .with_http_connector(WaryConnector)
                         .with_retry(retry)
                         .with_url(url)
                         .build()?,

@@ -1,33 +1,53 @@
 //! Connections to object stores that do not believe what an answer says of its own length.
 //!
 //! `object_store` makes room for as many bytes as an answer announces before it collects a list, a token or the words of an
-//! error. A store that announces terabytes would end the process.
+//! error. A store that announces terabytes would end the process. The client is built here rather than by `object_store`, whose
+//! own one brings HTTP/2 into the binary, and all stores speak HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody,
-    HttpService, ReqwestConnector,
+    ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpResponse, HttpResponseBody, HttpService,
 };
+use reqwest::{Client, Request, Url};
 
+/// What servers are told that they speak to.
+const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
 /// The longest answer to a request that failed, in bytes; the rest is cut off.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
-/// Makes such connections.
-#[derive(Debug, Default)]
-pub(crate) struct WaryConnector(ReqwestConnector);
+/// Makes such connections. Of the options it knows those that this crate and `object_store` set.
+#[derive(Debug)]
+pub(crate) struct WaryConnector;
 
 impl HttpConnector for WaryConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(WaryClient(self.0.connect(options)?)))
+        let text = |key| options.get_config_value(&key).unwrap_or_default();
+        let client = Client::builder()
+            .user_agent(USER_AGENT)
+            .https_only(text(ClientConfigKey::AllowHttp) != "true")
+            .default_headers(options.get_default_headers().cloned().unwrap_or_default());
+        let timeout = text(ClientConfigKey::ConnectTimeout);
+        let timeout = timeout.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
+        let client = match timeout {
+            Some(seconds) => client.connect_timeout(Duration::from_secs(seconds)),
+            None => client,
+        };
+        let failed = |error: reqwest::Error| object_store::Error::Generic {
+            store: "HTTP client",
+            source: Box::new(error),
+        };
+        Ok(HttpClient::new(WaryClient(client.build().map_err(failed)?)))
     }
 }
 
 #[derive(Debug)]
-struct WaryClient(HttpClient);
+struct WaryClient(Client);
 
 impl HttpService for WaryClient {
     fn call<'client, 'future>(
@@ -39,16 +59,33 @@ impl HttpService for WaryClient {
         Self: 'future,
     {
         Box::pin(async move {
-            let (parts, body) = self.0.execute(request).await?.into_parts();
+            let (parts, body) = request.into_parts();
+            let url: Url = parts.uri.to_string().parse().map_err(unknown)?;
+            let mut request = Request::new(parts.method, url);
+            *request.headers_mut() = parts.headers;
+            // One that is in one piece can be sent again where the server says that it has moved.
+            let whole = body.as_bytes().cloned().map(reqwest::Body::from);
+            *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
+            let answer = self.0.execute(request).await.map_err(without_url)?;
+            let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
             let left = if parts.status.is_success() { u64::MAX } else { LONGEST_REFUSAL };
             Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left })))
         })
     }
 }
 
+/// An error after which `object_store` does not try again: that is done by its callers.
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
+}
+
+fn without_url(error: reqwest::Error) -> HttpError {
+    unknown(error.without_url())
+}
+
 /// The bytes of an answer, without a word of how many will come.
 struct WaryBody {
-    body: HttpResponseBody,
+    body: reqwest::Body,
     /// After so many more it ends.
     left: u64,
 }
@@ -68,6 +105,6 @@ impl Body for WaryBody {
         if let Some(Ok(frame)) = &frame {
             self.left = self.left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(without_url)))
     }
 }
