@@ -7,6 +7,7 @@
 //! ```
 
 use std::env;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -250,8 +251,10 @@ impl ObjectBucket {
         if name.contains(UNFINISHED)
             && let Some(folder) = &self.folder
         {
-            return std::fs::remove_file(folder.join(BLOBS).join(name))
-                .map_err(|error| StoreError::broken(&error));
+            return match std::fs::remove_file(folder.join(BLOBS).join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::broken(&error)),
+                _ => Ok(()),
+            };
         }
         self.remove(&self.at(BLOBS, name)).await
     }
@@ -348,4 +351,20 @@ fn emulated(kind: StoreKind) -> bool {
 fn is_true(name: &str) -> bool {
     env::var(name)
         .is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_has_removed_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("file://{}", folder.path().display()).parse().unwrap();
+        let bucket = ObjectBucket::open(&address).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for name in ["abc", "abc#1"] {
+            runtime.block_on(bucket.remove_blob(name)).unwrap();
+        }
+    }
 }
