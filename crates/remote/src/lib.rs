@@ -211,7 +211,8 @@ impl RemoteCache {
 
     /// The reason as one line; a remote that fails is left alone for a while.
     fn explain(&self, error: &RemoteError) -> String {
-        if !matches!(error, RemoteError::Untrusted { .. } | RemoteError::TooLarge { .. }) {
+        use RemoteError::{Missing, TooLarge, Untrusted};
+        if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { .. }) {
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         format!("{}: {error}", self.address)
@@ -232,12 +233,11 @@ async fn is_there(
     trusted: &[TrustedKey],
     patience: Patience,
 ) -> Result<Presence, RemoteError> {
+    use RemoteError::{Damaged, Missing, Untrusted};
     match fetch::find(store, fingerprint, trusted, patience).await {
         Ok(None) => Ok(Presence::Absent),
         Ok(Some(found)) if push::is_complete(store, &found.tree, patience).await? => Ok(Presence::Complete),
-        Ok(Some(_)) | Err(RemoteError::Untrusted { .. } | RemoteError::Damaged { .. }) => {
-            Ok(Presence::Useless)
-        }
+        Ok(Some(_)) | Err(Untrusted { .. } | Damaged { .. } | Missing { .. }) => Ok(Presence::Useless),
         Err(error) => Err(error),
     }
 }
