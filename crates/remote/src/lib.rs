@@ -38,6 +38,7 @@ pub use garbage::{Collected, Usage};
 pub use patience::Patience;
 pub use push::Pushed;
 
+use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
 use crate::push::PushBounds;
 use crate::store::{TemplateStore, with_store};
@@ -162,15 +163,17 @@ impl RemoteCache {
                 let found = runtime.block_on(fetch::find(store, &other, &trusted, patience));
                 related.extend(found.ok().flatten().map(|found| found.tree));
             }
-            loop {
+            for _ in 0..2 {
                 let (tree, mut pushed) =
                     push::send_packs(runtime, store, (entry, &related), bounds, progress)?;
-                let (shares, checked) = (pushed.shared > 0, tree.clone());
                 let document = (tree, entry.describe(key)?);
-                pushed.bytes +=
+                let published =
                     runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
-                // What is shared may have been removed as garbage meanwhile.
-                if !shares || runtime.block_on(push::is_complete(store, &checked, patience))? {
+                let sent = pushed.bytes + published.tree;
+                pushed.bytes = sent + published.head;
+                // What was there already may have been removed as garbage meanwhile.
+                let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
+                if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
                 }
                 let object = format!("the head of template {fingerprint}");
@@ -179,6 +182,7 @@ impl RemoteCache {
                     .map_err(|error| error.attempt("remove", object))?;
                 related.clear();
             }
+            Err(StoreError::Absent.attempt("find", format!("what was pushed of template {fingerprint}")))
         })
     }
 
@@ -236,7 +240,9 @@ async fn is_there(
     use RemoteError::{Damaged, Missing, Untrusted};
     match fetch::find(store, fingerprint, trusted, patience).await {
         Ok(None) => Ok(Presence::Absent),
-        Ok(Some(found)) if push::is_complete(store, &found.tree, patience).await? => Ok(Presence::Complete),
+        Ok(Some(found)) if push::is_complete(store, &found.tree.packs, patience).await? => {
+            Ok(Presence::Complete)
+        }
         Ok(Some(_)) | Err(Untrusted { .. } | Damaged { .. } | Missing { .. }) => Ok(Presence::Useless),
         Err(error) => Err(error),
     }

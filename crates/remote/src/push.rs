@@ -340,6 +340,16 @@ async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F)
     }
 }
 
+/// What [`publish`] has written.
+pub(crate) struct Published {
+    /// All that the template is made of.
+    pub(crate) blobs: Vec<Blob>,
+    /// Bytes of the tree; none if it was there.
+    pub(crate) tree: u64,
+    /// Bytes of the head.
+    pub(crate) head: u64,
+}
+
 /// Writes the tree and then the head. `replace` says that the head that is there is of no use.
 ///
 /// # Errors
@@ -350,7 +360,7 @@ pub(crate) async fn publish(
     (tree, description): (FrameTree, Description),
     replace: bool,
     bounds: PushBounds,
-) -> Result<u64, RemoteError> {
+) -> Result<Published, RemoteError> {
     let Description { head, signature, manifest, about } = description;
     let mut blobs = tree.packs.clone();
     let object = format!("the tree of template {fingerprint}");
@@ -371,17 +381,17 @@ pub(crate) async fn publish(
         }
     };
     within(bounds.patience.answer, ("write", &object), write).await?;
-    Ok(sent + text.len() as u64)
+    Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
-/// Whether all packs of the tree are there.
+/// Whether all these are there.
 pub(crate) async fn is_complete(
     store: &TemplateStore,
-    tree: &FrameTree,
+    blobs: &[Blob],
     patience: Patience,
 ) -> Result<bool, RemoteError> {
-    for blob in &tree.packs {
-        let object = format!("pack {}", blob.digest);
+    for blob in blobs {
+        let object = format!("blob {}", blob.digest);
         if !within(patience.answer, ("look for", &object), store.has_blob(blob)).await? {
             return Ok(false);
         }

@@ -1,8 +1,10 @@
 //! What is pushed to a directory is found there, or pushed again.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use remote::{Patience, RemoteCache};
 use storage::{Cache, Entry, SigningKey};
@@ -81,4 +83,23 @@ fn a_template_of_which_a_part_is_missing_is_pushed_again() {
         assert!(offered.is_some_and(|bytes| bytes > 0), "{offered:?}");
         assert!(ground.is_fetched("third"));
     }
+}
+
+#[test]
+fn a_pack_that_is_removed_while_it_is_found_is_sent_again() {
+    let ground = Ground::new();
+    ground.push(&|_, _| ());
+    fs::remove_file(ground.store().join("heads/abc")).unwrap();
+    let removed = Cell::new(false);
+    let sent = ground.push(&|done, total| {
+        if done == total && !removed.replace(true) {
+            // By now, the pusher has found the packs.
+            std::thread::sleep(Duration::from_millis(300));
+            for blob in files(&ground.store().join("blobs")) {
+                fs::remove_file(blob).unwrap();
+            }
+        }
+    });
+    assert!(removed.get() && sent > 0);
+    assert!(ground.is_fetched("first"));
 }
