@@ -365,8 +365,7 @@ pub(crate) async fn publish(
     let mut blobs = tree.packs.clone();
     let object = format!("the tree of template {fingerprint}");
     let document = TreeDocument { tree, manifest, about };
-    let bytes =
-        document.to_bytes().map_err(|error| StoreError::broken(&error).attempt("compress", &object))?;
+    let bytes = document.to_bytes().map_err(|error| error.attempt("compress", &object))?;
     let tree = Blob { digest: BlobDigest::of(&bytes), bytes: bytes.len() as u64 };
     let rate = Mutex::new(Rate::default());
     let sent = put(store, &tree, Bytes::from(bytes), bounds, &rate).await?;
