@@ -18,6 +18,8 @@ use reqwest::{Client, Request, Url};
 
 /// What servers are told that they speak to.
 const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
+/// The longest answer that is read, in bytes: a pack has an eighth of that. What is longer has failed.
+const LONGEST_ANSWER: u64 = 256 << 20;
 /// The longest answer to a request that failed, in bytes; the rest is cut off.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
@@ -68,8 +70,9 @@ impl HttpService for WaryClient {
             *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
             let answer = self.0.execute(request).await.map_err(without_url)?;
             let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
-            let left = if parts.status.is_success() { u64::MAX } else { LONGEST_REFUSAL };
-            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left })))
+            let is_cut = !parts.status.is_success();
+            let left = if is_cut { LONGEST_REFUSAL } else { LONGEST_ANSWER };
+            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left, is_cut })))
         })
     }
 }
@@ -86,8 +89,10 @@ fn without_url(error: reqwest::Error) -> HttpError {
 /// The bytes of an answer, without a word of how many will come.
 struct WaryBody {
     body: reqwest::Body,
-    /// After so many more it ends.
+    /// So many more may come.
     left: u64,
+    /// Whether it ends then, rather than failing.
+    is_cut: bool,
 }
 
 impl Body for WaryBody {
@@ -98,13 +103,47 @@ impl Body for WaryBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        if self.left == 0 {
+        if self.left == 0 && self.is_cut {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
-            self.left = self.left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > self.left && !self.is_cut {
+                return Poll::Ready(Some(Err(unknown(std::io::Error::other("the answer is too long")))));
+            }
+            self.left = self.left.saturating_sub(bytes);
         }
         Poll::Ready(frame.map(|frame| frame.map_err(without_url)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt, stream};
+
+    use super::*;
+
+    /// What comes of four pieces of three bytes each, of which `left` bytes may be read.
+    fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
+        let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
+        let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(HttpResponseBody::new(body).bytes())
+    }
+
+    #[test]
+    fn what_is_longer_than_it_may_be_fails_and_the_words_of_an_error_are_cut() {
+        for (left, is_cut, expected) in [
+            (12, false, Some("abcabcabcabc")),
+            (11, false, None),
+            (6, false, None),
+            (12, true, Some("abcabcabcabc")),
+            (6, true, Some("abcabc")),
+            (5, true, Some("abcabc")),
+        ] {
+            let found = read(left, is_cut);
+            assert_eq!(found.ok().as_deref(), expected.map(str::as_bytes), "{left} {is_cut}");
+        }
     }
 }
