@@ -17,7 +17,7 @@ use crate::digest::{Blob, BlobDigest};
 use crate::error::StoreError;
 use crate::login::Login;
 use crate::objects::CONNECT_TIMEOUT;
-use crate::stored::{ByteStream, StoredObject, collect, skip};
+use crate::stored::{ByteStream, StoredObject, body, collect, skip};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";
@@ -266,10 +266,6 @@ impl OciRegistry {
             Err(error) => Err(error),
         }
     }
-}
-
-fn body(answer: Response) -> ByteStream {
-    answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
 }
 
 fn expect_success(answer: Response) -> Result<Response, StoreError> {
