@@ -10,8 +10,8 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use crate::digest::BlobDigest;
 use crate::document::{HeadDocument, LONGEST_HEAD};
-use crate::error::{RemoteError, StoreError};
-use crate::patience::{Patience, within};
+use crate::error::RemoteError;
+use crate::patience::{Patience, present, within};
 use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
@@ -101,26 +101,19 @@ async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet
 
 async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<BlobDigest>, RemoteError> {
     let object = format!("the head of template {fingerprint}");
-    let patience = Patience::ASKED_FOR;
-    let text = match tokio::time::timeout(patience.answer, store.head(fingerprint, LONGEST_HEAD)).await {
-        // Another process removed it.
-        Ok(Err(StoreError::Absent)) => return Ok(HashSet::new()),
-        Ok(text) => text.map_err(|error| error.attempt("read", &object))?,
-        Err(_) => return Err(RemoteError::Silent { verb: "read", object, after: patience.answer }),
-    };
+    let answer = Patience::ASKED_FOR.answer;
+    let text = within(answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD))).await?;
+    // Another process removed it.
+    let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     // Something that is no head at all is a template for no one, and would be in the way for ever.
     let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
         return Ok(HashSet::new());
     };
-    let tree = match tokio::time::timeout(patience.answer, store.whole_blob(&document.tree)).await {
-        // It cannot be fetched, and needs nothing.
-        Ok(Err(StoreError::Absent)) => return Ok(HashSet::new()),
-        Ok(tree) => {
-            tree.map_err(|error| error.attempt("read", format!("the tree of template {fingerprint}")))?
-        }
-        Err(_) => return Err(RemoteError::Silent { verb: "read", object, after: patience.answer }),
-    };
+    let tree_object = format!("the tree of template {fingerprint}");
+    let tree = within(answer, ("read", &tree_object), present(store.whole_blob(&document.tree))).await?;
+    // It cannot be fetched, and needs nothing.
+    let Some(tree) = tree else { return Ok(HashSet::new()) };
     let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
     Ok(packs.iter().chain([&document.tree]).map(|blob| blob.digest).collect())
 }

@@ -94,7 +94,7 @@ impl RemoteCache {
         patience: Patience,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
-        self.work(|runtime, store| {
+        with_store(&self.address, |runtime, store| {
             self.fetch_from((runtime, store), fingerprint, (building, limit), patience, progress)
         })
     }
@@ -152,7 +152,7 @@ impl RemoteCache {
         let bounds = PushBounds { patience, took: build_time(&about) };
         let mut trusted = self.trusted.clone();
         trusted.push(key.public());
-        self.work(|runtime, store| {
+        with_store(&self.address, |runtime, store| {
             let replace = match runtime.block_on(self::is_there(store, &fingerprint, &trusted, patience))? {
                 Presence::Complete => return Ok(Pushed { bytes: 0, shared: 0 }),
                 Presence::Absent => false,
@@ -188,7 +188,7 @@ impl RemoteCache {
 
     /// What the remote holds; it may take so long to find out.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
-        self.work(|runtime, store| runtime.block_on(garbage::usage(store, within)))
+        with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }
 
     /// Removes the templates that were pushed longer than `age` ago, and what no other template needs, unless it is younger
@@ -198,14 +198,7 @@ impl RemoteCache {
     /// The remote failed. What is needed is still there.
     pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
         let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        self.work(|runtime, store| runtime.block_on(garbage::collect(store, before)))
-    }
-
-    fn work<T>(
-        &self,
-        work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
-    ) -> Result<T, RemoteError> {
-        with_store(&self.address, work)
+        with_store(&self.address, |runtime, store| runtime.block_on(garbage::collect(store, before)))
     }
 
     fn has_failed(&self) -> bool {

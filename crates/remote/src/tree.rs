@@ -28,7 +28,7 @@ const TOO_LONG: &str = "it is too long";
 /// The first line.
 const HEADER: &str = "pgfresh tree 1";
 /// As of zstd's own program.
-const LEVEL: i32 = 3;
+pub(crate) const LEVEL: i32 = 3;
 
 /// Where a part of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
