@@ -447,29 +447,8 @@ fn is_catalog(token: Token<'_>) -> bool {
 /// Whether a name that follows a value and a point may call a function that leaves something.
 fn is_attribute(token: Token<'_>) -> bool {
     // Most names are none: only then they are looked up.
-    if !matches!(
-        bare(token),
-        [
-            b'b' | b'd'
-                | b'f'
-                | b'l'
-                | b'p'
-                | b's'
-                | b't'
-                | b'w'
-                | b'B'
-                | b'D'
-                | b'F'
-                | b'L'
-                | b'P'
-                | b'S'
-                | b'T'
-                | b'W',
-            _,
-            _,
-            ..
-        ]
-    ) {
+    let [first, _, _, ..] = bare(token) else { return false };
+    if !matches!(first.to_ascii_lowercase(), b'b' | b'd' | b'f' | b'l' | b'p' | b's' | b't' | b'w') {
         return false;
     }
     let name = Folded::new(token);
