@@ -209,7 +209,8 @@ impl RemoteCache {
     /// The reason as one line; a remote that fails is left alone for a while.
     fn explain(&self, error: &RemoteError) -> String {
         use RemoteError::{Missing, TooLarge, Untrusted};
-        if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { .. }) {
+        // A part that is missing is one template's, unless nothing can be written either.
+        if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         format!("{}: {error}", self.address)

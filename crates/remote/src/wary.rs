@@ -34,10 +34,8 @@ impl HttpConnector for WaryConnector {
             .user_agent(USER_AGENT)
             .https_only(text(ClientConfigKey::AllowHttp) != "true")
             .default_headers(options.get_default_headers().cloned().unwrap_or_default());
-        let timeout = text(ClientConfigKey::ConnectTimeout);
-        let timeout = timeout.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
-        let client = match timeout {
-            Some(seconds) => client.connect_timeout(Duration::from_secs(seconds)),
+        let client = match seconds(&text(ClientConfigKey::ConnectTimeout)) {
+            Some(timeout) => client.connect_timeout(timeout),
             None => client,
         };
         let failed = |error: reqwest::Error| object_store::Error::Generic {
@@ -46,6 +44,11 @@ impl HttpConnector for WaryConnector {
         };
         Ok(HttpClient::new(WaryClient(client.build().map_err(failed)?)))
     }
+}
+
+/// A duration as options have it: `10s`.
+fn seconds(text: &str) -> Option<Duration> {
+    text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
 
 #[derive(Debug)]
@@ -121,8 +124,27 @@ impl Body for WaryBody {
 #[cfg(test)]
 mod tests {
     use futures_util::{StreamExt, stream};
+    use object_store::client::HttpRequestBody;
 
     use super::*;
+    use crate::error::innermost;
+    use crate::objects::CONNECT_TIMEOUT;
+
+    #[test]
+    fn the_options_are_those_that_were_set() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let options = ClientOptions::new().with_connect_timeout(CONNECT_TIMEOUT);
+        let text = options.get_config_value(&ClientConfigKey::ConnectTimeout).unwrap();
+        assert_eq!(seconds(&text), Some(CONNECT_TIMEOUT));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (allowed, said) in [(false, "scheme is not allowed"), (true, "connection refused")] {
+            let client = WaryConnector.connect(&options.clone().with_allow_http(allowed)).unwrap();
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.uri_mut() = "http://127.0.0.1:1/secret".parse().unwrap();
+            let why = innermost(&runtime.block_on(client.execute(request)).unwrap_err());
+            assert!(why.contains(said) && !why.contains("secret"), "{why}");
+        }
+    }
 
     /// What comes of four pieces of three bytes each, of which `left` bytes may be read.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
