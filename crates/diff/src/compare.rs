@@ -175,21 +175,25 @@ fn differing<'a>(
         Ok(after) => after,
         Err(error) => return before.end().and(Err(error)),
     };
-    let merged = merge(&mut before, &mut after, &mut |step| match step {
-        RowStep::Same => {}
-        RowStep::Inserted(entry) => {
-            candidate.counts.inserted += 1;
-            keep(&mut candidate.inserted, entry, rows);
-        }
-        RowStep::Updated(before, after) => {
-            candidate.counts.updated += 1;
-            keep(&mut candidate.updated, (before, after), rows);
-        }
-        RowStep::Deleted(entry) => {
-            candidate.counts.deleted += 1;
-            keep(&mut candidate.deleted, entry, rows);
-        }
-    });
+    let merged = merge(
+        || before.next(),
+        || after.next(),
+        |step| match step {
+            RowStep::Same => {}
+            RowStep::Inserted(entry) => {
+                candidate.counts.inserted += 1;
+                keep(&mut candidate.inserted, entry, rows);
+            }
+            RowStep::Updated(before, after) => {
+                candidate.counts.updated += 1;
+                keep(&mut candidate.updated, (before, after), rows);
+            }
+            RowStep::Deleted(entry) => {
+                candidate.counts.deleted += 1;
+                keep(&mut candidate.deleted, entry, rows);
+            }
+        },
+    );
     before.end()?;
     after.end()?;
     merged.map(|()| candidate)

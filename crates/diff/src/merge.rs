@@ -36,40 +36,34 @@ pub(crate) enum RowStep {
     Deleted(Entry),
 }
 
-/// Where rows come from. `None` is the end.
-pub(crate) trait Source {
-    type Error;
-    fn next(&mut self) -> Result<Option<Entry>, Self::Error>;
-}
-
-/// Tells `each` of every row. A key that is there several times is matched as often as both have it.
-pub(crate) fn merge<S: Source>(
-    template: &mut S,
-    database: &mut S,
-    each: &mut dyn FnMut(RowStep),
-) -> Result<(), S::Error> {
-    let (mut old, mut new) = (template.next()?, database.next()?);
+/// Tells `each` of every row that the two others give, of which `None` is the end. A key that is there several times is matched as often as both have it.
+pub(crate) fn merge<E>(
+    mut template: impl FnMut() -> Result<Option<Entry>, E>,
+    mut database: impl FnMut() -> Result<Option<Entry>, E>,
+    mut each: impl FnMut(RowStep),
+) -> Result<(), E> {
+    let (mut old, mut new) = (template()?, database()?);
     loop {
         let step = match (old.take(), new.take()) {
             (None, None) => return Ok(()),
             (Some(before), None) => {
-                old = template.next()?;
+                old = template()?;
                 RowStep::Deleted(before)
             }
             (None, Some(after)) => {
-                new = database.next()?;
+                new = database()?;
                 RowStep::Inserted(after)
             }
             (Some(before), Some(after)) if before.key < after.key => {
-                (old, new) = (template.next()?, Some(after));
+                (old, new) = (template()?, Some(after));
                 RowStep::Deleted(before)
             }
             (Some(before), Some(after)) if before.key > after.key => {
-                (old, new) = (Some(before), database.next()?);
+                (old, new) = (Some(before), database()?);
                 RowStep::Inserted(after)
             }
             (Some(before), Some(after)) => {
-                (old, new) = (template.next()?, database.next()?);
+                (old, new) = (template()?, database()?);
                 if before.digest == after.digest { RowStep::Same } else { RowStep::Updated(before, after) }
             }
         };
@@ -81,20 +75,10 @@ pub(crate) fn merge<S: Source>(
 mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
-    use std::vec::IntoIter;
 
     use proptest::prelude::*;
 
     use super::*;
-
-    struct Rows(IntoIter<Entry>);
-
-    impl Source for Rows {
-        type Error = Infallible;
-        fn next(&mut self) -> Result<Option<Entry>, Infallible> {
-            Ok(self.0.next())
-        }
-    }
 
     fn entry(key: i64, value: u8) -> Entry {
         Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: Place::default() }
@@ -107,12 +91,17 @@ mod tests {
             KeyPart::Number(key) => (key, entry.digest.clone()),
             KeyPart::Text(_) => unreachable!("no test makes one"),
         };
-        let Ok(()) = merge(&mut Rows(old.into_iter()), &mut Rows(new.into_iter()), &mut |step| match step {
-            RowStep::Same => {}
-            RowStep::Inserted(entry) => found[0].push(of(&entry)),
-            RowStep::Updated(_, entry) => found[1].push(of(&entry)),
-            RowStep::Deleted(entry) => found[2].push(of(&entry)),
-        });
+        let (mut old, mut new) = (old.into_iter(), new.into_iter());
+        let Ok::<_, Infallible>(()) = merge(
+            || Ok(old.next()),
+            || Ok(new.next()),
+            |step| match step {
+                RowStep::Same => {}
+                RowStep::Inserted(entry) => found[0].push(of(&entry)),
+                RowStep::Updated(_, entry) => found[1].push(of(&entry)),
+                RowStep::Deleted(entry) => found[2].push(of(&entry)),
+            },
+        );
         found
     }
 

@@ -8,27 +8,9 @@ use crate::{ObjectChange, What};
 
 const OBJECTS: &str = include_str!("objects.sql");
 /// Other catalogs, of which is told what was created, dropped or changed, and not how.
-const OTHERS: [&str; 19] = [
-    "pg_am",
-    "pg_cast",
-    "pg_collation",
-    "pg_conversion",
-    "pg_default_acl",
-    "pg_event_trigger",
-    "pg_foreign_data_wrapper",
-    "pg_foreign_server",
-    "pg_language",
-    "pg_opclass",
-    "pg_operator",
-    "pg_opfamily",
-    "pg_publication",
-    "pg_publication_rel",
-    "pg_statistic_ext",
-    "pg_transform",
-    "pg_ts_config",
-    "pg_ts_dict",
-    "pg_user_mapping",
-];
+const OTHERS: &str = "pg_am pg_cast pg_collation pg_conversion pg_default_acl pg_event_trigger pg_foreign_data_wrapper \
+    pg_foreign_server pg_language pg_opclass pg_operator pg_opfamily pg_publication pg_publication_rel pg_statistic_ext \
+    pg_transform pg_ts_config pg_ts_dict pg_user_mapping";
 /// The longest definition that is handed out, in characters.
 const LONGEST: usize = 400;
 
@@ -86,14 +68,14 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
 type Objects = BTreeMap<(String, String), Object>;
 
 fn objects(reader: &mut Reader) -> Result<Objects, ReadError> {
-    let other = |name: &&str| {
+    let other = |name| {
         format!(
             "UNION ALL SELECT i.type, i.identity, NULL, (to_jsonb(o) - 'oid')::text, false \
              FROM {name} o CROSS JOIN LATERAL pg_identify_object('{name}'::regclass, o.oid, 0) i WHERE o.oid >= 16384 \
              AND ('{name}'::regclass, o.oid) NOT IN (SELECT classid, objid FROM extension_member)\n"
         )
     };
-    let others: String = OTHERS.iter().map(other).collect();
+    let others: String = OTHERS.split(' ').map(other).collect();
     let mut found = Objects::new();
     for row in reader.try_apart(&OBJECTS.replace("{others}", &others))? {
         let mut next = texts(row);

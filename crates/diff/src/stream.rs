@@ -2,7 +2,7 @@
 
 use std::vec::IntoIter;
 
-use crate::merge::{Entry, KeyPart, Place, Source};
+use crate::merge::{Entry, KeyPart, Place};
 use crate::relations::{KeyOrder, Matching, Relation};
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
@@ -77,12 +77,9 @@ impl<'a> RowStream<'a> {
             .or_else(|| self.orders.is_empty().then(|| vec![KeyPart::Text(digest.clone())]))?;
         Some(Entry { key, digest, place })
     }
-}
 
-impl Source for RowStream<'_> {
-    type Error = ReadError;
-
-    fn next(&mut self) -> Result<Option<Entry>, ReadError> {
+    /// The next row; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         if self.batch.len() == 0 && self.has_more {
             self.fetch(&format!("FETCH {BATCH} FROM rows"))?;
         }

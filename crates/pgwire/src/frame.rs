@@ -56,8 +56,13 @@ pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
 /// What comes before the first zero byte, and what comes behind it: all and nothing if there is none.
 #[must_use]
 pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let end = bytes.iter().position(|byte| *byte == 0);
-    end.map_or((bytes, &[]), |end| (&bytes[..end], &bytes[end + 1..]))
+    until_zero(bytes).unwrap_or((bytes, &[]))
+}
+
+/// The same; `None` if there is none.
+pub(crate) fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
 }
 
 /// What has come of a frame.

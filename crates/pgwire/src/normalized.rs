@@ -39,23 +39,6 @@ pub enum StatementKind {
 }
 
 impl StatementKind {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 13] = [
-        Self::Truncate,
-        Self::Ddl,
-        Self::Database,
-        Self::Insert,
-        Self::Update,
-        Self::Delete,
-        Self::Select,
-        Self::Copy,
-        Self::Commit,
-        Self::Transaction,
-        Self::Maintenance,
-        Self::Other,
-        Self::Connect,
-    ];
-
     /// What people call it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -334,25 +317,8 @@ fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 /// Words behind which a parenthesis stands apart.
 fn is_key_word(word: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "in",
-        "values",
-        "and",
-        "or",
-        "not",
-        "as",
-        "from",
-        "where",
-        "on",
-        "using",
-        "select",
-        "returning",
-        "set",
-        "exists",
-        "over",
-        "join",
-    ];
-    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+    const WORDS: &str = "in values and or not as from where on using select returning set exists over join";
+    WORDS.split(' ').any(|known| word.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

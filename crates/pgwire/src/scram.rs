@@ -20,7 +20,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::ErrorResponse;
-use crate::frame::{HEADER, encode};
+use crate::frame::{HEADER, encode, until_zero};
 use crate::message::answer_length;
 
 /// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
@@ -77,8 +77,7 @@ impl Verifier {
     ) -> Result<(Exchange<'_>, Vec<u8>), ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
-        let end = message.iter().position(|byte| *byte == 0).ok_or_else(invalid)?;
-        let (mechanism, response) = message.split_at(end);
+        let (mechanism, response) = until_zero(message).ok_or_else(invalid)?;
         // The header of GS2: no channel binding (n), or none because we offer none (y); no other identity.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
@@ -87,7 +86,7 @@ impl Verifier {
             (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
             _ => return Err(invalid()),
         };
-        let text = response.get(5..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
+        let text = response.get(4..).and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(malformed)?;
         let header = headers.iter().find(|header| text.starts_with(**header)).ok_or_else(malformed)?;
         let bare = &text[header.len()..];
         let theirs =

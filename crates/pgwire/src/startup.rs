@@ -1,6 +1,7 @@
 //! The first thing that a client says: a packet without a tag.
 
 use crate::ErrorResponse;
+use crate::frame::until_zero;
 
 /// The longest start-up packet. Source: `MAX_STARTUP_PACKET_LENGTH`.
 const LONGEST: usize = 10_000;
@@ -134,11 +135,6 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     let database = String::from_utf8(database.filter(|name| !name.is_empty()).unwrap_or(user).to_vec())
         .map_err(|_| ErrorResponse::fatal("22021", "invalid name of a database: it is not UTF-8"))?;
     Ok(Startup { params: StartupParams { version, parameters }, database, replication })
-}
-
-fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    Some((&bytes[..end], &bytes[end + 1..]))
 }
 
 /// The settings in the value of `options`: names and values. What is no setting is left out, for the server to refuse.

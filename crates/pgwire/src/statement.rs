@@ -328,23 +328,13 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
     }
 
-    /// What is told of a talk: `>` before what the client says, `<` before what the server says, a millisecond each.
-    /// `STATEMENT FROM..TO`, `-` before what did not run, its error, and `idle` or `open` if the server has nothing to do.
-    fn told_in(talk: &str, chunk: usize) -> Vec<String> {
-        let (mut follow, mut told) = (StatementTracker::default(), Vec::new());
-        let begin = Instant::now();
+    /// Plays a talk, in chunks of so many bytes: `tell` gets the number of each turn and what is told in it.
+    fn play(talk: &str, chunk: usize, begin: Instant, mut tell: impl FnMut(usize, StatementEvent)) {
+        let mut follow = StatementTracker::default();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
             let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
             let now = begin + Duration::from_millis(turn as u64);
-            let mut tell = |what| match what {
-                StatementEvent::Requested => told.push(format!("asked {turn}")),
-                StatementEvent::Completed(Completed { statement, begun, ran, error, rests, .. }) => {
-                    let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
-                    let error = error.map_or_else(String::new, |error| format!(" {}", error.sqlstate));
-                    let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
-                    told.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
-                }
-            };
+            let mut tell = |event| tell(turn, event);
             for part in messages(words.trim_end_matches(['>', '<'])).chunks(chunk) {
                 if from_client {
                     follow.client_says(part, now, &mut tell);
@@ -353,6 +343,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What is told of a talk: `>` before what the client says, `<` before what the server says, a millisecond each.
+    /// `STATEMENT FROM..TO`, `-` before what did not run, its error, and `idle` or `open` if the server has nothing to do.
+    fn told_in(talk: &str, chunk: usize) -> Vec<String> {
+        let (begin, mut told) = (Instant::now(), Vec::new());
+        play(talk, chunk, begin, |turn, event| match event {
+            StatementEvent::Requested => told.push(format!("asked {turn}")),
+            StatementEvent::Completed(Completed { statement, begun, ran, error, rests, .. }) => {
+                let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
+                let error = error.map_or_else(String::new, |error| format!(" {}", error.sqlstate));
+                let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
+                told.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
+            }
+        });
         told
     }
 
@@ -362,29 +367,19 @@ mod tests {
 
     /// Of each statement of a talk: whether values were bound, which (numbered as they come), and its rows.
     fn runs(talk: &str) -> Vec<(String, Option<usize>, u64)> {
-        let (mut follow, mut seen, mut runs) = (StatementTracker::default(), Vec::new(), Vec::new());
-        for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
-            let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
-            let mut tell = |event| {
-                if let StatementEvent::Completed(Completed { statement, values, rows, .. }) = event {
-                    let number = values.map(|values| {
-                        let at = seen.iter().position(|one| *one == values);
-                        at.unwrap_or_else(|| {
-                            seen.push(values);
-                            seen.len() - 1
-                        })
-                    });
-                    runs.push((statement.as_ref().to_owned(), number, rows));
-                }
-            };
-            for part in messages(words.trim_end_matches(['>', '<'])).chunks(3) {
-                if from_client {
-                    follow.client_says(part, Instant::now(), &mut tell);
-                } else {
-                    follow.server_says(part, Instant::now(), &mut tell);
-                }
+        let (mut seen, mut runs) = (Vec::new(), Vec::new());
+        play(talk, 3, Instant::now(), |_, event| {
+            if let StatementEvent::Completed(Completed { statement, values, rows, .. }) = event {
+                let number = values.map(|values| {
+                    let at = seen.iter().position(|one| *one == values);
+                    at.unwrap_or_else(|| {
+                        seen.push(values);
+                        seen.len() - 1
+                    })
+                });
+                runs.push((statement.as_ref().to_owned(), number, rows));
             }
-        }
+        });
         runs
     }
 

@@ -16,6 +16,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use crate::frame::until_zero;
 use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 
@@ -47,10 +48,10 @@ impl SessionTraces {
         }
         let text = match tag {
             _ if length > LONGEST => None,
-            b'Q' => body.get(..length).and_then(before_zero),
+            b'Q' => body.get(..length).and_then(until_zero).map(|(sql, _)| sql),
             b'P' => body.get(..length).and_then(|body| {
-                let name = before_zero(body)?;
-                before_zero(&body[name.len() + 1..])
+                let (_, rest) = until_zero(body)?;
+                until_zero(rest).map(|(sql, _)| sql)
             }),
             _ => None,
         };
@@ -62,10 +63,6 @@ impl SessionTraces {
     pub fn leaves_nothing(&self) -> bool {
         !self.left
     }
-}
-
-fn before_zero(bytes: &[u8]) -> Option<&[u8]> {
-    bytes.iter().position(|byte| *byte == 0).map(|end| &bytes[..end])
 }
 
 /// Whether a string of statements leaves nothing.
@@ -447,29 +444,8 @@ fn is_catalog(token: Token<'_>) -> bool {
 /// Whether a name that follows a value and a point may call a function that leaves something.
 fn is_attribute(token: Token<'_>) -> bool {
     // Most names are none: only then they are looked up.
-    if !matches!(
-        bare(token),
-        [
-            b'b' | b'd'
-                | b'f'
-                | b'l'
-                | b'p'
-                | b's'
-                | b't'
-                | b'w'
-                | b'B'
-                | b'D'
-                | b'F'
-                | b'L'
-                | b'P'
-                | b'S'
-                | b'T'
-                | b'W',
-            _,
-            _,
-            ..
-        ]
-    ) {
+    let [first, _, _, ..] = bare(token) else { return false };
+    if !matches!(first.to_ascii_lowercase(), b'b' | b'd' | b'f' | b'l' | b'p' | b's' | b't' | b'w') {
         return false;
     }
     let name = Folded::new(token);

@@ -99,18 +99,23 @@ impl RemoteAddress {
 
     /// Whether it is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
-        match self.url.host() {
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            Some(Host::Domain(name)) => name == "localhost" || loopback_literal(name),
-            None => false,
-        }
+        is_loopback(&self.url)
     }
 
     /// Host and port, as they are written.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+}
+
+/// Whether a URL leads to this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost" || loopback_literal(name),
+        None => false,
     }
 }
 

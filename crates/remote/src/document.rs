@@ -74,6 +74,8 @@ mod tests {
             assert!(HeadDocument::parse(&text[..cut]).is_err(), "{cut}");
         }
         assert_eq!(HeadDocument::parse(&text.replacen('1', "2", 1)), Err("a newer pgfresh has written it"));
-        assert!(HeadDocument::parse(&text.replacen(" 77\n", " 99999999999\n", 1)).is_err());
+        let of_tree = |bytes: u64| text.replacen(" 77\n", &format!(" {bytes}\n"), 1);
+        assert!(HeadDocument::parse(&of_tree(LONGEST_TREE)).is_ok());
+        assert_eq!(HeadDocument::parse(&of_tree(LONGEST_TREE + 1)), Err("its tree is too long"));
     }
 }

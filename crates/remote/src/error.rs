@@ -21,6 +21,14 @@ pub enum RemoteError {
         /// What came back.
         why: String,
     },
+    /// The remote has answered: there is no such object.
+    #[error("could not {verb} {object}: it is missing")]
+    Missing {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        object: String,
+    },
     /// It did not answer.
     #[error("could not {verb} {object}: no answer within {:.0} s", after.as_secs_f64())]
     Silent {
@@ -104,7 +112,11 @@ impl StoreError {
     }
 
     pub(crate) fn attempt(self, verb: &'static str, object: impl Into<String>) -> RemoteError {
-        RemoteError::Failed { verb, object: object.into(), why: self.why() }
+        let object = object.into();
+        match self {
+            Self::Absent => RemoteError::Missing { verb, object },
+            other => RemoteError::Failed { verb, object, why: other.why() },
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use storage::{Announced, Receiving, TrustedHead, TrustedKey};
 use tokio::runtime::Handle;
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 use crate::digest::Blob;
 use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{Pace, Patience, within};
+use crate::patience::{Pace, Patience, TICK, present, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 
@@ -30,8 +31,6 @@ const ATTEMPTS: u32 = 3;
 const PROGRESS: u64 = 4 << 10;
 /// The pause before the second of these; then twice that.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often progress is told.
-const TICK: Duration = Duration::from_millis(50);
 
 /// A template in a remote: what a trusted key has signed, and where its files are said to be.
 #[derive(Debug)]
@@ -73,14 +72,6 @@ pub(crate) async fn find(
         return Err(damaged("it does not make the files that were signed"));
     }
     Ok(Some(FoundTemplate { announced, tree, signed }))
-}
-
-/// What is absent is no error.
-async fn present<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<Option<T>, StoreError> {
-    match work.await {
-        Err(StoreError::Absent) => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 /// Neighbouring frames of one pack, in its order: they are asked for at once.
@@ -261,12 +252,13 @@ impl Download<'_> {
         let frame = |number: &usize| &self.tree.frames[*number];
         let Some(last) = run.frames.back().map(frame) else { return Ok(()) };
         let rest = run.at + run.buffer.len() as u64..last.offset + last.length as u64;
-        let mut stream = self.wait(run, self.store.blob(&run.pack.digest, rest)).await?;
+        let mut stream = self.wait(run, |_| 0, self.store.blob(&run.pack.digest, rest)).await?;
         while let Some(number) = run.frames.front().copied() {
             let frame = frame(&number);
             let begin = usize::try_from(frame.offset - run.at).unwrap_or(usize::MAX);
             while run.buffer.len() < begin + frame.length {
-                let piece = self.wait(run, async { stream.next().await.transpose() }).await?;
+                let bytes = |piece: &Option<Bytes>| piece.as_ref().map_or(0, Bytes::len);
+                let piece = self.wait(run, bytes, async { stream.next().await.transpose() }).await?;
                 let Some(piece) = piece else {
                     return Err(Interruption::Broken(StoreError::Broken(
                         "the connection was cut".to_owned(),
@@ -289,9 +281,11 @@ impl Download<'_> {
     }
 
     /// Waits for the network, no longer than without a byte on any connection: a busy server answers one after the other.
-    async fn wait<T: Counted>(
+    /// What comes has so many `bytes` of what is to be transferred.
+    async fn wait<T>(
         &self,
         run: &FrameRun,
+        bytes: impl Fn(&T) -> usize,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Interruption> {
         let begun = Instant::now();
@@ -304,7 +298,7 @@ impl Download<'_> {
                 result => break result,
             }
         };
-        let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, Counted::bytes);
+        let bytes = result.as_ref().ok().and_then(|result| result.as_ref().ok()).map_or(0, bytes);
         self.pace.count(bytes, begun);
         let object = || format!("pack {}", run.pack.digest);
         let silent = |_| RemoteError::Silent { verb: "read", object: object(), after };
@@ -333,22 +327,4 @@ pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'st
     let raw = zstd::bulk::decompress(packed, frame.raw).map_err(|_| wrong)?;
     let same = raw.len() == frame.raw && blake3::hash(&raw) == blake3::Hash::from(frame.digest);
     if same { Ok(raw) } else { Err(wrong) }
-}
-
-/// What a wait may bring.
-trait Counted {
-    /// How many bytes of what is to be transferred.
-    fn bytes(&self) -> usize;
-}
-
-impl Counted for crate::stored::ByteStream {
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-impl Counted for Option<bytes::Bytes> {
-    fn bytes(&self) -> usize {
-        self.as_ref().map_or(0, bytes::Bytes::len)
-    }
 }

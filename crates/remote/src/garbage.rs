@@ -3,15 +3,15 @@
 //! A pusher writes its head last, and it may share packs that were there before. So a blob goes only if no head has needed it
 //! when we began, none that came meanwhile does, and it has been there for a day.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::digest::Blob;
+use crate::digest::BlobDigest;
 use crate::document::{HeadDocument, LONGEST_HEAD};
-use crate::error::{RemoteError, StoreError};
-use crate::patience::{Patience, within};
+use crate::error::RemoteError;
+use crate::patience::{Patience, present, within};
 use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
@@ -61,7 +61,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     // Blobs before heads: of what is pushed meanwhile, nothing is listed.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
     let heads = list("heads").await?;
-    let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashMap::new() };
+    let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashSet::new() };
     let mut collected = Collected::default();
     for head in heads.iter().filter(|head| head.time < before) {
         let object = format!("the head of template {}", head.name);
@@ -75,7 +75,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     let mut later = list("heads").await?;
     later.retain(|head| known.get(&head.name) != Some(&head.time));
     needed.extend(self::needed(store, &later).await?);
-    let kept: HashSet<_> = needed.into_values().flatten().map(|blob| blob.digest.to_string()).collect();
+    let kept: HashSet<_> = needed.iter().map(BlobDigest::to_string).collect();
     let old = SystemTime::now() - GRACE;
     for notice in list("notices").await?.iter().filter(|notice| notice.time < old) {
         let object = format!("the notice of template {}", notice.name);
@@ -90,40 +90,30 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     Ok(collected)
 }
 
-/// The blobs that each head needs. Signatures do not matter: what is needed by anything stays.
+/// The blobs that heads need. Signatures do not matter: what is needed by anything stays.
 ///
 /// # Errors
 /// A head cannot be read, or the tree of one: nothing may be removed then.
-async fn needed(
-    store: &TemplateStore,
-    heads: &[StoredObject],
-) -> Result<HashMap<String, Vec<Blob>>, RemoteError> {
-    let read =
-        heads.iter().map(|head| async move { Ok((head.name.clone(), needed_by(store, &head.name).await?)) });
-    futures_util::stream::iter(read).buffer_unordered(READERS).try_collect().await
+async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet<BlobDigest>, RemoteError> {
+    let read = heads.iter().map(|head| needed_by(store, &head.name));
+    futures_util::stream::iter(read).buffer_unordered(READERS).try_concat().await
 }
 
-async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<Vec<Blob>, RemoteError> {
+async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<BlobDigest>, RemoteError> {
     let object = format!("the head of template {fingerprint}");
-    let patience = Patience::ASKED_FOR;
-    let text = match tokio::time::timeout(patience.answer, store.head(fingerprint, LONGEST_HEAD)).await {
-        // Another process removed it.
-        Ok(Err(StoreError::Absent)) => return Ok(Vec::new()),
-        Ok(text) => text.map_err(|error| error.attempt("read", &object))?,
-        Err(_) => return Err(RemoteError::Silent { verb: "read", object, after: patience.answer }),
-    };
+    let answer = Patience::ASKED_FOR.answer;
+    let text = within(answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD))).await?;
+    // Another process removed it.
+    let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     // Something that is no head at all is a template for no one, and would be in the way for ever.
-    let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else { return Ok(Vec::new()) };
-    let tree = match tokio::time::timeout(patience.answer, store.whole_blob(&document.tree)).await {
-        // It cannot be fetched, and needs nothing.
-        Ok(Err(StoreError::Absent)) => return Ok(Vec::new()),
-        Ok(tree) => {
-            tree.map_err(|error| error.attempt("read", format!("the tree of template {fingerprint}")))?
-        }
-        Err(_) => return Err(RemoteError::Silent { verb: "read", object, after: patience.answer }),
+    let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
+        return Ok(HashSet::new());
     };
-    let mut blobs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
-    blobs.push(document.tree);
-    Ok(blobs)
+    let tree_object = format!("the tree of template {fingerprint}");
+    let tree = within(answer, ("read", &tree_object), present(store.whole_blob(&document.tree))).await?;
+    // It cannot be fetched, and needs nothing.
+    let Some(tree) = tree else { return Ok(HashSet::new()) };
+    let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
+    Ok(packs.iter().chain([&document.tree]).map(|blob| blob.digest).collect())
 }

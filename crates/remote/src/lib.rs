@@ -38,6 +38,7 @@ pub use garbage::{Collected, Usage};
 pub use patience::Patience;
 pub use push::Pushed;
 
+use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
 use crate::push::PushBounds;
 use crate::store::{TemplateStore, with_store};
@@ -93,7 +94,7 @@ impl RemoteCache {
         patience: Patience,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
-        self.work(|runtime, store| {
+        with_store(&self.address, |runtime, store| {
             self.fetch_from((runtime, store), fingerprint, (building, limit), patience, progress)
         })
     }
@@ -151,7 +152,7 @@ impl RemoteCache {
         let bounds = PushBounds { patience, took: build_time(&about) };
         let mut trusted = self.trusted.clone();
         trusted.push(key.public());
-        self.work(|runtime, store| {
+        with_store(&self.address, |runtime, store| {
             let replace = match runtime.block_on(self::is_there(store, &fingerprint, &trusted, patience))? {
                 Presence::Complete => return Ok(Pushed { bytes: 0, shared: 0 }),
                 Presence::Absent => false,
@@ -162,15 +163,17 @@ impl RemoteCache {
                 let found = runtime.block_on(fetch::find(store, &other, &trusted, patience));
                 related.extend(found.ok().flatten().map(|found| found.tree));
             }
-            loop {
+            for _ in 0..2 {
                 let (tree, mut pushed) =
                     push::send_packs(runtime, store, (entry, &related), bounds, progress)?;
-                let (shares, checked) = (pushed.shared > 0, tree.clone());
                 let document = (tree, entry.describe(key)?);
-                pushed.bytes +=
+                let published =
                     runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
-                // What is shared may have been removed as garbage meanwhile.
-                if !shares || runtime.block_on(push::is_complete(store, &checked, patience))? {
+                let sent = pushed.bytes + published.tree;
+                pushed.bytes = sent + published.head;
+                // What was there already may have been removed as garbage meanwhile.
+                let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
+                if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
                 }
                 let object = format!("the head of template {fingerprint}");
@@ -179,12 +182,13 @@ impl RemoteCache {
                     .map_err(|error| error.attempt("remove", object))?;
                 related.clear();
             }
+            Err(StoreError::Absent.attempt("find", format!("what was pushed of template {fingerprint}")))
         })
     }
 
     /// What the remote holds; it may take so long to find out.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
-        self.work(|runtime, store| runtime.block_on(garbage::usage(store, within)))
+        with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }
 
     /// Removes the templates that were pushed longer than `age` ago, and what no other template needs, unless it is younger
@@ -194,14 +198,7 @@ impl RemoteCache {
     /// The remote failed. What is needed is still there.
     pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
         let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        self.work(|runtime, store| runtime.block_on(garbage::collect(store, before)))
-    }
-
-    fn work<T>(
-        &self,
-        work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
-    ) -> Result<T, RemoteError> {
-        with_store(&self.address, work)
+        with_store(&self.address, |runtime, store| runtime.block_on(garbage::collect(store, before)))
     }
 
     fn has_failed(&self) -> bool {
@@ -211,7 +208,9 @@ impl RemoteCache {
 
     /// The reason as one line; a remote that fails is left alone for a while.
     fn explain(&self, error: &RemoteError) -> String {
-        if !matches!(error, RemoteError::Untrusted { .. } | RemoteError::TooLarge { .. }) {
+        use RemoteError::{Missing, TooLarge, Untrusted};
+        // A part that is missing is one template's, unless nothing can be written either.
+        if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         format!("{}: {error}", self.address)
@@ -232,12 +231,13 @@ async fn is_there(
     trusted: &[TrustedKey],
     patience: Patience,
 ) -> Result<Presence, RemoteError> {
+    use RemoteError::{Damaged, Missing, Untrusted};
     match fetch::find(store, fingerprint, trusted, patience).await {
         Ok(None) => Ok(Presence::Absent),
-        Ok(Some(found)) if push::is_complete(store, &found.tree, patience).await? => Ok(Presence::Complete),
-        Ok(Some(_)) | Err(RemoteError::Untrusted { .. } | RemoteError::Damaged { .. }) => {
-            Ok(Presence::Useless)
+        Ok(Some(found)) if push::is_complete(store, &found.tree.packs, patience).await? => {
+            Ok(Presence::Complete)
         }
+        Ok(Some(_)) | Err(Untrusted { .. } | Damaged { .. } | Missing { .. }) => Ok(Presence::Useless),
         Err(error) => Err(error),
     }
 }

@@ -12,8 +12,9 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::address::is_loopback;
 use crate::error::StoreError;
-use crate::stored::collect;
+use crate::stored::{body, collect};
 
 /// The longest answer of a server for tokens that is read, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 20;
@@ -60,8 +61,7 @@ impl Login {
         }
         let realm = parameter(parameters, "realm").and_then(|realm| Url::parse(&realm).ok());
         let mut realm = realm.ok_or_else(|| refused("the registry asks for a login of an unknown kind"))?;
-        let here = matches!(realm.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        if realm.scheme() != "https" && !here {
+        if realm.scheme() != "https" && !is_loopback(&realm) {
             return Err(refused("the registry asks for a login without TLS"));
         }
         if let Some(service) = parameter(parameters, "service") {
@@ -81,11 +81,7 @@ impl Login {
                 answer.status().as_u16()
             )));
         }
-        let stream = futures_util::StreamExt::boxed(futures_util::TryStreamExt::map_err(
-            answer.bytes_stream(),
-            |error| StoreError::broken(&error),
-        ));
-        let answer: Value = serde_json::from_slice(&collect(stream, LONGEST_ANSWER).await?)
+        let answer: Value = serde_json::from_slice(&collect(body(answer), LONGEST_ANSWER).await?)
             .map_err(|error| StoreError::broken(&error))?;
         let token = answer["token"].as_str().or(answer["access_token"].as_str());
         token.map(|token| format!("Bearer {token}")).ok_or_else(|| refused("the registry gave no token"))

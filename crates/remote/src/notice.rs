@@ -122,23 +122,6 @@ impl BeatWatch {
     }
 }
 
-/// Posts a notice in place of one that is `left` behind, or of none; false if another machine was quicker.
-async fn post(
-    store: &TemplateStore,
-    (fingerprint, builder): (&str, u64),
-    key: &SigningKey,
-    left: bool,
-) -> Result<bool, StoreError> {
-    if left {
-        store.remove_notice(fingerprint).await?;
-    }
-    let text = Notice::new(fingerprint, builder, 0).to_signed_text(key);
-    match store.put_notice(fingerprint, &text, true).await {
-        Err(StoreError::Exists) => Ok(false),
-        other => other.map(|()| true),
-    }
-}
-
 /// A notice of ours, which beats until it is dropped, and is removed then.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
@@ -147,7 +130,8 @@ pub(crate) struct PostedNotice {
 }
 
 impl PostedNotice {
-    /// Posts one in `store`, which is at `address`; `None` if another machine was quicker.
+    /// Posts one in `store`, which is at `address`, in place of one that is `left` behind, or of none; `None` if another machine
+    /// was quicker.
     ///
     /// # Errors
     /// The store takes none, or has failed.
@@ -161,8 +145,13 @@ impl PostedNotice {
         let mut builder = [0; 8];
         sys::fill_random(&mut builder).map_err(|error| StoreError::broken(&error))?;
         let builder = u64::from_ne_bytes(builder);
-        if !post(store, (fingerprint, builder), key, left).await? {
-            return Ok(None);
+        if left {
+            store.remove_notice(fingerprint).await?;
+        }
+        let text = Notice::new(fingerprint, builder, 0).to_signed_text(key);
+        match store.put_notice(fingerprint, &text, true).await {
+            Err(StoreError::Exists) => return Ok(None),
+            other => other?,
         }
         let (address, fingerprint, key) = (address.clone(), fingerprint.to_owned(), Arc::clone(key));
         let (stop, mut stopped) = oneshot::channel();

@@ -7,6 +7,7 @@
 //! ```
 
 use std::env;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,7 +30,7 @@ use object_store::{
 
 use percent_encoding::percent_decode_str;
 
-use crate::address::{RemoteAddress, StoreKind};
+use crate::address::{RemoteAddress, StoreKind, is_loopback};
 use crate::digest::{Blob, BlobDigest};
 use crate::error::{StoreError, innermost};
 use crate::stored::{ByteStream, StoredObject, skip};
@@ -37,9 +38,9 @@ use crate::wary::WaryConnector;
 
 /// How long a connection may take to come about; every wait has a bound of its own besides.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const HEADS: &str = "heads";
-const BLOBS: &str = "blobs";
-const NOTICES: &str = "notices";
+pub(crate) const HEADS: &str = "heads";
+pub(crate) const BLOBS: &str = "blobs";
+pub(crate) const NOTICES: &str = "notices";
 
 /// A bucket, or a part of one.
 #[derive(Debug)]
@@ -91,42 +92,25 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
 impl ObjectBucket {
     pub(crate) fn open(address: &RemoteAddress) -> Result<Self, StoreError> {
         let bucket = address.url.host_str().unwrap_or_default();
-        let (client, retry) = (client_options(address.kind), no_retry());
-        let store: Arc<dyn ObjectStore> = match address.kind {
-            StoreKind::S3 => Arc::new(
-                AmazonS3Builder::from_env()
-                    .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
-                    .with_retry(retry)
-                    .with_bucket_name(bucket)
-                    .build()?,
-            ),
-            StoreKind::Gcs => Arc::new(
-                GoogleCloudStorageBuilder::from_env()
-                    .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
-                    .with_retry(retry)
-                    .with_bucket_name(bucket)
-                    .build()?,
-            ),
-            StoreKind::Azure => Arc::new(
-                MicrosoftAzureBuilder::from_env()
-                    .with_client_options(client)
-                    .with_http_connector(WaryConnector::default())
-                    .with_retry(retry)
-                    .with_container_name(bucket)
-                    .build()?,
-            ),
-            StoreKind::Http => {
-                let (url, client) = without_password(address, client)?;
+        let client = client_options(address.kind);
+        macro_rules! built {
+            ($builder:expr, $client:expr) => {
                 Arc::new(
-                    HttpBuilder::new()
-                        .with_client_options(client)
-                        .with_http_connector(WaryConnector::default())
-                        .with_retry(retry)
-                        .with_url(url)
+                    $builder
+                        .with_client_options($client)
+                        .with_http_connector(WaryConnector)
+                        .with_retry(no_retry())
                         .build()?,
                 )
+            };
+        }
+        let store: Arc<dyn ObjectStore> = match address.kind {
+            StoreKind::S3 => built!(AmazonS3Builder::from_env().with_bucket_name(bucket), client),
+            StoreKind::Gcs => built!(GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket), client),
+            StoreKind::Azure => built!(MicrosoftAzureBuilder::from_env().with_container_name(bucket), client),
+            StoreKind::Http => {
+                let (url, client) = without_password(address, client)?;
+                built!(HttpBuilder::new().with_url(url), client)
             }
             StoreKind::File | StoreKind::Oci => {
                 Arc::new(LocalFileSystem::new().with_fsync(true).with_automatic_cleanup(false))
@@ -150,8 +134,13 @@ impl ObjectBucket {
         self.prefix.clone().join(kind).join(name)
     }
 
-    pub(crate) async fn head(&self, fingerprint: &str) -> Result<ByteStream, StoreError> {
-        let found = self.store.get(&self.at(HEADS, fingerprint)).await?;
+    fn store(&self, kind: &'static str) -> &dyn ObjectStore {
+        if kind == NOTICES { &*self.notices } else { &*self.store }
+    }
+
+    /// A head or a notice.
+    pub(crate) async fn text(&self, kind: &'static str, name: &str) -> Result<ByteStream, StoreError> {
+        let found = self.store(kind).get(&self.at(kind, name)).await?;
         Ok(found.into_stream().map_err(StoreError::from).boxed())
     }
 
@@ -186,97 +175,61 @@ impl ObjectBucket {
         Ok(())
     }
 
-    pub(crate) async fn put_head(
+    /// Writes a head or a notice; [`StoreError::Exists`] if there is one that is not to be replaced.
+    pub(crate) async fn put_text(
         &self,
-        fingerprint: &str,
+        kind: &'static str,
+        name: &str,
         text: &str,
         replace: bool,
     ) -> Result<(), StoreError> {
-        put_text(&*self.store, self.at(HEADS, fingerprint), text, replace).await
-    }
-
-    pub(crate) async fn notice(&self, fingerprint: &str) -> Result<ByteStream, StoreError> {
-        let found = self.notices.get(&self.at(NOTICES, fingerprint)).await?;
-        Ok(found.into_stream().map_err(StoreError::from).boxed())
-    }
-
-    pub(crate) async fn put_notice(
-        &self,
-        fingerprint: &str,
-        text: &str,
-        replace: bool,
-    ) -> Result<(), StoreError> {
-        put_text(&*self.notices, self.at(NOTICES, fingerprint), text, replace).await
-    }
-
-    pub(crate) async fn remove_notice(&self, fingerprint: &str) -> Result<(), StoreError> {
-        self.remove(&self.at(NOTICES, fingerprint)).await
-    }
-
-    pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
-        self.list(NOTICES).await
-    }
-
-    pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
-        self.list(HEADS).await
-    }
-
-    pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
-        let mut all = self.list(BLOBS).await?;
-        if let Some(folder) = &self.folder {
-            all.extend(unfinished(&folder.join(BLOBS)));
+        let (store, path) = (self.store(kind), self.at(kind, name));
+        let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
+        if !replace {
+            let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match store.put_opts(&path, payload(), create).await {
+                // A server that cannot is told without a condition: two pushers then both succeed, and either text is good.
+                Err(
+                    object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
+                ) => {}
+                other => return other.map(drop).map_err(StoreError::from),
+            }
         }
-        Ok(all)
+        store.put(&path, payload()).await?;
+        Ok(())
     }
 
-    async fn list(&self, kind: &'static str) -> Result<Vec<StoredObject>, StoreError> {
+    pub(crate) async fn list(&self, kind: &'static str) -> Result<Vec<StoredObject>, StoreError> {
         let folder = self.prefix.clone().join(kind);
         let stored = |meta: ObjectMeta| StoredObject {
             name: meta.location.filename().unwrap_or_default().to_owned(),
             bytes: meta.size,
             time: SystemTime::from(meta.last_modified),
         };
-        match self.store.list(Some(&folder)).map_ok(stored).try_collect().await {
-            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
-            other => Ok(other?),
+        let mut all: Vec<_> = match self.store.list(Some(&folder)).map_ok(stored).try_collect().await {
+            Err(object_store::Error::NotFound { .. }) => Vec::new(),
+            other => other?,
+        };
+        if let Some(folder) = self.folder.as_ref().filter(|_| kind == BLOBS) {
+            all.extend(unfinished(&folder.join(kind)));
         }
+        Ok(all)
     }
 
-    pub(crate) async fn remove_head(&self, fingerprint: &str) -> Result<(), StoreError> {
-        self.remove(&self.at(HEADS, fingerprint)).await
-    }
-
-    pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, kind: &'static str, name: &str) -> Result<(), StoreError> {
         if name.contains(UNFINISHED)
-            && let Some(folder) = &self.folder
+            && let Some(folder) = self.folder.as_ref().filter(|_| kind == BLOBS)
         {
-            return std::fs::remove_file(folder.join(BLOBS).join(name))
-                .map_err(|error| StoreError::broken(&error));
+            return match std::fs::remove_file(folder.join(kind).join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::broken(&error)),
+                _ => Ok(()),
+            };
         }
-        self.remove(&self.at(BLOBS, name)).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), StoreError> {
-        match self.store.delete(path).await {
+        match self.store.delete(&self.at(kind, name)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             other => Ok(other?),
         }
     }
-}
-
-/// Writes a text; [`StoreError::Exists`] if there is one that is not to be replaced.
-async fn put_text(store: &dyn ObjectStore, path: Path, text: &str, replace: bool) -> Result<(), StoreError> {
-    let payload = || PutPayload::from_bytes(Bytes::copy_from_slice(text.as_bytes()));
-    if !replace {
-        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match store.put_opts(&path, payload(), create).await {
-            // A server that cannot is told without a condition: two pushers then both succeed, and either text is good.
-            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {}
-            other => return other.map(drop).map_err(StoreError::from),
-        }
-    }
-    store.put(&path, payload()).await?;
-    Ok(())
 }
 
 /// What is in the names of files that a writer has left behind that was killed; listings leave these out.
@@ -333,19 +286,29 @@ fn emulated(kind: StoreKind) -> bool {
         StoreKind::Gcs => (&["GOOGLE_BASE_URL"], "GOOGLE_ALLOW_HTTP"),
         StoreKind::Http | StoreKind::File | StoreKind::Oci => return false,
     };
-    let here = |url: url::Url| match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
     let endpoint = endpoints.iter().find_map(|name| env::var(name).ok()).and_then(|text| text.parse().ok());
     is_true(allow)
-        || endpoint.is_some_and(here)
+        || endpoint.is_some_and(|url| is_loopback(&url))
         || kind == StoreKind::Azure && is_true("AZURE_STORAGE_USE_EMULATOR")
 }
 
 fn is_true(name: &str) -> bool {
     env::var(name)
         .is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_has_removed_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("file://{}", folder.path().display()).parse().unwrap();
+        let bucket = ObjectBucket::open(&address).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for name in ["abc", "abc#1"] {
+            runtime.block_on(bucket.remove(BLOBS, name)).unwrap();
+        }
+    }
 }

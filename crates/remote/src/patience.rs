@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use crate::error::{RemoteError, StoreError};
 
 /// What a transfer may cost beyond what it saves.
-const MARGIN: Duration = Duration::from_secs(3);
+pub(crate) const MARGIN: Duration = Duration::from_secs(3);
+/// How often progress is told.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// How long bytes are counted before the rest is projected.
 const MEASURED: Duration = Duration::from_secs(1);
 
@@ -43,6 +45,16 @@ pub(crate) async fn within<T>(
     match tokio::time::timeout(after, work).await {
         Ok(result) => result.map_err(|error| error.attempt(verb, object)),
         Err(_) => Err(RemoteError::Silent { verb, object: object.to_owned(), after }),
+    }
+}
+
+/// What is absent is no error.
+pub(crate) async fn present<T>(
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<Option<T>, StoreError> {
+    match work.await {
+        Err(StoreError::Absent) => Ok(None),
+        other => other.map(Some),
     }
 }
 

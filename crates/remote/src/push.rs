@@ -11,15 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use storage::{Attempt, CacheError, Description, Entry};
+use storage::{Attempt, CacheError, Description, Entry, FileError};
 use tokio::runtime::Handle;
 
 use crate::digest::{Blob, BlobDigest};
 use crate::document::HeadDocument;
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{Patience, within};
+use crate::patience::{MARGIN, Patience, TICK, within};
 use crate::store::TemplateStore;
-use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
+use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
 /// The size of a pack, in bytes.
 const PACK: usize = 32 << 20;
@@ -27,12 +27,6 @@ const PACK: usize = 32 << 20;
 const FIRST_PACK: usize = 512 << 10;
 /// Packs that are sent at once.
 const SENDERS: u32 = 2;
-/// As of zstd's own program.
-const LEVEL: i32 = 3;
-/// How often progress is told.
-const TICK: Duration = Duration::from_millis(50);
-/// What a push may cost beyond the time of the build.
-const MARGIN: Duration = Duration::from_secs(3);
 
 /// What was pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,28 +59,8 @@ struct Packer {
     sink: SyncSender<NewPack>,
 }
 
-/// The receiver is gone: a sender has failed.
-struct Abandoned;
-
-enum PackError {
-    Abandoned,
-    Cache(CacheError),
-}
-
-impl From<Abandoned> for PackError {
-    fn from(_: Abandoned) -> Self {
-        Self::Abandoned
-    }
-}
-
-impl<E: Into<CacheError>> From<E> for PackError
-where
-    E: std::error::Error,
-{
-    fn from(error: E) -> Self {
-        Self::Cache(error.into())
-    }
-}
+/// What a [`Packer`] returns; an error without a cause is a receiver that is gone, for a sender has failed.
+type Packed<T> = Result<T, Option<CacheError>>;
 
 impl Packer {
     fn new(related: &[FrameTree], sink: SyncSender<NewPack>) -> Self {
@@ -109,34 +83,36 @@ impl Packer {
     }
 
     /// Adds all files of an entry, which are compared with its manifest.
-    fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Result<(), PackError> {
+    fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Packed<()> {
         for file in entry.contents() {
             let path = entry.data().join(&file.path);
-            let mut source = File::open(&path).attempt("open", &path)?;
-            let (mut hasher, mut numbers, mut buffer) =
-                (blake3::Hasher::new(), Vec::new(), vec![0; LARGEST_FRAME]);
+            let failed = |error: FileError| Some(CacheError::from(error));
+            let mut source = File::open(&path).attempt("open", &path).map_err(failed)?;
+            let (mut hasher, mut numbers) = (blake3::Hasher::new(), Vec::new());
+            let mut buffer = Vec::with_capacity(LARGEST_FRAME);
             let mut size = 0;
             loop {
-                let count = fill(&mut source, &mut buffer).attempt("read", &path)?;
+                buffer.clear();
+                let mut frame = source.by_ref().take(LARGEST_FRAME as u64);
+                let count = frame.read_to_end(&mut buffer).attempt("read", &path).map_err(failed)?;
                 if count == 0 {
                     break;
                 }
-                hasher.update(&buffer[..count]);
-                numbers.push(self.add(&buffer[..count])?);
+                hasher.update(&buffer);
+                numbers.push(self.add(&buffer)?);
                 size += count as u64;
                 packed(count as u64);
             }
             if (size, *hasher.finalize().as_bytes()) != (file.size, file.digest) {
-                return Err(CacheError::Unfit { path, what: "it is not as its manifest says" }.into());
+                return Err(Some(CacheError::Unfit { path, what: "it is not as its manifest says" }));
             }
             self.tree.files.push(numbers);
         }
-        self.close_pack()?;
-        Ok(())
+        self.close_pack()
     }
 
     /// The number of the frame that holds these bytes.
-    fn add(&mut self, raw: &[u8]) -> Result<usize, PackError> {
+    fn add(&mut self, raw: &[u8]) -> Packed<usize> {
         let digest = *blake3::hash(raw).as_bytes();
         if let Some(number) = self.known.get(&digest) {
             return Ok(*number);
@@ -173,7 +149,7 @@ impl Packer {
         Ok(number)
     }
 
-    fn close_pack(&mut self) -> Result<(), Abandoned> {
+    fn close_pack(&mut self) -> Packed<()> {
         if self.pack.is_empty() {
             return Ok(());
         }
@@ -183,21 +159,8 @@ impl Packer {
             self.tree.frames[number].pack = self.tree.packs.len();
         }
         self.tree.packs.push(blob);
-        self.sink.send(NewPack { bytes, blob }).map_err(|_| Abandoned)
+        self.sink.send(NewPack { bytes, blob }).map_err(|_| None)
     }
-}
-
-fn fill(source: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut count = 0;
-    while count < buffer.len() {
-        match source.read(&mut buffer[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
 }
 
 /// How fast packs are taken.
@@ -268,8 +231,8 @@ pub(crate) fn send_packs(
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
         match result {
             Ok(()) => {}
-            Err(PackError::Cache(error)) => return Err(error.into()),
-            Err(PackError::Abandoned) => return Err(late(begun, bounds)),
+            Err(Some(error)) => return Err(error.into()),
+            Err(None) => return Err(late(begun, bounds)),
         }
         Ok((tree, Pushed { bytes: sent, shared }))
     })
@@ -340,6 +303,16 @@ async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F)
     }
 }
 
+/// What [`publish`] has written.
+pub(crate) struct Published {
+    /// All that the template is made of.
+    pub(crate) blobs: Vec<Blob>,
+    /// Bytes of the tree; none if it was there.
+    pub(crate) tree: u64,
+    /// Bytes of the head.
+    pub(crate) head: u64,
+}
+
 /// Writes the tree and then the head. `replace` says that the head that is there is of no use.
 ///
 /// # Errors
@@ -350,13 +323,12 @@ pub(crate) async fn publish(
     (tree, description): (FrameTree, Description),
     replace: bool,
     bounds: PushBounds,
-) -> Result<u64, RemoteError> {
+) -> Result<Published, RemoteError> {
     let Description { head, signature, manifest, about } = description;
     let mut blobs = tree.packs.clone();
     let object = format!("the tree of template {fingerprint}");
     let document = TreeDocument { tree, manifest, about };
-    let bytes =
-        document.to_bytes().map_err(|error| StoreError::broken(&error).attempt("compress", &object))?;
+    let bytes = document.to_bytes().map_err(|error| error.attempt("compress", &object))?;
     let tree = Blob { digest: BlobDigest::of(&bytes), bytes: bytes.len() as u64 };
     let rate = Mutex::new(Rate::default());
     let sent = put(store, &tree, Bytes::from(bytes), bounds, &rate).await?;
@@ -371,17 +343,17 @@ pub(crate) async fn publish(
         }
     };
     within(bounds.patience.answer, ("write", &object), write).await?;
-    Ok(sent + text.len() as u64)
+    Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
-/// Whether all packs of the tree are there.
+/// Whether all these are there.
 pub(crate) async fn is_complete(
     store: &TemplateStore,
-    tree: &FrameTree,
+    blobs: &[Blob],
     patience: Patience,
 ) -> Result<bool, RemoteError> {
-    for blob in &tree.packs {
-        let object = format!("pack {}", blob.digest);
+    for blob in blobs {
+        let object = format!("blob {}", blob.digest);
         if !within(patience.answer, ("look for", &object), store.has_blob(blob)).await? {
             return Ok(false);
         }

@@ -17,7 +17,7 @@ use crate::digest::{Blob, BlobDigest};
 use crate::error::StoreError;
 use crate::login::Login;
 use crate::objects::CONNECT_TIMEOUT;
-use crate::stored::{ByteStream, StoredObject, collect, skip};
+use crate::stored::{ByteStream, StoredObject, body, collect, skip};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";
@@ -61,6 +61,11 @@ impl OciRegistry {
         self.base.join(path).map_err(|error| StoreError::broken(&error))
     }
 
+    /// Whether that is the registry: what is uploaded may go to another server.
+    fn may_see_login(&self, url: &Url) -> bool {
+        url.origin() == self.base.origin()
+    }
+
     /// Sends what `make` makes, with the login that the registry asks for; answers that are no success are errors.
     async fn send(
         &self,
@@ -72,9 +77,7 @@ impl OciRegistry {
         let mut challenge = None;
         for _ in 0..2 {
             let mut request = self.client.request(method.clone(), url.clone()).header(ACCEPT, MANIFEST);
-            // What is uploaded may go to another server than the registry.
-            if url.host_str() == self.base.host_str()
-                && url.port() == self.base.port()
+            if self.may_see_login(url)
                 && let Some(value) = self.login.authorization(challenge.as_deref()).await?
             {
                 request = request.header("authorization", value);
@@ -265,10 +268,6 @@ impl OciRegistry {
     }
 }
 
-fn body(answer: Response) -> ByteStream {
-    answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
-}
-
 fn expect_success(answer: Response) -> Result<Response, StoreError> {
     let status = answer.status();
     match status {
@@ -281,5 +280,27 @@ fn expect_success(answer: Response) -> Result<Response, StoreError> {
             Err(StoreError::Broken(format!("http status {}", status.to_string().to_lowercase())))
         }
         _ => Err(StoreError::Refused(format!("http status {}", status.to_string().to_lowercase()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_sent_to_the_registry_alone_and_by_no_other_scheme() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let registry = OciRegistry::open(&"oci://registry.example/team/templates".parse().unwrap()).unwrap();
+        for (location, may) in [
+            ("/v2/team/templates/blobs/uploads/1", true),
+            ("https://registry.example/x", true),
+            ("https://registry.example:443/x", true),
+            ("http://registry.example/x", false),
+            ("https://registry.example:5000/x", false),
+            ("https://uploads.example/x", false),
+        ] {
+            let url = registry.base.join(location).unwrap();
+            assert_eq!(registry.may_see_login(&url), may, "{location}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::error::{RemoteError, StoreError};
 use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
-use crate::store::TemplateStore;
+use crate::store::{TemplateStore, with_store};
 use crate::{Patience, RemoteCache};
 
 /// How often a template is looked for that another machine builds.
@@ -47,7 +47,7 @@ impl RemoteCache {
         progress: &dyn Fn(SeekStep),
     ) -> Result<Sought, RemoteError> {
         let bytes = |done, total| progress(SeekStep::Receiving { done, total });
-        self.work(|runtime, store| {
+        with_store(self.address(), |runtime, store| {
             let fetch = || {
                 let from = (runtime, store);
                 self.fetch_from(from, fingerprint, into, Patience::ON_THE_WAY, &bytes)

@@ -1,7 +1,6 @@
 //! What a remote is made of: heads by fingerprint, and blobs by digest. Blobs never change.
 
 use std::ops::Range;
-use std::sync::Once;
 
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -9,7 +8,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::address::{RemoteAddress, StoreKind};
 use crate::digest::{Blob, BlobDigest};
 use crate::error::{RemoteError, StoreError};
-use crate::objects::ObjectBucket;
+use crate::objects::{BLOBS, HEADS, NOTICES, ObjectBucket};
 use crate::registry::OciRegistry;
 use crate::stored::{ByteStream, StoredObject, collect};
 
@@ -35,7 +34,7 @@ impl TemplateStore {
     /// The head of the template `fingerprint`, of at most `most` bytes.
     pub(crate) async fn head(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
-            Self::Objects(bucket) => collect(bucket.head(fingerprint).await?, most).await,
+            Self::Objects(bucket) => collect(bucket.text(HEADS, fingerprint).await?, most).await,
             Self::Registry(registry) => registry.head(fingerprint, most).await,
         }
     }
@@ -87,7 +86,7 @@ impl TemplateStore {
         replace: bool,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.put_head(fingerprint, text, replace).await,
+            Self::Objects(bucket) => bucket.put_text(HEADS, fingerprint, text, replace).await,
             Self::Registry(registry) => registry.put_head(fingerprint, text, blobs).await,
         }
     }
@@ -95,7 +94,7 @@ impl TemplateStore {
     /// The notice that a template is being built. A registry has none: of two that write one, it cannot be told which was quicker.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
-            Self::Objects(bucket) => collect(bucket.notice(fingerprint).await?, most).await,
+            Self::Objects(bucket) => collect(bucket.text(NOTICES, fingerprint).await?, most).await,
             Self::Registry(_) => Err(StoreError::Absent),
         }
     }
@@ -111,14 +110,14 @@ impl TemplateStore {
         new: bool,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.put_notice(fingerprint, text, !new).await,
+            Self::Objects(bucket) => bucket.put_text(NOTICES, fingerprint, text, !new).await,
             Self::Registry(_) => Err(StoreError::Refused("a registry takes no notices".to_owned())),
         }
     }
 
     pub(crate) async fn remove_notice(&self, fingerprint: &str) -> Result<(), StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.remove_notice(fingerprint).await,
+            Self::Objects(bucket) => bucket.remove(NOTICES, fingerprint).await,
             Self::Registry(_) => Ok(()),
         }
     }
@@ -126,7 +125,7 @@ impl TemplateStore {
     /// All notices, also those that were left behind.
     pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.notices().await,
+            Self::Objects(bucket) => bucket.list(NOTICES).await,
             Self::Registry(_) => Ok(Vec::new()),
         }
     }
@@ -134,7 +133,7 @@ impl TemplateStore {
     /// All heads.
     pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.heads().await,
+            Self::Objects(bucket) => bucket.list(HEADS).await,
             Self::Registry(registry) => registry.heads().await,
         }
     }
@@ -142,14 +141,14 @@ impl TemplateStore {
     /// All blobs, needed or not. A registry tells only of those that are.
     pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.blobs().await,
+            Self::Objects(bucket) => bucket.list(BLOBS).await,
             Self::Registry(registry) => registry.blobs().await,
         }
     }
 
     pub(crate) async fn remove_head(&self, fingerprint: &str) -> Result<(), StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.remove_head(fingerprint).await,
+            Self::Objects(bucket) => bucket.remove(HEADS, fingerprint).await,
             Self::Registry(registry) => registry.remove_head(fingerprint).await,
         }
     }
@@ -157,7 +156,7 @@ impl TemplateStore {
     /// Removes a blob that no head needs. A registry does that itself.
     pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
         match self {
-            Self::Objects(bucket) => bucket.remove_blob(name).await,
+            Self::Objects(bucket) => bucket.remove(BLOBS, name).await,
             Self::Registry(_) => Ok(()),
         }
     }
@@ -173,13 +172,13 @@ pub(crate) fn with_store<T>(
     address: &RemoteAddress,
     work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
-    set_up_tls();
+    // There is one already if another part of the process was quicker.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let open = |error: StoreError| error.attempt("open", format!("\"{address}\""));
     let io = |error: std::io::Error| open(StoreError::broken(&error));
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
-    let runtime = Ended(Some(runtime));
-    let handle = runtime.0.as_ref().map(Runtime::handle).cloned();
-    let Some(handle) = handle else { return Err(open(StoreError::Absent)) };
+    let handle = runtime.handle().clone();
+    let _runtime = Ended(Some(runtime));
     let store = {
         let _context = handle.enter();
         TemplateStore::open(address).map_err(open)?
@@ -196,12 +195,4 @@ impl Drop for Ended {
             runtime.shutdown_background();
         }
     }
-}
-
-fn set_up_tls() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        // There is one already if another part of the process was quicker.
-        drop(rustls::crypto::ring::default_provider().install_default());
-    });
 }

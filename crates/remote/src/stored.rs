@@ -21,6 +21,11 @@ pub(crate) struct StoredObject {
     pub(crate) time: SystemTime,
 }
 
+/// What comes after the headers.
+pub(crate) fn body(answer: reqwest::Response) -> ByteStream {
+    answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
+}
+
 /// All bytes of a stream of which at most so many are expected.
 pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
     let too_long = || StoreError::Refused("it is longer than it may be".to_owned());

@@ -15,16 +15,20 @@
 use std::io::Read;
 
 use crate::digest::{Blob, BlobDigest, parse_hex};
+use crate::error::StoreError;
 
-/// The largest tree that is read, in bytes: compressed, and once it is not.
-pub(crate) const LONGEST_TREE: u64 = 64 << 20;
+/// The largest tree, in bytes: compressed, and once it is not. That of 60 GB takes so much; it is read before anything proves that
+/// it belongs to what was signed, and takes some ten times its text in memory.
+pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
 /// The largest frame, in bytes, before it is compressed.
 pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
+/// What is wrong with a larger one.
+const TOO_LONG: &str = "it is too long";
 /// The first line.
 const HEADER: &str = "pgfresh tree 1";
 /// As of zstd's own program.
-const LEVEL: i32 = 3;
+pub(crate) const LEVEL: i32 = 3;
 
 /// Where a part of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +62,18 @@ pub(crate) struct TreeDocument {
 }
 
 impl TreeDocument {
-    pub(crate) fn to_bytes(&self) -> std::io::Result<Vec<u8>> {
-        zstd::stream::encode_all(self.to_text().as_bytes(), LEVEL)
+    /// The tree as it is pushed.
+    ///
+    /// # Errors
+    /// It is larger than what is read.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StoreError> {
+        let text = self.to_text();
+        let bytes =
+            zstd::stream::encode_all(text.as_bytes(), LEVEL).map_err(|error| StoreError::broken(&error))?;
+        if text.len() as u64 > LONGEST_TEXT || bytes.len() as u64 > LONGEST_TREE {
+            return Err(StoreError::Refused(TOO_LONG.to_owned()));
+        }
+        Ok(bytes)
     }
 
     fn to_text(&self) -> String {
@@ -93,7 +107,7 @@ impl TreeDocument {
         let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|_| foreign)?;
         let length = decoder.take(LONGEST_TEXT + 1).read_to_string(&mut text).map_err(|_| foreign)?;
         if length as u64 > LONGEST_TEXT {
-            return Err("it is too long");
+            return Err(TOO_LONG);
         }
         let (lines, texts) = text.split_once("\n\n").ok_or(foreign)?;
         let mut lines = lines.lines();
@@ -229,5 +243,15 @@ mod tests {
         let bomb = zstd::stream::encode_all(std::io::repeat(b'x').take(LONGEST_TEXT + 10), 1).unwrap();
         assert!(bomb.len() < 1 << 20);
         assert_eq!(TreeDocument::parse(&bomb), Err("it is too long"));
+    }
+
+    #[test]
+    fn a_tree_that_could_not_be_read_is_not_pushed() {
+        let manifest = |length| "x".repeat(usize::try_from(length).unwrap());
+        let document = |manifest| TreeDocument { tree: FrameTree::default(), manifest, about: String::new() };
+        let largest = document(manifest(LONGEST_TEXT - 100));
+        assert_eq!(TreeDocument::parse(&largest.to_bytes().unwrap()), Ok(largest));
+        let refused = document(manifest(LONGEST_TEXT)).to_bytes().unwrap_err();
+        assert_eq!(refused.why(), "it is too long");
     }
 }

@@ -1,33 +1,58 @@
 //! Connections to object stores that do not believe what an answer says of its own length.
 //!
 //! `object_store` makes room for as many bytes as an answer announces before it collects a list, a token or the words of an
-//! error. A store that announces terabytes would end the process.
+//! error. A store that announces terabytes would end the process. The client is built here rather than by `object_store`, whose
+//! own one brings HTTP/2 into the binary, and all stores speak HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody,
-    HttpService, ReqwestConnector,
+    ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpResponse, HttpResponseBody, HttpService,
 };
+use reqwest::{Client, Request, Url};
 
+/// What servers are told that they speak to.
+const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
+/// The longest answer that is read, in bytes: a pack has an eighth of that. What is longer has failed.
+const LONGEST_ANSWER: u64 = 256 << 20;
 /// The longest answer to a request that failed, in bytes; the rest is cut off.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
-/// Makes such connections.
-#[derive(Debug, Default)]
-pub(crate) struct WaryConnector(ReqwestConnector);
+/// Makes such connections. Of the options it knows those that this crate and `object_store` set.
+#[derive(Debug)]
+pub(crate) struct WaryConnector;
 
 impl HttpConnector for WaryConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(WaryClient(self.0.connect(options)?)))
+        let text = |key| options.get_config_value(&key).unwrap_or_default();
+        let client = Client::builder()
+            .user_agent(USER_AGENT)
+            .https_only(text(ClientConfigKey::AllowHttp) != "true")
+            .default_headers(options.get_default_headers().cloned().unwrap_or_default());
+        let client = match seconds(&text(ClientConfigKey::ConnectTimeout)) {
+            Some(timeout) => client.connect_timeout(timeout),
+            None => client,
+        };
+        let failed = |error: reqwest::Error| object_store::Error::Generic {
+            store: "HTTP client",
+            source: Box::new(error),
+        };
+        Ok(HttpClient::new(WaryClient(client.build().map_err(failed)?)))
     }
 }
 
+/// A duration as options have it: `10s`.
+fn seconds(text: &str) -> Option<Duration> {
+    text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
+}
+
 #[derive(Debug)]
-struct WaryClient(HttpClient);
+struct WaryClient(Client);
 
 impl HttpService for WaryClient {
     fn call<'client, 'future>(
@@ -39,18 +64,38 @@ impl HttpService for WaryClient {
         Self: 'future,
     {
         Box::pin(async move {
-            let (parts, body) = self.0.execute(request).await?.into_parts();
-            let left = if parts.status.is_success() { u64::MAX } else { LONGEST_REFUSAL };
-            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left })))
+            let (parts, body) = request.into_parts();
+            let url: Url = parts.uri.to_string().parse().map_err(unknown)?;
+            let mut request = Request::new(parts.method, url);
+            *request.headers_mut() = parts.headers;
+            // One that is in one piece can be sent again where the server says that it has moved.
+            let whole = body.as_bytes().cloned().map(reqwest::Body::from);
+            *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
+            let answer = self.0.execute(request).await.map_err(without_url)?;
+            let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
+            let is_cut = !parts.status.is_success();
+            let left = if is_cut { LONGEST_REFUSAL } else { LONGEST_ANSWER };
+            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left, is_cut })))
         })
     }
 }
 
+/// An error after which `object_store` does not try again: that is done by its callers.
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
+}
+
+fn without_url(error: reqwest::Error) -> HttpError {
+    unknown(error.without_url())
+}
+
 /// The bytes of an answer, without a word of how many will come.
 struct WaryBody {
-    body: HttpResponseBody,
-    /// After so many more it ends.
+    body: reqwest::Body,
+    /// So many more may come.
     left: u64,
+    /// Whether it ends then, rather than failing.
+    is_cut: bool,
 }
 
 impl Body for WaryBody {
@@ -61,13 +106,66 @@ impl Body for WaryBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        if self.left == 0 {
+        if self.left == 0 && self.is_cut {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
-            self.left = self.left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > self.left && !self.is_cut {
+                return Poll::Ready(Some(Err(unknown(std::io::Error::other("the answer is too long")))));
+            }
+            self.left = self.left.saturating_sub(bytes);
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(without_url)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt, stream};
+    use object_store::client::HttpRequestBody;
+
+    use super::*;
+    use crate::error::innermost;
+    use crate::objects::CONNECT_TIMEOUT;
+
+    #[test]
+    fn the_options_are_those_that_were_set() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let options = ClientOptions::new().with_connect_timeout(CONNECT_TIMEOUT);
+        let text = options.get_config_value(&ClientConfigKey::ConnectTimeout).unwrap();
+        assert_eq!(seconds(&text), Some(CONNECT_TIMEOUT));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (allowed, said) in [(false, "scheme is not allowed"), (true, "connection refused")] {
+            let client = WaryConnector.connect(&options.clone().with_allow_http(allowed)).unwrap();
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.uri_mut() = "http://127.0.0.1:1/secret".parse().unwrap();
+            let why = innermost(&runtime.block_on(client.execute(request)).unwrap_err());
+            assert!(why.contains(said) && !why.contains("secret"), "{why}");
+        }
+    }
+
+    /// What comes of four pieces of three bytes each, of which `left` bytes may be read.
+    fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
+        let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
+        let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(HttpResponseBody::new(body).bytes())
+    }
+
+    #[test]
+    fn what_is_longer_than_it_may_be_fails_and_the_words_of_an_error_are_cut() {
+        for (left, is_cut, expected) in [
+            (12, false, Some("abcabcabcabc")),
+            (11, false, None),
+            (6, false, None),
+            (12, true, Some("abcabcabcabc")),
+            (6, true, Some("abcabc")),
+            (5, true, Some("abcabc")),
+        ] {
+            let found = read(left, is_cut);
+            assert_eq!(found.ok().as_deref(), expected.map(str::as_bytes), "{left} {is_cut}");
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! What is pushed to a directory is found there, or pushed again.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use remote::{Patience, RemoteCache};
+use storage::{Cache, Entry, SigningKey};
+use tempfile::TempDir;
+use template::TemplateSource;
+
+/// A template on one machine, the key of that, and a store.
+struct Ground {
+    directory: TempDir,
+    entry: Entry,
+    key: Arc<SigningKey>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let files = directory.path().join("files");
+        fs::create_dir_all(&files).unwrap();
+        // No two frames of it are alike.
+        let bytes: Vec<u8> = (0..400_000_u32)
+            .flat_map(|number| blake3::hash(&number.to_ne_bytes()).as_bytes()[..4].to_vec())
+            .collect();
+        fs::write(files.join("1"), bytes).unwrap();
+        let cache = Cache::locate(Some(&directory.path().join("here"))).unwrap();
+        let entry = cache.building("abc", || ()).unwrap().publish(&files, &[], "about").unwrap();
+        Self { directory, entry, key: Arc::new(SigningKey::generate().unwrap()) }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
+
+    /// The store, as that machine sees it.
+    fn remote(&self, machine: &str) -> (RemoteCache, Cache) {
+        let cache = Cache::locate(Some(&self.directory.path().join(machine))).unwrap();
+        let address = format!("file://{}", self.store().display()).parse().unwrap();
+        (
+            RemoteCache::new(address, cache.clone(), vec![self.key.public()]).pushing(Arc::clone(&self.key)),
+            cache,
+        )
+    }
+
+    /// The bytes that a push has sent.
+    fn push(&self, progress: &dyn Fn(u64, u64)) -> u64 {
+        let (remote, _) = self.remote("here");
+        remote.push(&self.entry, &self.key, Patience::ASKED_FOR, progress).unwrap().bytes
+    }
+
+    /// Whether a new machine gets the whole template.
+    fn is_fetched(&self, machine: &str) -> bool {
+        let (remote, cache) = self.remote(machine);
+        let building = cache.building("abc", || ()).unwrap();
+        let fetched = remote.fetch("abc", (&building, u64::MAX), Patience::ASKED_FOR, &|_, _| ());
+        matches!(fetched, Ok(Some(_)))
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+#[test]
+fn a_template_of_which_a_part_is_missing_is_pushed_again() {
+    let ground = Ground::new();
+    let whole = ground.push(&|_, _| ());
+    assert!(whole > 0 && ground.is_fetched("first"));
+    assert_eq!(ground.push(&|_, _| ()), 0);
+    for blob in files(&ground.store().join("blobs")) {
+        fs::remove_file(blob).unwrap();
+        let (remote, cache) = ground.remote("second");
+        let building = cache.building("abc", || ()).unwrap();
+        let sought = TemplateSource::fetch(&remote, "abc", &building, u64::MAX, &|_| ());
+        let why = sought.map(drop).unwrap_err();
+        assert!(why.contains(": could not read ") && why.ends_with(": it is missing"), "{why}");
+        let offered = remote.offer(&ground.entry, &|_, _| ()).unwrap();
+        assert!(offered.is_some_and(|bytes| bytes > 0), "{offered:?}");
+        assert!(ground.is_fetched("third"));
+    }
+}
+
+#[test]
+fn a_pack_that_is_removed_while_it_is_found_is_sent_again() {
+    let ground = Ground::new();
+    ground.push(&|_, _| ());
+    fs::remove_file(ground.store().join("heads/abc")).unwrap();
+    let removed = Cell::new(false);
+    let sent = ground.push(&|done, total| {
+        if done == total && !removed.replace(true) {
+            // By now, the pusher has found the packs.
+            std::thread::sleep(Duration::from_millis(300));
+            for blob in files(&ground.store().join("blobs")) {
+                fs::remove_file(blob).unwrap();
+            }
+        }
+    });
+    assert!(removed.get() && sent > 0);
+    assert!(ground.is_fetched("first"));
+}
