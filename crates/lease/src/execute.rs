@@ -335,9 +335,11 @@ impl Inner {
         };
         match result {
             Ok(outcome) => {
-                let mut core = self.lock();
-                core.counters.recycled.0 += 1;
-                core.counters.recycled.1 += begun.elapsed();
+                if matches!(outcome, Outcome::Fresh(_)) {
+                    let mut core = self.lock();
+                    core.counters.recycled.0 += 1;
+                    core.counters.recycled.1 += begun.elapsed();
+                }
                 outcome
             }
             Err(NotRecyclable { reason, error }) => {

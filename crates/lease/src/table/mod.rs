@@ -178,7 +178,8 @@ pub(crate) enum Outcome {
     Done,
     /// The name was given to another database by SQL.
     NameTaken,
-    /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
+    /// The database has the name, and is not fit for it: what its session would have read at its start has changed. After a
+    /// reset: it equals its template, and its session may not be used again.
     Stale,
     /// There is no such database any more.
     Vanished,

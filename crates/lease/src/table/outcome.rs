@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::database::{Change, Lease, Work};
-use super::line::NameState;
+use super::line::{NameState, Request};
 use super::{Action, Answer, DatabaseId, DatabaseState, LeaseTable, Outcome, RETRY, Terms, Then, Want};
 use crate::{Isolation, LeaseError};
 
@@ -55,8 +55,9 @@ impl LeaseTable {
                 self.not_made(&source, error, now);
             }
             _ => {
-                // What was made is not to be trusted.
+                // What was made is not to be trusted, and the next may be no better.
                 self.retire(id, "it could not be made");
+                self.make_later(&source, now);
             }
         }
     }
@@ -202,6 +203,10 @@ impl LeaseTable {
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
+        if matches!(outcome, Outcome::Stale) {
+            // It equals its template, and has a session that may not be used again: that ends with its name.
+            return self.unname(id, false, terms_of(then));
+        }
         let reason = match outcome {
             Outcome::Fresh(_proof) => {
                 self.recycled += 1;
@@ -215,12 +220,8 @@ impl LeaseTable {
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;
-        let again = match then {
-            Then::Lease(lease) => Some(lease.terms),
-            Then::Ready => None,
-        };
         // One in rollback isolation has a name still.
-        self.unname(id, true, again);
+        self.unname(id, true, terms_of(then));
     }
 
     fn ready_again(&mut self, id: DatabaseId, now: Instant) {
@@ -259,7 +260,10 @@ impl LeaseTable {
     }
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
-        if let Some(request) = self.names.get_mut(name).and_then(|line| line.requests.pop_front()) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        // Where the task took too long, its request was refused, and another may be first.
+        let is_its_own = |request: &mut Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
+        if let Some(request) = line.requests.pop_front_if(is_its_own) {
             self.actions.push(Action::Answer { ticket: request.ticket, answer });
         }
     }
@@ -292,5 +296,13 @@ impl LeaseTable {
         for source in self.sources() {
             self.serve(&source, now);
         }
+    }
+}
+
+/// The terms of the lease that a reset was for.
+fn terms_of(then: Then) -> Option<Terms> {
+    match then {
+        Then::Lease(lease) => Some(lease.terms),
+        Then::Ready => None,
     }
 }

@@ -57,7 +57,9 @@ impl LeaseTable {
 
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
-        if let Some(line) = self.names.get_mut(name) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        // It may have given up since, and have been asked for on other terms.
+        if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
             self.advance(name, now);
@@ -212,15 +214,20 @@ impl LeaseTable {
 
     /// A database could not be made: the first who waits hears why, and the next attempt waits.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
+        self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
-        if let Some(supply) = self.supplies.get_mut(source) {
-            supply.not_before = Some(now + super::RETRY);
-            if first.is_some() {
-                supply.line.pop_front();
-            }
+        if let (Some(_), Some(supply)) = (&first, self.supplies.get_mut(source)) {
+            supply.line.pop_front();
         }
         if let Some(name) = first {
             self.refuse_name(&name, error, now);
+        }
+    }
+
+    /// The next is not made at once.
+    pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
+        if let Some(supply) = self.supplies.get_mut(source) {
+            supply.not_before = Some(now + super::RETRY);
         }
     }
 
