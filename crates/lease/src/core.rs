@@ -9,7 +9,7 @@ use server::AdminConnection;
 
 use crate::LeaseError;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
-use crate::catalog::{FileMap, TemplateCatalog};
+use crate::catalog::{Content, FileMap, TemplateCatalog};
 use crate::client::Client;
 use crate::digest::Difference;
 use crate::evidence::Epoch;
@@ -20,6 +20,10 @@ use crate::template::{PREFIX, Template};
 
 /// Start-up parameters that are remembered at once.
 const MOST_PARAMS: usize = 4096;
+/// Rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
+const MOST_ROLLED_BACK: u64 = 10_000;
+/// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+const FIRST_NORMAL: u32 = 16384;
 /// For how many sets of start-up parameters backends wait: a driver's own and its pool's.
 const WARM_PARAMS: usize = 2;
 /// The most backends that wait in leased databases after their clients have left.
@@ -88,6 +92,8 @@ pub(crate) struct Held {
     pub(crate) session: Option<AdminConnection>,
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
+    /// Rows that were rolled back in it.
+    rolled_back: u64,
     server: Option<Arc<Mutex<LeasedServer>>>,
     /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
@@ -117,6 +123,7 @@ impl Held {
             files: None,
             session: None,
             transaction: None,
+            rolled_back: 0,
             server: None,
             generation: 0,
             epoch,
@@ -139,6 +146,21 @@ impl Held {
 
     pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
         self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
+    }
+
+    /// Whether any of these files is a catalog, which says what is defined in it.
+    pub(crate) fn are_definitions_among(&self, files: &[u32]) -> bool {
+        let known = self.files.as_ref().or_else(|| Some(&self.catalog()?.files));
+        files.iter().any(|file| match known {
+            Some(known) => matches!(known.get(*file), None | Some(Content::Catalog(_) | Content::Classes)),
+            None => *file < FIRST_NORMAL,
+        })
+    }
+
+    /// Counts rows that were rolled back in it; false if these are too many by now.
+    pub(crate) fn has_room_for(&mut self, rows: u64) -> bool {
+        self.rolled_back = self.rolled_back.saturating_add(rows);
+        self.rolled_back <= MOST_ROLLED_BACK
     }
 
     /// Closes what waits in it.
@@ -381,6 +403,13 @@ mod tests {
             core.raise_in_background(Event::Disconnected { database, leaving: false });
             assert_eq!(core.needs_worker(), needed, "{linger:?}");
         }
+    }
+
+    #[test]
+    fn what_leases_have_rolled_back_adds_up() {
+        let mut held = Held::new("pgfresh_ready_1".to_owned(), None, Epoch::default());
+        let leases = (0..).take_while(|_| held.has_room_for(1000)).count();
+        assert_eq!(leases, 10);
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use ::template::{complete_copy, create_copy};
 
-use crate::admin::{number, text};
+use crate::admin::{MARK, mark_of, number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::{Held, lock};
-use crate::evidence::{Epoch, Evidence, MARK};
+use crate::evidence::Epoch;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
 use crate::reset::{NotRecyclable, Used, reset};
@@ -66,7 +66,7 @@ impl Inner {
         if !template.has_unlogged() {
             return Outcome::Fresh(Proof::new());
         }
-        if !self.evidence.has_known_format() {
+        if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
             return self.unless_crashed(id, &template);
         }
         // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
@@ -358,21 +358,25 @@ impl Inner {
         mut session: Box<TransactionSession>,
     ) -> Result<Outcome, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (oid, name, template, own_catalog, epoch, may_be_reused) = {
+        let (oid, name, template, own_catalog, files, epoch, may_be_reused) = {
             let core = self.lock();
             let held = core.databases.get(&id).ok_or_else(gone)?;
-            let (template, catalog) = (held.template.clone(), held.catalog.clone());
-            (held.oid, held.last_name.clone(), template, catalog, held.epoch, !held.has_functions)
+            let (template, catalog, files) =
+                (held.template.clone(), held.catalog.clone(), held.files.clone());
+            (held.oid, held.last_name.clone(), template, catalog, files, held.epoch, !held.has_functions)
         };
         let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog());
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let leaves_nothing = session.transaction.leaves_nothing;
-        let touched = session.roll_back(&self.evidence, oid, catalog)?;
+        let (touched, rows) = session.roll_back(&self.evidence, oid, catalog, files.as_ref())?;
         self.check_epoch(epoch)?;
+        if !self.lock().databases.get_mut(&id).is_some_and(|held| held.has_room_for(rows)) {
+            return Err(NotRecyclable::because("what was rolled back takes too much room"));
+        }
         if let Some(sql) = restore_sequences(catalog, &touched) {
             let mut own = self.admin.open(&name)?;
             let rows = own.query(&format!("{sql}; COMMIT; {MARK}"))?;
-            let changes = self.evidence.changes_up_to(Evidence::mark(&rows), oid);
+            let changes = self.evidence.changes_up_to(mark_of(&rows), oid);
             if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
                 return Err(NotRecyclable::because("it was changed while it was reset"));
             }

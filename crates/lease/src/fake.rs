@@ -109,6 +109,11 @@ impl FakeServer {
         self.lock().stamp.push('!');
     }
 
+    /// No database is there any more.
+    pub(crate) fn lose_databases(&self) {
+        self.lock().stamp.clear();
+    }
+
     /// Refuses the next sessions of clients.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
@@ -247,6 +252,7 @@ impl FakeServer {
                 state.last_oid += 1;
                 row(&[&(16384 + state.last_oid).to_string()])
             }
+            _ if state.stamp.is_empty() && sql.starts_with("EXECUTE ") => row(&[POSITION]),
             _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {
                 [row(&[&state.stamp]), row(&[POSITION])].concat()
             }

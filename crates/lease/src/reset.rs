@@ -12,10 +12,10 @@ use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::LeaseError;
-use crate::admin::{AdminPool, text, union};
+use crate::admin::{AdminPool, MARK, mark_of, text, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
-use crate::evidence::{Evidence, MARK};
+use crate::evidence::Evidence;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
 use crate::wal::{Changes, Lsn};
@@ -277,7 +277,7 @@ fn settle_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<Lsn, NotRecy
     let mut planner = HashMap::new();
     let files = FileMap::new(&session.query(FILES)?, &mut planner);
     let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, &planner));
-    let mark = Evidence::mark(&session.query(&sql)?);
+    let mark = mark_of(&session.query(&sql)?);
     used.files = Some(files);
     Ok(mark)
 }
@@ -338,18 +338,18 @@ fn run_clean(
     if let Some(at) = waiting.filter(|_| seeded.is_empty() && used.session.is_none()) {
         let (waiting, rows) = used.waiting.swap_remove(at).lend(&(sql + &end))?;
         used.waiting.push(waiting);
-        return Ok(Evidence::mark(&rows));
+        return Ok(mark_of(&rows));
     }
     let session = own_session(admin, used)?;
     if seeded.is_empty() {
-        return Ok(Evidence::mark(&session.query(&(sql + &end))?));
+        return Ok(mark_of(&session.query(&(sql + &end))?));
     }
     session.query(&sql)?;
     for (table, rows) in seeded {
         let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
         session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
     }
-    Ok(Evidence::mark(&session.query(&end)?))
+    Ok(mark_of(&session.query(&end)?))
 }
 
 /// Bytes on disk of the tables that were touched by more than a few rows.

@@ -161,6 +161,14 @@ fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
 }
 
 #[test]
+fn of_a_database_that_is_gone_nothing_is_read() {
+    let fake = FakeLeases::open(HOUR);
+    assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "as it was");
+    fake.server.lose_databases();
+    assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "");
+}
+
+#[test]
 fn a_backend_that_may_keep_anything_of_its_client_is_closed() {
     let usual = params("a");
     let mut compiling = usual.clone();

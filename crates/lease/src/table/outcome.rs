@@ -262,7 +262,8 @@ impl LeaseTable {
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
         // Where the task took too long, its request was refused, and another may be first.
-        let is_its_own = |request: &mut Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
+        let is_its_own =
+            |request: &mut Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
         if let Some(request) = line.requests.pop_front_if(is_its_own) {
             self.actions.push(Action::Answer { ticket: request.ticket, answer });
         }
