@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -186,7 +186,7 @@ struct Authority {
 impl Authority {
     /// The certificate for clients that ask for `name`, if they ask for one, at the address `local`.
     fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaves = sys::lock(&self.leaves);
         let place = (name.map(str::to_owned), local);
         if let Some(leaf) = leaves.get(&place) {
             return Some(Arc::clone(leaf));

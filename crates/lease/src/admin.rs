@@ -1,11 +1,12 @@
 //! Words of SQL, and pgfresh's own connections to the server.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Rows, SUPERUSER, SessionError};
+use sys::lock;
 
 use crate::LeaseError;
 use crate::wal::Lsn;
@@ -134,7 +135,7 @@ impl AdminPool {
     }
 
     fn take(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
-        while let Some(mut connection) = self.lock().pop() {
+        while let Some(mut connection) = lock(&self.idle).pop() {
             if connection.session.is_alive() {
                 return Ok(connection);
             }
@@ -144,7 +145,7 @@ impl AdminPool {
 
     fn put_back(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
-            self.lock().push(connection);
+            lock(&self.idle).push(connection);
         }
     }
 
@@ -189,11 +190,7 @@ impl AdminPool {
 
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<PreparedConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle).clear();
     }
 }
 

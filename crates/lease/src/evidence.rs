@@ -6,7 +6,9 @@
 //! doubt: then only copies of templates are handed out.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use sys::lock;
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, MARK, mark_of};
@@ -23,7 +25,7 @@ pub(crate) struct Evidence {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// `None` where it could not be followed; it is opened anew at the next mark.
     reader: Option<WalReader>,
@@ -58,17 +60,7 @@ impl Evidence {
         let watched: Vec<u32> =
             files.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
         let settings = watched.iter().take(SETTINGS).copied().collect();
-        let state = State {
-            reader: None,
-            unknown_format: false,
-            epoch: Epoch::default(),
-            settings,
-            settings_changed: mark,
-            shared: Vec::new(),
-            watched,
-            missed_shared: false,
-            failures: Vec::new(),
-        };
+        let state = State { settings, settings_changed: mark, watched, ..State::default() };
         let evidence = Self { data, state: Mutex::new(state) };
         evidence.lock().begin(&evidence.data, mark);
         Ok(evidence)
@@ -156,7 +148,7 @@ impl Evidence {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -266,18 +258,7 @@ mod tests {
     }
 
     fn evidence_of(folder: &tempfile::TempDir) -> Evidence {
-        let state = State {
-            reader: None,
-            unknown_format: false,
-            epoch: Epoch::default(),
-            settings: Vec::new(),
-            settings_changed: Lsn(0),
-            shared: Vec::new(),
-            watched: Vec::new(),
-            missed_shared: false,
-            failures: Vec::new(),
-        };
-        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::new(state) };
+        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::default() };
         evidence.lock().begin(&evidence.data, Lsn(0x0100_0028));
         evidence
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::template::{complete_copy, create_copy};
+use sys::lock;
 
 use crate::admin::{MARK, mark_of, number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
-use crate::core::{Held, lock};
+use crate::core::Held;
 use crate::evidence::Epoch;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
@@ -168,7 +169,7 @@ impl Inner {
 
     /// Gives a ready database a lease's name.
     fn name(&self, id: DatabaseId, to: &str, isolation: Isolation, params: Option<ParamsId>) -> Outcome {
-        let server = self.lock().databases.get(&id).and_then(Held::server);
+        let server = self.lock().databases.get(&id).and_then(|held| held.server.clone());
         if let Some(server) = server {
             return outcome(lock(&server).rename(to));
         }
@@ -260,7 +261,7 @@ impl Inner {
     ) -> Result<Box<TransactionSession>, LeaseError> {
         let (params, waiting, stamp, oid, catalog) = {
             let mut core = self.lock();
-            let known = params.and_then(|params| core.params.get(&params).cloned());
+            let known = params.and_then(|params| core.params_of(params));
             let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let held = core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let stamp = Arc::clone(&held.stamp.0);
@@ -293,7 +294,7 @@ impl Inner {
         let own_name = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
-            if held.server().is_some() {
+            if held.server.is_some() {
                 return Outcome::Done;
             }
             held.transaction = None;
@@ -483,7 +484,7 @@ impl Inner {
         let (server, oid) = {
             let core = self.lock();
             let Some(held) = core.databases.get(&id) else { return };
-            (held.server(), held.oid)
+            (held.server.clone(), held.oid)
         };
         let closed = if let Some(server) = server {
             lock(&server).close_sessions()
@@ -498,7 +499,7 @@ impl Inner {
 
     fn drop(&self, id: DatabaseId) -> Outcome {
         let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
-        if held.server().is_some() {
+        if held.server.is_some() {
             return Outcome::Done;
         }
         let oid = held.oid;
@@ -517,6 +518,8 @@ impl Inner {
 
     /// Looks whether a client has changed what all databases share, if the log or a file says that there is something to see.
     pub(crate) fn look_at_shared_state(&self) {
+        // What is read first is compared first.
+        let _looking = lock(&self.looking);
         let changes = self.evidence.take_shared();
         let files_changed = self.shared().have_files_changed(&self.options.data);
         let (leased, guilty) = {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use pgwire::{Frame, StartupParams, encode};
 use server::SOCKET;
+use sys::lock;
 
 use crate::catalog::FUNCTIONS;
-use crate::core::lock;
 use crate::evidence::log_with;
 use crate::{Backend, Isolation, LeaseOptions, Leases, TemplateDatabase};
 

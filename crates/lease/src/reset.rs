@@ -334,7 +334,7 @@ fn run_clean(
 ) -> Result<Lsn, NotRecyclable> {
     // A session that has set a sequence would tell the next client where it stands.
     let end = format!("COMMIT; DISCARD SEQUENCES; BEGIN; SET LOCAL synchronous_commit = on; {MARK}; COMMIT");
-    let waiting = used.waiting.iter().position(WaitingBackend::is_superuser);
+    let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
     if let Some(at) = waiting.filter(|_| seeded.is_empty() && used.session.is_none()) {
         let (waiting, rows) = used.waiting.swap_remove(at).lend(&(sql + &end))?;
         used.waiting.push(waiting);

@@ -87,13 +87,6 @@ impl LeaseTransaction {
     }
 }
 
-/// What a client leaves in the session of its lease: settings, temporary tables and so on.
-#[derive(Debug)]
-struct Leftovers {
-    /// Whether a transaction of its own is among them.
-    saved: bool,
-}
-
 /// Between two leases it is as a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
@@ -105,8 +98,9 @@ pub(crate) struct TransactionSession {
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
     pub(crate) transaction: LeaseTransaction,
-    /// What the last client has left in the session and is not undone yet.
-    leftovers: Option<Leftovers>,
+    /// Whether the last client has left anything in the session that is not undone yet (settings, temporary tables and so on),
+    /// and, if so, whether a transaction of its own is among that.
+    leftovers: Option<bool>,
     /// Switches off what would end an idle transaction; empty if nothing would.
     timeouts_sql: String,
     is_superuser: bool,
@@ -158,7 +152,7 @@ impl TransactionSession {
     /// Takes the session back, which is idle, and its transaction. `saved`: one of the client's is still open in it.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
         // Where it has not begun, the client has asked for nothing.
-        self.leftovers = transaction.begun.then_some(Leftovers { saved });
+        self.leftovers = transaction.begun.then_some(saved);
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
@@ -167,7 +161,7 @@ impl TransactionSession {
     /// # Errors
     /// The session is not to be used any more.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
-        let Some(Leftovers { saved }) = self.leftovers.take() else { return Ok(()) };
+        let Some(saved) = self.leftovers.take() else { return Ok(()) };
         let undo = if saved { format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; ") } else { String::new() };
         let again =
             if self.timeouts_sql.is_empty() { String::new() } else { format!("; {}", self.timeouts_sql) };

@@ -1,6 +1,5 @@
 //! Sessions: how a client gets one with a lease, and what becomes of it when the client has left.
 
-use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -8,11 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
+use sys::lock;
 
 use crate::admin::text;
 use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id};
 use crate::client::{Client, ClientLink};
-use crate::core::{Core, Held, lock};
+use crate::core::{Core, Held};
 use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
@@ -28,7 +28,7 @@ const EVICT_POLL: Duration = Duration::from_millis(5);
 const ATTEMPTS: usize = 5;
 
 /// What a session asks for.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ConnectRequest<'a> {
     /// The database by name.
     pub database: &'a str,
@@ -86,9 +86,11 @@ struct LeasedSession {
     since: Option<Lsn>,
 }
 
-impl fmt::Debug for ConnectRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectRequest").field("database", &self.database).finish_non_exhaustive()
+impl<'a> ConnectRequest<'a> {
+    /// One for that database, with all else as usual.
+    #[must_use]
+    pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
+        Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
     }
 }
 
@@ -152,7 +154,7 @@ impl Leases {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
             held.clients.push(Arc::clone(&stay.client));
-            (held.server(), held.transaction.take())
+            (held.server.clone(), held.transaction.take())
         };
         if let Some(server) = server {
             let backend = lock(&server).connect(&stay.params);
@@ -281,10 +283,10 @@ impl LeasedSession {
     /// waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        let mut tasks: Vec<_> = core.table.take_due(self.id).into_iter().collect();
+        let task = core.table.take_due(self.id);
         self.inner.wake_worker(core);
-        while let Some(task) = tasks.pop() {
-            tasks.extend(self.inner.run(task, None));
+        if let Some(task) = task {
+            self.inner.run(task, None);
         }
     }
 
@@ -314,7 +316,7 @@ impl LeasedSession {
             .get(&self.id)
             .is_some_and(|held: &Held| held.clients.iter().any(|other| Arc::ptr_eq(other, &self.client)));
         if is_counted && self.client.leave() {
-            core.raise_leaving(self.id);
+            core.raise_in_background(Event::Leaving { database: self.id });
         }
     }
 }

@@ -26,15 +26,7 @@ impl FakeLeases {
         params: &StartupParams,
         link: Option<Arc<dyn ClientLink>>,
     ) -> Result<Connected, LeaseError> {
-        let request = ConnectRequest {
-            database: name,
-            template: None,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params,
-            client: link,
-        };
+        let request = ConnectRequest { client: link, ..ConnectRequest::new(name, params) };
         match self.leases.connect(&request)? {
             Entered::Plain(connected) => Ok(connected),
             other @ Entered::Transaction(_) => panic!("a plain session was expected: {other:?}"),

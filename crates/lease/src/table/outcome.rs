@@ -63,7 +63,7 @@ impl LeaseTable {
     }
 
     fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant) {
-        let terms = self.terms_of(id);
+        let terms = self.databases.get(&id).and_then(|database| database.terms.clone());
         match (outcome, terms) {
             (Outcome::Done | Outcome::Fresh(_), Some(terms)) => {
                 self.leave_old_name(id, name, now);
@@ -145,11 +145,9 @@ impl LeaseTable {
         if is_gone {
             self.databases.remove(&id);
         } else if retire || !self.supplies.contains_key(&source) {
-            self.set_state(id, DatabaseState::Retiring);
-            self.due_now(id);
+            self.set_due(id, DatabaseState::Retiring);
         } else {
-            self.set_state(id, DatabaseState::Resetting(Then::Ready));
-            self.due_now(id);
+            self.set_due(id, DatabaseState::Resetting(Then::Ready));
         }
         if let Some(name) = name {
             self.free(&name, again, now);
@@ -209,7 +207,6 @@ impl LeaseTable {
         }
         let reason = match outcome {
             Outcome::Fresh(_proof) => {
-                self.recycled += 1;
                 return match then {
                     Then::Lease(lease) => self.resume(id, lease, now),
                     Then::Ready => self.ready_again(id, now),
@@ -262,17 +259,17 @@ impl LeaseTable {
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
         // Where the task took too long, its request was refused, and another may be first.
-        let is_its_own =
-            |request: &mut Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
-        if let Some(request) = line.requests.pop_front_if(is_its_own) {
+        let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
+        if line.requests.front().is_some_and(is_its_own)
+            && let Some(request) = line.requests.pop_front()
+        {
             self.actions.push(Action::Answer { ticket: request.ticket, answer });
         }
     }
 
     fn retire(&mut self, id: DatabaseId, reason: &'static str) {
         *self.dropped.entry(reason).or_default() += 1;
-        self.set_state(id, DatabaseState::Retiring);
-        self.due_now(id);
+        self.set_due(id, DatabaseState::Retiring);
     }
 
     fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
@@ -281,9 +278,10 @@ impl LeaseTable {
         }
     }
 
-    fn due_now(&mut self, id: DatabaseId) {
+    /// The same where the state asks for work at once.
+    fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(&id) {
-            database.work = Work::Due;
+            (database.state, database.work) = (state, Work::Due);
         }
     }
 
@@ -294,7 +292,8 @@ impl LeaseTable {
     }
 
     pub(super) fn serve_all(&mut self, now: Instant) {
-        for source in self.sources() {
+        let sources: Vec<_> = self.supplies.keys().cloned().collect();
+        for source in sources {
             self.serve(&source, now);
         }
     }

@@ -1,11 +1,11 @@
 //! Demand and supply: who waits for a ready database, and how many are made ahead of that.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Terms, Want};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::{Isolation, LeaseError};
 
 /// The most copies of one template that are kept ready.
@@ -284,21 +284,6 @@ impl LeaseTable {
         let Some(database) = self.databases.get(&id) else { return false };
         let supply = self.supplies.get(&database.source);
         self.ready(&database.source) > 0 && supply.is_some_and(|supply| supply.line.is_empty())
-    }
-
-    /// How many databases there is room for, from now on.
-    pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity;
-    }
-
-    /// The templates of names, for sessions that say none.
-    pub(super) fn terms_of(&self, id: DatabaseId) -> Option<Terms> {
-        self.databases.get(&id)?.terms.clone()
-    }
-
-    /// All sources.
-    pub(crate) fn sources(&self) -> BTreeSet<Source> {
-        self.supplies.keys().cloned().collect()
     }
 }
 
