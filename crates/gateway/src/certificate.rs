@@ -4,6 +4,7 @@
 //! trusts this gateway alone, by any name and address: each gets a certificate when a client first asks for it.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -210,7 +211,7 @@ impl Authority {
         provider: &CryptoProvider,
         name: Option<&str>,
         local: IpAddr,
-    ) -> Result<Leaf, IssueError> {
+    ) -> Result<Leaf, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
         // A name of other letters cannot be in a certificate, and is no reason to have none.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
@@ -232,15 +233,6 @@ impl Authority {
         let chain = vec![certificate.der().clone(), self.root.der().clone()];
         Ok(Leaf::new(CertifiedKey::from_der(chain, secret.into(), provider)?))
     }
-}
-
-/// A certificate was not issued.
-#[derive(Debug, thiserror::Error)]
-enum IssueError {
-    #[error(transparent)]
-    Make(#[from] rcgen::Error),
-    #[error(transparent)]
-    Use(#[from] rustls::Error),
 }
 
 /// What one connection is shown.

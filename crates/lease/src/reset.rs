@@ -14,7 +14,8 @@ use server::{AdminConnection, Rows, SessionError, literal};
 use crate::LeaseError;
 use crate::admin::{AdminPool, MARK, mark_of, text, union};
 use crate::backend::WaitingBackend;
-use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
+use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog};
+use crate::digest::digest_of;
 use crate::evidence::Evidence;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
@@ -230,7 +231,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     if names.len() < touched.catalogs.len() {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name)).collect();
+    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name, "t")).collect();
     let rows = union(own_session(admin, used)?, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
         let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
