@@ -366,6 +366,18 @@ mod tests {
     }
 
     #[test]
+    fn the_log_is_read_once_in_a_while_by_any_worker_as_long_as_anything_is_leased() {
+        let (mut core, database) = leased(Duration::ZERO);
+        let last = Instant::now();
+        core.caught_up = Some(last);
+        assert_eq!(core.reads_log_at(), Some(last + CATCH_UP));
+        core.raise_in_background(Event::Disconnected { database, leaving: false });
+        assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
+        core.raise_in_background(Event::Finished { database, outcome: Outcome::Done });
+        assert_eq!(core.reads_log_at(), None);
+    }
+
+    #[test]
     fn the_parameters_of_a_client_that_waits_are_known_however_many_others_come() {
         let mut core = Core::new(1);
         core.table.add_source(Source::Template("app".to_owned()), true);
