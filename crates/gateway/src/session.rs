@@ -91,10 +91,7 @@ fn hand_over(
     };
     let entered = match enter(state, &request, replication) {
         Ok(entered) => entered,
-        Err(error) => {
-            tracing::debug!(%error, "refused");
-            return say(state, socket, unread, refusal::words(error));
-        }
+        Err(error) => return refuse(state, socket, unread, error),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
     // Sessions that wait in databases are in the way of a client that drops these by SQL.
@@ -135,6 +132,12 @@ fn hand_over(
 }
 
 /// Tells a client why there is no session.
+fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError) {
+    tracing::debug!(%error, "refused");
+    say(state, socket, unread, refusal::words(error));
+}
+
+/// Has a client hear these last words.
 fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>) {
     state.workers.spawn(move || async move {
         if let Ok(stream) = Stream::new(socket, unread) {
