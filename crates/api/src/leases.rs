@@ -148,7 +148,7 @@ async fn leased(
 /// The lease of that name, if it is one.
 pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
-    Ok(status.leases.into_iter().find(|lease| lease.database == name))
+    Ok(status.leases.into_iter().find(|lease| lease.database == lease::cut(name)))
 }
 
 /// `GET /v1/databases/NAME`

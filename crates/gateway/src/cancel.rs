@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sys::lock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -58,7 +59,7 @@ impl CancelKeys {
         };
         sys::fill_random(&mut greeting[place.start + PROCESS..place.end])?;
         let ours: Box<[u8]> = greeting[place].into();
-        self.lock().insert(ours.clone(), target);
+        lock(&self.0).insert(ours.clone(), target);
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
@@ -66,7 +67,7 @@ impl CancelKeys {
     /// when the server has passed it on.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
-            let mut keys = self.lock();
+            let mut keys = lock(&self.0);
             let Some(target) = keys.get_mut(ours) else { return Ok(()) };
             target.used = true;
             target.gate.clone()
@@ -82,7 +83,7 @@ impl CancelKeys {
 
     async fn send(&self, ours: &[u8]) -> io::Result<()> {
         let (server, request) = {
-            let keys = self.lock();
+            let keys = lock(&self.0);
             let Some(target) = keys.get(ours) else { return Ok(()) };
             (target.server.clone(), pgwire::cancel_request(&target.key))
         };
@@ -93,10 +94,6 @@ impl CancelKeys {
         // It closes the connection when the signal is on its way.
         let closed = timeout(CANCEL_TIMEOUT, server.read(&mut [0])).await;
         closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, CancelTarget>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,13 +110,13 @@ impl CancelKey {
 
     /// Ends its validity. Returns whether it was ever used: then a signal may still be on its way to the backend.
     pub(crate) fn withdraw(self) -> bool {
-        self.keys.lock().remove(&self.ours).is_some_and(|target| target.used)
+        lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)
     }
 }
 
 impl Drop for CancelKey {
     fn drop(&mut self) {
-        self.keys.lock().remove(&self.ours);
+        lock(&self.keys.0).remove(&self.ours);
     }
 }
 

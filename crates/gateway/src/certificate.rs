@@ -4,11 +4,12 @@
 //! trusts this gateway alone, by any name and address: each gets a certificate when a client first asks for it.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -186,7 +187,7 @@ struct Authority {
 impl Authority {
     /// The certificate for clients that ask for `name`, if they ask for one, at the address `local`.
     fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaves = sys::lock(&self.leaves);
         let place = (name.map(str::to_owned), local);
         if let Some(leaf) = leaves.get(&place) {
             return Some(Arc::clone(leaf));
@@ -210,7 +211,7 @@ impl Authority {
         provider: &CryptoProvider,
         name: Option<&str>,
         local: IpAddr,
-    ) -> Result<Leaf, IssueError> {
+    ) -> Result<Leaf, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
         // A name of other letters cannot be in a certificate, and is no reason to have none.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
@@ -232,15 +233,6 @@ impl Authority {
         let chain = vec![certificate.der().clone(), self.root.der().clone()];
         Ok(Leaf::new(CertifiedKey::from_der(chain, secret.into(), provider)?))
     }
-}
-
-/// A certificate was not issued.
-#[derive(Debug, thiserror::Error)]
-enum IssueError {
-    #[error(transparent)]
-    Make(#[from] rcgen::Error),
-    #[error(transparent)]
-    Use(#[from] rustls::Error),
 }
 
 /// What one connection is shown.

@@ -1,7 +1,9 @@
 //! How many connections are open, and since when there are none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use sys::lock;
 
 /// The connections of one gateway; clones are the same.
 #[derive(Debug, Clone)]
@@ -23,24 +25,20 @@ impl ConnectionCount {
     }
 
     pub(crate) fn enter(&self) -> ConnectionGuard {
-        self.lock().open += 1;
+        lock(&self.0).open += 1;
         ConnectionGuard(self.clone())
     }
 
     /// How long no connection has been open; `None` while one is.
     pub(crate) fn idle(&self) -> Option<Duration> {
-        let state = self.lock();
+        let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0);
         state.open -= 1;
         state.last_left = Instant::now();
     }

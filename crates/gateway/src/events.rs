@@ -1,7 +1,9 @@
 //! Who wants to know what sessions run, and until when.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+
+use sys::lock;
 
 /// Entries that wait to be taken: 5 MB, and 70 MB more if each has another statement of the greatest length.
 const MOST: usize = 1 << 16;
@@ -122,12 +124,12 @@ impl EventLog {
     /// Takes out all entries, nearly in order of time, and how many were lost since the last time because they were not taken in time.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         (std::mem::take(&mut state.entries), std::mem::take(&mut state.lost))
     }
 
     pub(crate) fn put(&self, event: SessionEvent) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.entries.last_mut().is_some_and(|last| last.join(&event)) {
             // One row of a batch after the other.
         } else if state.entries.len() < MOST {
@@ -139,11 +141,7 @@ impl EventLog {
 
     /// Takes note that a session cannot be followed any more.
     pub(crate) fn lose(&self) {
-        self.lock().lost += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).lost += 1;
     }
 }
 

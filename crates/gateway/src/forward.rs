@@ -3,7 +3,6 @@
 //! What has been read is written at once, from a buffer that all sessions of a thread share; what the other end has no
 //! room for is kept, and no more is read until it is written. An idle session holds no buffer at all.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -12,17 +11,12 @@ use std::time::Duration;
 use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, split_zero};
 use tokio::time::timeout;
 
+use crate::buffer::BUFFER;
 use crate::stream::Stream;
 use crate::tap::Tap;
 
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
 /// How long the server may say nothing after the client has ended, before it is cut off.
 const DRAIN: Duration = Duration::from_secs(30);
-
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
-}
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

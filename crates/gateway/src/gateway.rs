@@ -110,34 +110,28 @@ impl BoundGateway {
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
-        let workers = Arc::new(workers);
-        let connections = ConnectionCount::new();
-        let taps = Arc::new(Taps { events, history, recorder });
         let state = Arc::new(GatewayState {
             http,
             leases,
-            access: Arc::clone(&access),
+            access,
             keys: Arc::default(),
-            workers: Arc::clone(&workers),
-            connections: connections.clone(),
-            taps: Arc::clone(&taps),
+            workers: Arc::new(workers),
+            connections: ConnectionCount::new(),
+            taps: Arc::new(Taps { events, history, recorder }),
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {
-            workers.first().spawn(listener.run(Arc::clone(&state), receiver.clone()));
+            state.workers.first().spawn(listener.run(Arc::clone(&state), receiver.clone()));
         }
-        Ok(Gateway { access, closing, connections, taps, workers, threads: Some(threads) })
+        Ok(Gateway { state, closing, threads: Some(threads) })
     }
 }
 
 /// An open gateway. Dropping it closes it.
 #[derive(Debug)]
 pub struct Gateway {
-    access: Arc<Access>,
+    state: Arc<GatewayState>,
     closing: watch::Sender<bool>,
-    connections: ConnectionCount,
-    taps: Arc<Taps>,
-    workers: Arc<workers::Workers>,
     threads: Option<Threads>,
 }
 
@@ -173,25 +167,25 @@ impl Gateway {
     /// Host and port by which programs on this machine reach it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.access.address()
+        self.state.access.address()
     }
 
     /// The secret, and the addresses of databases.
     #[must_use]
     pub fn access(&self) -> &Access {
-        &self.access
+        &self.state.access
     }
 
     /// Follows all sessions that begin from now on.
     #[must_use]
     pub fn follow(&self) -> EventLog {
-        self.taps.events.follow()
+        self.state.taps.events.follow()
     }
 
     /// How long no connection has been open; `None` while one is.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
-        self.connections.idle()
+        self.state.connections.idle()
     }
 
     /// Ends all sessions, each with an error that says so (57P01). Takes three seconds at most. Not to be called from
@@ -206,7 +200,7 @@ impl Drop for Gateway {
         self.closing.send_replace(true);
         // Each session holds a receiver until it has ended.
         let all = async { timeout(CLOSE_TIMEOUT, self.closing.closed()).await };
-        if self.workers.first().block_on(all).is_err() {
+        if self.state.workers.first().block_on(all).is_err() {
             tracing::warn!("sessions are still there {CLOSE_TIMEOUT:?} after the gateway was closed");
         }
         drop(self.threads.take());

@@ -1,18 +1,18 @@
 //! The last statements of each lease: the evidence that a failed test leaves beside its database.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use lease::cut;
 use serde::{Deserialize, Serialize};
+use sys::lock;
 
 /// Statements of a lease that are remembered.
 const STATEMENTS: usize = 20;
 /// Leases whose statements are remembered, besides those of open sessions and those that are kept: of more, the half that ran
 /// something last.
 const LEASES: usize = 1000;
-/// Bytes of a database's name that count. Source: NAMEDATALEN.
-const NAME: usize = 63;
 
 /// A statement that a session has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl State {
 impl StatementHistory {
     /// Where the statements of a session with the database `name` go.
     pub(crate) fn ring(&self, name: &str) -> Ring {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.rings.len() >= LEASES && !state.rings.contains_key(cut(name)) {
             state.forget_older_half();
         }
@@ -90,7 +90,7 @@ impl StatementHistory {
     /// The last statements of the lease `name` that has lasted since then, the newest last.
     #[must_use]
     pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
         // The name may have had other leases before.
         let statements = lock(ring);
@@ -99,30 +99,26 @@ impl StatementHistory {
 
     /// Takes note of a database that was kept.
     pub fn keep(&self, kept: KeptDatabase) {
-        self.lock().kept.push(kept);
+        lock(&self.0).kept.push(kept);
     }
 
     /// The kept database that is called so now.
     #[must_use]
     pub fn kept_as(&self, name: &str) -> Option<KeptDatabase> {
-        self.lock().kept.iter().find(|kept| kept.name == name).cloned()
+        lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
     /// All databases that were kept.
     #[must_use]
     pub fn kept(&self) -> Vec<KeptDatabase> {
-        self.lock().kept.clone()
+        lock(&self.0).kept.clone()
     }
 
     /// Forgets what the lease `name` has run: its database is reset.
     pub fn forget(&self, name: &str) {
-        if let Some(ring) = self.lock().rings.get(cut(name)) {
+        if let Some(ring) = lock(&self.0).rings.get(cut(name)) {
             lock(ring).clear();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,14 +134,6 @@ pub(crate) fn add(ring: &Ring, begun: Instant, executed: ExecutedStatement) {
 /// Seconds since 1970.
 pub(crate) fn seconds_of(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
-fn lock(ring: &Ring) -> MutexGuard<'_, VecDeque<(Instant, ExecutedStatement)>> {
-    ring.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn cut(name: &str) -> &str {
-    &name[..name.floor_char_boundary(NAME)]
 }
 
 #[cfg(test)]
@@ -188,6 +176,6 @@ mod tests {
         run(&open, "x", now);
         let known = |name: &str| history.of(name, now).len();
         assert_eq!([known("0"), known("open"), known("998"), known("999")], [0, 1, 1, 1]);
-        assert!(history.lock().rings.len() <= LEASES / 2 + 2);
+        assert!(lock(&history.0).rings.len() <= LEASES / 2 + 2);
     }
 }

@@ -13,6 +13,7 @@
 
 mod access;
 mod budget;
+mod buffer;
 mod cancel;
 mod certificate;
 mod connections;

@@ -82,13 +82,12 @@ fn hand_over(
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
-        database: &database,
         template: settings.template.as_deref(),
         isolation: settings.isolation,
         linger: settings.linger,
         reset: settings.reset,
-        params: &params,
         client: socket.link(),
+        ..ConnectRequest::new(&database, &params)
     };
     let entered = match enter(state, &request, replication) {
         Ok(entered) => entered,
@@ -115,7 +114,10 @@ fn hand_over(
             });
         }
         Entered::Transaction(mut lease) => {
-            let Some((stream, greeting, transaction)) = lease.lend() else { return };
+            let Some((stream, greeting, transaction)) = lease.lend() else {
+                // The server has ended it, and the lease with it.
+                return say(state, socket, unread, refusal::server_gone().to_bytes());
+            };
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
             let session = RollbackSession::new(transaction, &words);
@@ -132,9 +134,14 @@ fn hand_over(
 /// Tells a client why there is no session.
 fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError) {
     tracing::debug!(%error, "refused");
+    say(state, socket, unread, refusal::words(error));
+}
+
+/// Has a client hear these last words.
+fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>) {
     state.workers.spawn(move || async move {
         if let Ok(stream) = Stream::new(socket, unread) {
-            stream.say_and_close(&refusal::words(error)).await;
+            stream.say_and_close(&words).await;
         }
     });
 }

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use lease::Leases;
+use lease::{Leases, cut};
+use sys::lock;
 
 use crate::budget::Budget;
-use crate::history::cut;
 use crate::record::{StatementRecord, TestMeasurement};
 
 /// Leases from which on those that are over are looked for.
@@ -77,7 +77,7 @@ impl StatementRecorder {
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
         let since = leases.leased(name).map(|(since, _)| since);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(before) = state.records.insert(cut(name).to_owned(), Recorded::new(since)) {
             state.end(name, &before, &self.budget);
         }
@@ -98,7 +98,7 @@ impl StatementRecorder {
             self.in_use.store(true, Ordering::Relaxed);
         }
         let (since, sessions) = leases.leased(name)?;
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.sweep(&self.budget, leases);
         let known = match state.records.get_mut(cut(name)) {
             Some(known) => *known.since.get_or_insert(since) == since,
@@ -128,7 +128,7 @@ impl StatementRecorder {
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
-        let state = self.lock();
+        let state = lock(&self.state);
         let recorded = state.records.get(cut(name));
         let recorded = recorded
             .filter(|recorded| recorded.since.is_none() || since.is_none() || recorded.since == since);
@@ -143,7 +143,7 @@ impl StatementRecorder {
     /// The test that has used `name` is over. `told`: who ended it knows whether it was within its budget. `goes_on`: the
     /// lease was reset, and another test begins.
     pub fn ended(&self, name: &str, told: bool, goes_on: bool) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
         if goes_on {
             state.records.insert(cut(name).to_owned(), Recorded::new(None));
@@ -157,17 +157,13 @@ impl StatementRecorder {
     /// were.
     #[must_use]
     pub fn finish(&self) -> (Vec<TestOverBudget>, usize) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mut rest: Vec<_> = std::mem::take(&mut state.records).into_iter().collect();
         rest.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (name, recorded) in rest {
             state.end(&name, &recorded, &self.budget);
         }
         (std::mem::take(&mut state.over), std::mem::take(&mut state.more))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,8 +212,4 @@ impl Recorded {
         let record = lock(&self.record);
         TestMeasurement { statements: record.statements(), exceeded: record.exceeded(budget) }
     }
-}
-
-pub(crate) fn lock(record: &SharedRecord) -> MutexGuard<'_, StatementRecord> {
-    record.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use lease::ClientLink;
 
-use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::time::timeout;
 
@@ -87,36 +87,34 @@ impl Socket {
     }
 
     /// The same connection, to be watched but not used.
-    fn duplicate(&self) -> io::Result<Self> {
-        match self {
-            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
-            Self::Tls(socket) => socket.stream().try_clone().map(Self::Tcp),
-            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
-        }
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
     }
 }
 
 /// Looks at a connection from aside.
 #[derive(Debug)]
-struct Link(Socket);
+struct Link(OwnedFd);
 
 impl ClientLink for Link {
     fn is_gone(&self) -> bool {
-        match &self.0 {
-            Socket::Tcp(stream) => sys::is_closed_by_peer(stream),
-            Socket::Tls(socket) => sys::is_closed_by_peer(socket.stream()),
-            Socket::Unix(stream) => sys::is_closed_by_peer(stream),
+        sys::is_closed_by_peer(&self.0)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Tls(socket) => socket.stream().as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
         }
     }
 }
 
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
-        match self {
-            Self::Tcp(stream) => stream.as_raw_fd(),
-            Self::Tls(socket) => socket.stream().as_raw_fd(),
-            Self::Unix(stream) => stream.as_raw_fd(),
-        }
+        self.as_fd().as_raw_fd()
     }
 }
 
@@ -134,7 +132,7 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
 pub struct Stream {
     socket: AsyncFd<Socket>,
     /// Watches for room, while a write waits for it.
-    room: Option<AsyncFd<Socket>>,
+    room: Option<AsyncFd<OwnedFd>>,
     /// Read too early; comes before all that the socket has.
     unread: Vec<u8>,
 }
@@ -254,7 +252,7 @@ impl Stream {
             };
             match write(self.socket.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => match guard {
-                    Some(guard) => forget(guard),
+                    Some(mut guard) => guard.clear_ready(),
                     None => self.room = Some(self.watch_for_room()?),
                 },
                 other => return Poll::Ready(other),
@@ -275,7 +273,7 @@ impl Stream {
         }
     }
 
-    fn watch_for_room(&self) -> io::Result<AsyncFd<Socket>> {
+    fn watch_for_room(&self) -> io::Result<AsyncFd<OwnedFd>> {
         watch(self.socket.get_ref().duplicate()?, Interest::WRITABLE)
     }
 }
@@ -287,10 +285,6 @@ impl Stream {
 )]
 pub(crate) fn watch<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(inner, interest)
-}
-
-fn forget(mut guard: AsyncFdReadyGuard<'_, Socket>) {
-    guard.clear_ready();
 }
 
 impl AsyncRead for Stream {

@@ -6,12 +6,13 @@ use std::time::{Instant, SystemTime};
 
 use lease::Leases;
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
+use sys::lock;
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
 use crate::request::SessionSettings;
-use crate::statement_recorder::{SharedRecord, StatementRecorder, lock};
+use crate::statement_recorder::{SharedRecord, StatementRecorder};
 
 /// Those who want to know.
 #[derive(Debug, Default)]

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::ServerConnection;
+use sys::lock;
 
 use crate::certificate::{Choice, POSTGRESQL, ServerCertificate};
 
@@ -52,12 +53,12 @@ impl TlsSocket {
 
     /// Whether the client has said in the handshake that it is going to speak `PostgreSQL`.
     pub(crate) fn speaks_postgresql(&self) -> bool {
-        self.lock().connection.alpn_protocol() == Some(POSTGRESQL)
+        lock(&self.session).connection.alpn_protocol() == Some(POSTGRESQL)
     }
 
     /// Reads what is there; `WouldBlock` if that is nothing.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let connection = &mut self.lock().connection;
+        let connection = &mut lock(&self.session).connection;
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -72,7 +73,7 @@ impl TlsSocket {
 
     /// Writes what there is room for; `WouldBlock` if that is nothing. Who tries again begins with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        let TlsSession { connection, accepted } = &mut *self.lock();
+        let TlsSession { connection, accepted } = &mut *lock(&self.session);
         flush(connection, &self.stream)?;
         if *accepted == 0 {
             *accepted = connection.writer().write(bytes)?;
@@ -91,20 +92,16 @@ impl TlsSocket {
     /// What is decrypted already: no socket is going to tell of it again.
     pub(crate) fn take_decrypted(&self, into: &mut Vec<u8>) {
         let mut chunk = [0; 1024];
-        let connection = &mut self.lock().connection;
+        let connection = &mut lock(&self.session).connection;
         while let Ok(count @ 1..) = connection.reader().read(&mut chunk) {
             into.extend_from_slice(&chunk[..count]);
         }
     }
 
     fn say_farewell(&self) -> io::Result<()> {
-        let connection = &mut self.lock().connection;
+        let connection = &mut lock(&self.session).connection;
         connection.send_close_notify();
         flush(connection, &self.stream)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TlsSession> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Words of SQL, and pgfresh's own connections to the server.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Rows, SUPERUSER, SessionError};
+use sys::lock;
 
 use crate::LeaseError;
+use crate::wal::Lsn;
 
 /// How long a statement of ours may take: the copy of a large template is the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -23,6 +25,9 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
     SET synchronous_commit = on; SET row_security = off; SET role = none";
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
+
+/// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
+pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
 /// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each
 /// connection does that once.
@@ -96,15 +101,19 @@ impl AdminPool {
         self.lend(verb, |connection| connection.execute(statement, arguments, ""))
     }
 
-    /// The same, and then other statements in the same message and the same transaction.
-    pub(crate) fn execute_and(
+    /// The same, and then a mark in the same message and the same transaction. Returns the statement's rows, and up to where
+    /// the log is written.
+    pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
         statement: &Prepared,
         arguments: &[&str],
-        after: &str,
-    ) -> Result<Rows, LeaseError> {
-        self.lend(verb, |connection| connection.execute(statement, arguments, after))
+    ) -> Result<(Rows, Lsn), LeaseError> {
+        let after = format!("; {MARK}");
+        let mut rows = self.lend(verb, |connection| connection.execute(statement, arguments, &after))?;
+        let mark = mark_of(&rows);
+        rows.pop();
+        Ok((rows, mark))
     }
 
     /// Has a connection do something. Tests terminate connections, ours among them: what was lost with one is done once
@@ -126,7 +135,7 @@ impl AdminPool {
     }
 
     fn take(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
-        while let Some(mut connection) = self.lock().pop() {
+        while let Some(mut connection) = lock(&self.idle).pop() {
             if connection.session.is_alive() {
                 return Ok(connection);
             }
@@ -136,7 +145,7 @@ impl AdminPool {
 
     fn put_back(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
-            self.lock().push(connection);
+            lock(&self.idle).push(connection);
         }
     }
 
@@ -181,11 +190,7 @@ impl AdminPool {
 
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<PreparedConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle).clear();
     }
 }
 
@@ -213,6 +218,12 @@ fn open(directory: &Path, database: &str, major: u32) -> Result<AdminConnection,
         _ => session.query(&format!("{PLAIN}; {PLAIN_FROM_14}"))?,
     };
     Ok(session)
+}
+
+/// The position that [`MARK`] has returned, in the first column of the last row; zero for none.
+pub(crate) fn mark_of(rows: &Rows) -> Lsn {
+    let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
+    last.unwrap_or(Lsn(0))
 }
 
 /// The first column of the first row.

@@ -110,10 +110,6 @@ impl WaitingBackend {
         sys::is_silent(&self.backend.stream)
     }
 
-    pub(crate) fn is_superuser(&self) -> bool {
-        self.backend.is_superuser()
-    }
-
     /// Has it run statements of ours.
     pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
         let Self { params, backend: Backend { stream, greeting }, stamp, since } = self;

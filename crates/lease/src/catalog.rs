@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use server::{AdminConnection, Rows, SessionError, literal};
 
-use crate::Digest;
 use crate::admin::{number, text, union};
+use crate::digest::{Digest, digest_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
@@ -140,16 +140,6 @@ pub(crate) const FILES: &str = "SELECT c.oid, CASE WHEN NOT c.relisshared THEN p
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// A query for a catalog's name and a digest of its rows. Schemas of temporary tables are made once, and stay.
-pub(crate) fn digest_of(name: &str) -> String {
-    let rows = if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
-    format!(
-        "SELECT {}, pg_catalog.md5(pg_catalog.string_agg(t::pg_catalog.text, E'\\n' \
-         ORDER BY t::pg_catalog.text COLLATE \"C\")) FROM {name} t {rows}",
-        literal(name)
-    )
-}
-
 /// Whether there are functions, which languages have too, that initdb has not made.
 pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
 
@@ -261,7 +251,7 @@ impl TemplateCatalog {
 fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, (String, String)>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
-    let digests: Vec<_> = names.keys().map(|name| digest_of(name)).collect();
+    let digests: Vec<_> = names.keys().map(|name| digest_of(name, "t")).collect();
     let rows = union(session, &digests)?;
     let found = rows.into_iter().filter_map(|row| {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);

@@ -1,15 +1,16 @@
 //! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
 use server::AdminConnection;
+use sys::lock;
 
 use crate::LeaseError;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
-use crate::catalog::{FileMap, TemplateCatalog};
+use crate::catalog::{Content, FileMap, TemplateCatalog};
 use crate::client::Client;
 use crate::digest::Difference;
 use crate::evidence::Epoch;
@@ -18,31 +19,33 @@ use crate::rollback::TransactionSession;
 use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
 
-/// Start-up parameters that are remembered at once.
-const MOST_PARAMS: usize = 4096;
+/// Rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
+const MOST_ROLLED_BACK: u64 = 10_000;
+/// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+const FIRST_NORMAL: u32 = 16384;
 /// For how many sets of start-up parameters backends wait: a driver's own and its pool's.
 const WARM_PARAMS: usize = 2;
 /// The most backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
 /// How often the log is read while anything is leased: it is recycled when it is old.
-pub(crate) const CATCH_UP: Duration = Duration::from_secs(1);
+const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long no backends wait for clients after the server had no room for one that was needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
 /// What is behind the lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
     /// Tasks that a client waits for, and whose thread does something else.
     urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
-    /// By what the table calls them.
-    pub(crate) params: HashMap<ParamsId, StartupParams>,
     /// Those that clients came with last, the latest last.
     pub(crate) recent_params: Vec<StartupParams>,
     /// Until when each maintenance worker waits that does nothing.
     pub(crate) idle_workers: Vec<Instant>,
+    /// When the log was read last for what is leased for long.
+    pub(crate) caught_up: Option<Instant>,
     /// Until when no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
@@ -64,7 +67,7 @@ pub(crate) struct Counters {
 }
 
 /// What a database of the table is in the world.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Held {
     /// 0 until it is there, and for a server of its own.
     pub(crate) oid: u32,
@@ -88,7 +91,10 @@ pub(crate) struct Held {
     pub(crate) session: Option<AdminConnection>,
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
-    server: Option<Arc<Mutex<LeasedServer>>>,
+    /// Rows that were rolled back in it.
+    rolled_back: u64,
+    /// A server of its own, if it is one.
+    pub(crate) server: Option<Arc<Mutex<LeasedServer>>>,
     /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
     /// Since when it is known what was changed in it.
@@ -99,29 +105,16 @@ pub(crate) struct Held {
 /// Where a request waits for its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
+    /// Of the session that is asked for.
+    params: Option<StartupParams>,
     answer: Mutex<Option<Answer>>,
     answered: Condvar,
 }
 
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
-        Self {
-            oid: 0,
-            own_name,
-            last_name: String::new(),
-            template,
-            catalog: None,
-            has_functions: true,
-            waiting: Vec::new(),
-            stamp: (CatalogStamp::from(""), false),
-            files: None,
-            session: None,
-            transaction: None,
-            server: None,
-            generation: 0,
-            epoch,
-            clients: Vec::new(),
-        }
+        // It may have functions until it is known.
+        Self { own_name, template, has_functions: true, epoch, ..Self::default() }
     }
 
     pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {
@@ -129,16 +122,23 @@ impl Held {
         Self { server, ..Self::new(String::new(), None, epoch) }
     }
 
-    pub(crate) fn server(&self) -> Option<Arc<Mutex<LeasedServer>>> {
-        self.server.clone()
-    }
-
-    pub(crate) fn take_server(&mut self) -> Option<Arc<Mutex<LeasedServer>>> {
-        self.server.take()
-    }
-
     pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
         self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
+    }
+
+    /// Whether any of these files is a catalog, which says what is defined in it.
+    pub(crate) fn are_definitions_among(&self, files: &[u32]) -> bool {
+        let known = self.files.as_ref().or_else(|| Some(&self.catalog()?.files));
+        files.iter().any(|file| match known {
+            Some(known) => matches!(known.get(*file), None | Some(Content::Catalog(_) | Content::Classes)),
+            None => *file < FIRST_NORMAL,
+        })
+    }
+
+    /// Counts rows that were rolled back in it; false if these are too many by now.
+    pub(crate) fn has_room_for(&mut self, rows: u64) -> bool {
+        self.rolled_back = self.rolled_back.saturating_add(rows);
+        self.rolled_back <= MOST_ROLLED_BACK
     }
 
     /// Closes what waits in it.
@@ -150,20 +150,7 @@ impl Held {
 
 impl Core {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            table: LeaseTable::new(capacity),
-            urgent: VecDeque::new(),
-            slots: HashMap::new(),
-            databases: HashMap::new(),
-            params: HashMap::new(),
-            recent_params: Vec::new(),
-            idle_workers: Vec::new(),
-            crowded: None,
-            serial: 0,
-            last_ticket: 0,
-            closed: false,
-            counters: Counters::default(),
-        }
+        Self { table: LeaseTable::new(capacity), caught_up: Some(Instant::now()), ..Self::default() }
     }
 
     pub(crate) fn next_serial(&mut self) -> u64 {
@@ -176,13 +163,14 @@ impl Core {
         format!("{PREFIX}ready_{}", self.next_serial())
     }
 
+    /// The parameters of a client that waits.
+    pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
+        let mut waiting = self.slots.values().filter_map(|slot| slot.params.as_ref());
+        waiting.find(|params| params_id(params) == id).cloned()
+    }
+
     /// Remembers with which parameters clients come.
-    pub(crate) fn remember(&mut self, params: &StartupParams) -> ParamsId {
-        let id = params_id(params);
-        if self.params.len() >= MOST_PARAMS {
-            self.params.clear();
-        }
-        self.params.entry(id).or_insert_with(|| params.clone());
+    fn remember(&mut self, params: &StartupParams) {
         if self.recent_params.last() != Some(params) {
             self.recent_params.retain(|known| known != params);
             self.recent_params.push(params.clone());
@@ -190,7 +178,6 @@ impl Core {
                 self.recent_params.remove(0);
             }
         }
-        id
     }
 
     /// Whether the server has room for backends that only wait.
@@ -232,6 +219,12 @@ impl Core {
         }
     }
 
+    /// When the log is to be read next: while anything is leased.
+    pub(crate) fn reads_log_at(&self) -> Option<Instant> {
+        let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
+        self.table.is_used().then(next)
+    }
+
     /// Whether a maintenance worker that does nothing has to look at the table now. One that works will do so anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
@@ -244,10 +237,7 @@ impl Core {
                 self.urgent.push_back(task);
                 true
             }
-            Err(soonest) => {
-                let catches_up = self.table.is_used().then(|| now + CATCH_UP);
-                soonest.into_iter().chain(catches_up).any(|time| time < wakes_at)
-            }
+            Err(soonest) => soonest.into_iter().chain(self.reads_log_at()).any(|time| time < wakes_at),
         }
     }
 
@@ -260,10 +250,6 @@ impl Core {
     /// The same where no thread waits that could run a task.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
-    }
-
-    pub(crate) fn raise_leaving(&mut self, database: DatabaseId) {
-        self.raise_in_background(Event::Leaving { database });
     }
 
     pub(crate) fn act_on(&mut self, actions: Vec<Action>, mine: Option<Ticket>) -> Vec<Task> {
@@ -298,7 +284,8 @@ impl Core {
         }
         self.notice_gone_clients(name);
         self.last_ticket += 1;
-        let (slot, ticket) = (Arc::new(Slot::default()), Ticket(self.last_ticket));
+        let slot = Arc::new(Slot { params: params.cloned(), ..Slot::default() });
+        let ticket = Ticket(self.last_ticket);
         self.slots.insert(ticket, Arc::clone(&slot));
         let tasks = self.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
         (slot, ticket, tasks)
@@ -310,7 +297,7 @@ impl Core {
         let Some(held) = self.databases.get(&id) else { return };
         let count = held.clients.iter().filter(|client| client.has_just_gone()).count();
         for _ in 0..count {
-            self.raise_leaving(id);
+            self.raise_in_background(Event::Leaving { database: id });
         }
     }
 
@@ -335,11 +322,6 @@ impl Slot {
             }
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is always consistent: a panic elsewhere does not make it less so.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -381,6 +363,42 @@ mod tests {
             core.raise_in_background(Event::Disconnected { database, leaving: false });
             assert_eq!(core.needs_worker(), needed, "{linger:?}");
         }
+    }
+
+    #[test]
+    fn the_log_is_read_once_in_a_while_by_any_worker_as_long_as_anything_is_leased() {
+        let (mut core, database) = leased(Duration::ZERO);
+        let last = Instant::now();
+        core.caught_up = Some(last);
+        assert_eq!(core.reads_log_at(), Some(last + CATCH_UP));
+        core.raise_in_background(Event::Disconnected { database, leaving: false });
+        assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
+        core.raise_in_background(Event::Finished { database, outcome: Outcome::Done });
+        assert_eq!(core.reads_log_at(), None);
+    }
+
+    #[test]
+    fn the_parameters_of_a_client_that_waits_are_known_however_many_others_come() {
+        let mut core = Core::new(1);
+        core.table.add_source(Source::Template("app".to_owned()), true);
+        let mut ask = |number: u32| {
+            let params = StartupParams::new([("application_name", &*number.to_string())]);
+            let (template, linger) = ("app".to_owned(), Duration::ZERO);
+            let terms = Terms { template, isolation: Isolation::Rollback, linger, retained: false };
+            let want = Want::Session { params: params_id(&params), terms, explicit: false, reset: false };
+            core.request("db", want, Some(&params));
+            params
+        };
+        let first = ask(0);
+        (1..5000).for_each(|number| drop(ask(number)));
+        assert_eq!(core.params_of(params_id(&first)), Some(first));
+    }
+
+    #[test]
+    fn what_leases_have_rolled_back_adds_up() {
+        let mut held = Held::new("pgfresh_ready_1".to_owned(), None, Epoch::default());
+        let leases = (0..100).take_while(|_| held.has_room_for(1000)).count();
+        assert_eq!(leases, 10);
     }
 
     #[test]

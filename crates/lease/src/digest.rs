@@ -28,6 +28,17 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
+/// A query for a relation's name and a digest of its rows, of each of which `row` counts. Schemas of temporary tables are made
+/// once, and stay.
+pub(crate) fn digest_of(name: &str, row: &str) -> String {
+    let rows = if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
+    format!(
+        "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}::pg_catalog.text, E'\\n' \
+         ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM ONLY {name} t {rows}",
+        literal(name)
+    )
+}
+
 impl Digest {
     /// Reads everything: milliseconds for a small database, as long as it takes for a large one.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
@@ -42,13 +53,7 @@ impl Digest {
                 (_, "S") => "(last_value, is_called)",
                 _ => "t",
             };
-            let rows =
-                if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
-            sql.push(format!(
-                "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}::pg_catalog.text, E'\\n' \
-                 ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM ONLY {name} t {rows}",
-                literal(&name)
-            ));
+            sql.push(digest_of(&name, row));
         }
         let rows = union(session, &sql)?;
         let value = |column: Option<String>| column.unwrap_or_default();

@@ -6,22 +6,17 @@
 //! doubt: then only copies of templates are handed out.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use sys::lock;
 
 use crate::LeaseError;
-use crate::admin::AdminPool;
-use crate::catalog::{Content, FileMap};
+use crate::admin::{AdminPool, MARK, mark_of};
 use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
-
-/// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
-pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
 /// For how long what is known of a database holds: until the log could not be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
-
-/// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
-const FIRST_NORMAL: u32 = 16384;
 
 /// The evidence for all databases of one server.
 #[derive(Debug)]
@@ -30,7 +25,7 @@ pub(crate) struct Evidence {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// `None` where it could not be followed; it is opened anew at the next mark.
     reader: Option<WalReader>,
@@ -60,31 +55,15 @@ const SETTINGS: usize = 3;
 impl Evidence {
     /// Begins with what is in the log from now on.
     pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
-        let mark = Self::mark(&admin.run("mark the log", MARK)?);
+        let mark = mark_of(&admin.run("mark the log", MARK)?);
         let files = admin.run("look for the files of shared catalogs", WATCHED)?;
         let watched: Vec<u32> =
             files.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok()).collect();
         let settings = watched.iter().take(SETTINGS).copied().collect();
-        let state = State {
-            reader: None,
-            unknown_format: false,
-            epoch: Epoch::default(),
-            settings,
-            settings_changed: mark,
-            shared: Vec::new(),
-            watched,
-            missed_shared: false,
-            failures: Vec::new(),
-        };
+        let state = State { settings, settings_changed: mark, watched, ..State::default() };
         let evidence = Self { data, state: Mutex::new(state) };
         evidence.lock().begin(&evidence.data, mark);
         Ok(evidence)
-    }
-
-    /// The position that [`MARK`] has returned, in the first column of the last row; zero for none.
-    pub(crate) fn mark(rows: &server::Rows) -> Lsn {
-        let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        last.unwrap_or(Lsn(0))
     }
 
     /// Reads the log up to a mark.
@@ -96,7 +75,7 @@ impl Evidence {
 
     /// Has the log written, and reads it. What was leased for long would otherwise fill it until it is recycled.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
-        let mark = Self::mark(&admin.run("mark the log", MARK)?);
+        let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
         Ok(mark)
     }
@@ -129,23 +108,22 @@ impl Evidence {
         reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
     }
 
-    /// Whether anything was defined in a database, as far as the log was read.
-    pub(crate) fn has_new_definitions(&self, database: u32, files: Option<&FileMap>) -> bool {
-        let is_catalog = |number: u32| match files {
-            Some(files) => matches!(files.get(number), None | Some(Content::Catalog(_) | Content::Classes)),
-            None => number < FIRST_NORMAL,
-        };
+    /// The files that were changed in a database, as far as the log was read; `None` if some may be unknown.
+    pub(crate) fn changed_files(&self, database: u32) -> Option<Vec<u32>> {
         let state = self.lock();
-        let Some(reader) = &state.reader else { return true };
-        reader.peek(database).is_some_and(|changes| {
-            changes.doubt.is_some() || changes.files.keys().any(|file| is_catalog(file.number))
-        })
+        let Some(changes) = state.reader.as_ref()?.peek(database) else { return Some(Vec::new()) };
+        changes.doubt.is_none().then(|| changes.files.keys().map(|file| file.number).collect())
+    }
+
+    /// Where what a session finds on record was changed last; `None` if that is unknown.
+    pub(crate) fn settings_changed(&self) -> Option<Lsn> {
+        let state = self.lock();
+        state.reader.as_ref().map(|_| state.settings_changed)
     }
 
     /// Whether a session that started after `since` was read would find the same on record now.
     pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
-        let state = self.lock();
-        state.reader.is_some() && since > state.settings_changed
+        self.settings_changed().is_some_and(|changed| since > changed)
     }
 
     /// Up to where it was read.
@@ -170,7 +148,7 @@ impl Evidence {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -280,18 +258,7 @@ mod tests {
     }
 
     fn evidence_of(folder: &tempfile::TempDir) -> Evidence {
-        let state = State {
-            reader: None,
-            unknown_format: false,
-            epoch: Epoch::default(),
-            settings: Vec::new(),
-            settings_changed: Lsn(0),
-            shared: Vec::new(),
-            watched: Vec::new(),
-            missed_shared: false,
-            failures: Vec::new(),
-        };
-        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::new(state) };
+        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::default() };
         evidence.lock().begin(&evidence.data, Lsn(0x0100_0028));
         evidence
     }
@@ -306,7 +273,7 @@ mod tests {
         assert_eq!(evidence.read(Lsn(0x0100_0100)), epoch, "a copy made before is still one");
         assert!(evidence.is_untouched(5));
         assert!(evidence.take(5).doubt.is_some(), "a used database is in doubt");
-        assert!(evidence.has_new_definitions(5, None));
+        assert_eq!(evidence.changed_files(5), None);
         assert!(!evidence.are_settings_unchanged(Lsn(0x0100_0100)));
         assert_eq!(evidence.take_shared(), None, "what all databases share may have changed");
         assert_eq!(evidence.take_failures(), ["unknown magic number 0xD122 in the write-ahead log"]);

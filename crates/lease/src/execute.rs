@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::template::{complete_copy, create_copy};
+use sys::lock;
 
-use crate::admin::{number, text};
+use crate::admin::{MARK, mark_of, number, text};
 use crate::backend::{WaitingBackend, ids, may_compile};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
-use crate::core::{Held, lock};
-use crate::evidence::{Epoch, Evidence, MARK};
+use crate::core::Held;
+use crate::evidence::Epoch;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
 use crate::reset::{NotRecyclable, Used, reset};
@@ -66,7 +67,7 @@ impl Inner {
         if !template.has_unlogged() {
             return Outcome::Fresh(Proof::new());
         }
-        if !self.evidence.has_known_format() {
+        if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
             return self.unless_crashed(id, &template);
         }
         // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
@@ -168,7 +169,7 @@ impl Inner {
 
     /// Gives a ready database a lease's name.
     fn name(&self, id: DatabaseId, to: &str, isolation: Isolation, params: Option<ParamsId>) -> Outcome {
-        let server = self.lock().databases.get(&id).and_then(Held::server);
+        let server = self.lock().databases.get(&id).and_then(|held| held.server.clone());
         if let Some(server) = server {
             return outcome(lock(&server).rename(to));
         }
@@ -260,7 +261,7 @@ impl Inner {
     ) -> Result<Box<TransactionSession>, LeaseError> {
         let (params, waiting, stamp, oid, catalog) = {
             let mut core = self.lock();
-            let known = params.and_then(|params| core.params.get(&params).cloned());
+            let known = params.and_then(|params| core.params_of(params));
             let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let held = core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let stamp = Arc::clone(&held.stamp.0);
@@ -293,7 +294,7 @@ impl Inner {
         let own_name = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
-            if held.server().is_some() {
+            if held.server.is_some() {
                 return Outcome::Done;
             }
             held.transaction = None;
@@ -335,9 +336,11 @@ impl Inner {
         };
         match result {
             Ok(outcome) => {
-                let mut core = self.lock();
-                core.counters.recycled.0 += 1;
-                core.counters.recycled.1 += begun.elapsed();
+                if matches!(outcome, Outcome::Fresh(_)) {
+                    let mut core = self.lock();
+                    core.counters.recycled.0 += 1;
+                    core.counters.recycled.1 += begun.elapsed();
+                }
                 outcome
             }
             Err(NotRecyclable { reason, error }) => {
@@ -356,21 +359,25 @@ impl Inner {
         mut session: Box<TransactionSession>,
     ) -> Result<Outcome, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (oid, name, template, own_catalog, epoch, may_be_reused) = {
+        let (oid, name, template, own_catalog, files, epoch, may_be_reused) = {
             let core = self.lock();
             let held = core.databases.get(&id).ok_or_else(gone)?;
-            let (template, catalog) = (held.template.clone(), held.catalog.clone());
-            (held.oid, held.last_name.clone(), template, catalog, held.epoch, !held.has_functions)
+            let (template, catalog, files) =
+                (held.template.clone(), held.catalog.clone(), held.files.clone());
+            (held.oid, held.last_name.clone(), template, catalog, files, held.epoch, !held.has_functions)
         };
         let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog());
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let leaves_nothing = session.transaction.leaves_nothing;
-        let touched = session.roll_back(&self.evidence, oid, catalog)?;
+        let (touched, rows) = session.roll_back(&self.evidence, oid, catalog, files.as_ref())?;
         self.check_epoch(epoch)?;
+        if !self.lock().databases.get_mut(&id).is_some_and(|held| held.has_room_for(rows)) {
+            return Err(NotRecyclable::because("what was rolled back takes too much room"));
+        }
         if let Some(sql) = restore_sequences(catalog, &touched) {
             let mut own = self.admin.open(&name)?;
             let rows = own.query(&format!("{sql}; COMMIT; {MARK}"))?;
-            let changes = self.evidence.changes_up_to(Evidence::mark(&rows), oid);
+            let changes = self.evidence.changes_up_to(mark_of(&rows), oid);
             if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
                 return Err(NotRecyclable::because("it was changed while it was reset"));
             }
@@ -477,7 +484,7 @@ impl Inner {
         let (server, oid) = {
             let core = self.lock();
             let Some(held) = core.databases.get(&id) else { return };
-            (held.server(), held.oid)
+            (held.server.clone(), held.oid)
         };
         let closed = if let Some(server) = server {
             lock(&server).close_sessions()
@@ -492,7 +499,7 @@ impl Inner {
 
     fn drop(&self, id: DatabaseId) -> Outcome {
         let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
-        if held.server().is_some() {
+        if held.server.is_some() {
             return Outcome::Done;
         }
         let oid = held.oid;
@@ -511,6 +518,8 @@ impl Inner {
 
     /// Looks whether a client has changed what all databases share, if the log or a file says that there is something to see.
     pub(crate) fn look_at_shared_state(&self) {
+        // What is read first is compared first.
+        let _looking = lock(&self.looking);
         let changes = self.evidence.take_shared();
         let files_changed = self.shared().have_files_changed(&self.options.data);
         let (leased, guilty) = {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use pgwire::{Frame, StartupParams, encode};
 use server::SOCKET;
+use sys::lock;
 
 use crate::catalog::FUNCTIONS;
-use crate::core::lock;
 use crate::evidence::log_with;
 use crate::{Backend, Isolation, LeaseOptions, Leases, TemplateDatabase};
 
@@ -107,6 +107,11 @@ impl FakeServer {
     /// What a new session reads at its start is now another thing.
     pub(crate) fn change_catalogs(&self) {
         self.lock().stamp.push('!');
+    }
+
+    /// No database is there any more.
+    pub(crate) fn lose_databases(&self) {
+        self.lock().stamp.clear();
     }
 
     /// Refuses the next sessions of clients.
@@ -247,6 +252,7 @@ impl FakeServer {
                 state.last_oid += 1;
                 row(&[&(16384 + state.last_oid).to_string()])
             }
+            _ if state.stamp.is_empty() && sql.starts_with("EXECUTE ") => row(&[POSITION]),
             _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {
                 [row(&[&state.stamp]), row(&[POSITION])].concat()
             }

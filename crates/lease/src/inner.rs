@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use pgwire::StartupParams;
 use server::literal;
+use sys::lock;
 
 use crate::admin::AdminPool;
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
 use crate::names::whole;
@@ -33,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) core: Mutex<Core>,
     /// Read by [`Self::shared`].
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
+    /// Held by a thread that looks for changes of that, while it reads and compares.
+    pub(crate) looking: Mutex<()>,
     /// Whether a client has asked for a session.
     pub(crate) has_had_clients: AtomicBool,
     /// For maintenance workers: there may be work.
@@ -118,7 +121,7 @@ impl Inner {
         let largest =
             lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
         let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
-        lock(&self.core).table.set_capacity(capacity.max(LEAST_CAPACITY));
+        lock(&self.core).table.capacity = capacity.max(LEAST_CAPACITY);
     }
 
     /// Refuses a name that no lease holds but that a database made by SQL already has.
@@ -153,7 +156,7 @@ impl Inner {
     }
 
     pub(crate) fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
-        let server = lock(&self.core).databases.get(&id).and_then(crate::core::Held::server);
+        let server = lock(&self.core).databases.get(&id).and_then(|held| held.server.clone());
         let result = match (&self.options.provisioner, server) {
             (Some(provisioner), Some(server)) => lock(&server).act(provisioner, action),
             _ => Err(LeaseError::NoServers),

@@ -34,23 +34,16 @@ impl Leases {
         match self.isolation(name) {
             None => Ok(Inspection { session: self.0.admin.open(name)?, guard: None }),
             Some(Isolation::Rollback) => Err(LeaseError::Hidden(name.to_owned())),
-            Some(Isolation::Clone | Isolation::Server) => self.join(name),
+            Some(isolation @ (Isolation::Clone | Isolation::Server)) => self.join(name, isolation),
         }
     }
 
-    fn join(&self, name: &str) -> Result<Inspection, LeaseError> {
+    fn join(&self, name: &str, isolation: Isolation) -> Result<Inspection, LeaseError> {
         let begun = Instant::now();
         let options = [("user", SUPERUSER), ("application_name", "pgfresh"), ("options", UNBOUNDED)];
-        let entered = self.connect(&ConnectRequest {
-            database: name,
-            template: None,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params: &StartupParams::new(options),
-            client: None,
-        });
-        let Entered::Plain(Connected { backend, guard }) = entered? else {
+        let params = StartupParams::new(options);
+        let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
+        let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
         // It may have ended meanwhile; then this session has begun another one, which is younger.

@@ -5,9 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
+use sys::lock;
+
 use crate::admin::{AdminPool, text};
 use crate::backend::params_id;
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::evidence::Evidence;
 use crate::inner::{Inner, LEAST_CAPACITY};
 use crate::leased_server::ServerAction;
@@ -56,6 +58,7 @@ impl Leases {
             templates: Mutex::new(templates),
             core: Mutex::new(core),
             shared: OnceLock::new(),
+            looking: Mutex::default(),
             has_had_clients: AtomicBool::new(false),
             work: Condvar::new(),
             maintenance_sessions: AtomicUsize::new(0),
@@ -168,6 +171,7 @@ impl Leases {
         let template = inner.template(name)?;
         lock(&inner.templates).retain(|template| template.name != name);
         inner.remove_source(&Source::Template(name.to_owned()));
+        inner.measure_capacity();
         let sql = format!("UPDATE pg_database SET datistemplate = false WHERE oid = {}", template.oid);
         inner.admin.run("open a template", &sql)?;
         drop_database(&template.database, &inner.admin)
@@ -268,8 +272,7 @@ impl Leases {
     pub fn abandon(&self) {
         self.0.stop_handing_out(Closing::ShuttingDown);
         let mut core = lock(&self.0.core);
-        let servers: Vec<_> =
-            core.databases.values_mut().filter_map(crate::core::Held::take_server).collect();
+        let servers: Vec<_> = core.databases.values_mut().filter_map(|held| held.server.take()).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);
         drop(core);
         // Each takes as long as its shutdown.

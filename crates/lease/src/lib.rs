@@ -48,6 +48,7 @@ pub use inspect::Inspection;
 pub use isolation::Isolation;
 pub use leased_server::ServerAction;
 pub use leases::{Leases, MaintenanceGuard};
+pub use names::cut;
 pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, UNDO_TRANSACTION,

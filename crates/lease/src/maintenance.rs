@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::core::CATCH_UP;
 use crate::inner::Inner;
 use crate::table::Event;
 
@@ -12,7 +11,6 @@ const LONGEST_IDLE: Duration = Duration::from_mins(10);
 
 /// Works until the leases are closed.
 pub(crate) fn work(inner: &Arc<Inner>) {
-    let mut caught_up = Instant::now();
     loop {
         let mut core = inner.lock();
         if core.closed {
@@ -22,26 +20,20 @@ pub(crate) fn work(inner: &Arc<Inner>) {
         let soonest = match core.next_task() {
             Ok(task) => {
                 drop(core);
-                let mut tasks = vec![task];
-                while let Some(task) = tasks.pop() {
-                    tasks.extend(inner.run(task, None));
-                }
+                inner.run(task, None);
                 continue;
             }
             Err(soonest) => soonest,
         };
-        let now = Instant::now();
-        if core.table.is_used() && caught_up + CATCH_UP <= now {
+        let (now, reads_log_at) = (Instant::now(), core.reads_log_at());
+        if reads_log_at.is_some_and(|time| time <= now) {
+            core.caught_up = Some(now);
             drop(core);
-            caught_up = now;
             catch_up(inner);
             continue;
         }
-        let mut until = soonest.unwrap_or(now + LONGEST_IDLE);
-        if core.table.is_used() {
-            until = until.min(caught_up + CATCH_UP);
-        }
-        inner.wait(core, until);
+        let until = soonest.into_iter().chain(reads_log_at).min();
+        inner.wait(core, until.unwrap_or(now + LONGEST_IDLE));
     }
 }
 

@@ -13,7 +13,8 @@ const KEPT_OF_NAME: usize = 40;
 const OF_TEST: &str = "test_";
 
 /// A name as the server reads it: no longer than it keeps.
-pub(crate) fn cut(name: &str) -> &str {
+#[must_use]
+pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 

@@ -12,10 +12,11 @@ use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::LeaseError;
-use crate::admin::{AdminPool, text, union};
+use crate::admin::{AdminPool, MARK, mark_of, text, union};
 use crate::backend::WaitingBackend;
-use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog, digest_of};
-use crate::evidence::{Evidence, MARK};
+use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog};
+use crate::digest::digest_of;
+use crate::evidence::Evidence;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
 use crate::wal::{Changes, Lsn};
@@ -230,7 +231,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     if names.len() < touched.catalogs.len() {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name)).collect();
+    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name, "t")).collect();
     let rows = union(own_session(admin, used)?, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
         let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
@@ -277,7 +278,7 @@ fn settle_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<Lsn, NotRecy
     let mut planner = HashMap::new();
     let files = FileMap::new(&session.query(FILES)?, &mut planner);
     let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, &planner));
-    let mark = Evidence::mark(&session.query(&sql)?);
+    let mark = mark_of(&session.query(&sql)?);
     used.files = Some(files);
     Ok(mark)
 }
@@ -334,22 +335,22 @@ fn run_clean(
 ) -> Result<Lsn, NotRecyclable> {
     // A session that has set a sequence would tell the next client where it stands.
     let end = format!("COMMIT; DISCARD SEQUENCES; BEGIN; SET LOCAL synchronous_commit = on; {MARK}; COMMIT");
-    let waiting = used.waiting.iter().position(WaitingBackend::is_superuser);
+    let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
     if let Some(at) = waiting.filter(|_| seeded.is_empty() && used.session.is_none()) {
         let (waiting, rows) = used.waiting.swap_remove(at).lend(&(sql + &end))?;
         used.waiting.push(waiting);
-        return Ok(Evidence::mark(&rows));
+        return Ok(mark_of(&rows));
     }
     let session = own_session(admin, used)?;
     if seeded.is_empty() {
-        return Ok(Evidence::mark(&session.query(&(sql + &end))?));
+        return Ok(mark_of(&session.query(&(sql + &end))?));
     }
     session.query(&sql)?;
     for (table, rows) in seeded {
         let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
         session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
     }
-    Ok(Evidence::mark(&session.query(&end)?))
+    Ok(mark_of(&session.query(&end)?))
 }
 
 /// Bytes on disk of the tables that were touched by more than a few rows.

@@ -12,9 +12,10 @@ use pgwire::StartupParams;
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::Backend;
+use crate::admin::{MARK, mark_of};
 use crate::backend::CatalogStamp;
-use crate::catalog::{Content, Sequence, TemplateCatalog};
-use crate::evidence::{Evidence, MARK};
+use crate::catalog::{Content, FileMap, Sequence, TemplateCatalog};
+use crate::evidence::Evidence;
 use crate::reset::NotRecyclable;
 use crate::wal::Lsn;
 
@@ -41,8 +42,6 @@ pub const DISCARD_ALL: [&str; 9] = [
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeouts that would end the lease's transaction while its client does nothing. Those of SET LOCAL last for all of it.
 const TIMEOUTS: [&str; 2] = ["idle_in_transaction_session_timeout", "transaction_timeout"];
-/// Rows that a lease may have written: what is rolled back takes room until a VACUUM, which does not come.
-const MOST_ROWS: u64 = 10_000;
 
 /// The one transaction of a lease, as one session leaves it to the next.
 #[derive(Debug, Clone)]
@@ -88,13 +87,6 @@ impl LeaseTransaction {
     }
 }
 
-/// What a client leaves in the session of its lease: settings, temporary tables and so on.
-#[derive(Debug)]
-struct Leftovers {
-    /// Whether a transaction of its own is among them.
-    saved: bool,
-}
-
 /// Between two leases it is as a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
@@ -106,8 +98,9 @@ pub(crate) struct TransactionSession {
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
     pub(crate) transaction: LeaseTransaction,
-    /// What the last client has left in the session and is not undone yet.
-    leftovers: Option<Leftovers>,
+    /// Whether the last client has left anything in the session that is not undone yet (settings, temporary tables and so on),
+    /// and, if so, whether a transaction of its own is among that.
+    leftovers: Option<bool>,
     /// Switches off what would end an idle transaction; empty if nothing would.
     timeouts_sql: String,
     is_superuser: bool,
@@ -159,7 +152,7 @@ impl TransactionSession {
     /// Takes the session back, which is idle, and its transaction. `saved`: one of the client's is still open in it.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
         // Where it has not begun, the client has asked for nothing.
-        self.leftovers = transaction.begun.then_some(Leftovers { saved });
+        self.leftovers = transaction.begun.then_some(saved);
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
@@ -168,21 +161,23 @@ impl TransactionSession {
     /// # Errors
     /// The session is not to be used any more.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
-        let Some(Leftovers { saved }) = self.leftovers.take() else { return Ok(()) };
+        let Some(saved) = self.leftovers.take() else { return Ok(()) };
         let undo = if saved { format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; ") } else { String::new() };
         let again =
             if self.timeouts_sql.is_empty() { String::new() } else { format!("; {}", self.timeouts_sql) };
         self.query(&format!("{undo}{}{again}", DISCARD_ALL.join("; "))).map(drop)
     }
 
-    /// Ends the lease: rolls back, sets back what that does not, and resets the session. Returns the oids of the
-    /// sequences that are to be set back by the caller.
+    /// Ends the lease: rolls back, sets back what that does not, and resets the session. `files` are the database's, if others
+    /// than the template's. Returns the oids of the sequences that are to be set back by the caller, and how many rows were
+    /// rolled back.
     pub(crate) fn roll_back(
         &mut self,
         evidence: &Evidence,
         oid: u32,
         catalog: &TemplateCatalog,
-    ) -> Result<BTreeSet<u32>, NotRecyclable> {
+        files: Option<&FileMap>,
+    ) -> Result<(BTreeSet<u32>, u64), NotRecyclable> {
         let discard = DISCARD_ALL.join("; ");
         let undo = if self.transaction.begun {
             format!("ROLLBACK TO {}; ROLLBACK; ", BEGIN_LEASE[1])
@@ -198,18 +193,15 @@ impl TransactionSession {
         self.leftovers = None;
         self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
         let restored: BTreeSet<u32> = rows.iter().filter_map(|row| restored(row)).collect();
-        let changes = evidence.changes_up_to(Evidence::mark(&rows), oid);
+        let changes = evidence.changes_up_to(mark_of(&rows), oid);
         if let Some(doubt) = changes.doubt {
             return Err(NotRecyclable::because(doubt));
         }
         if changes.committed {
             return Err(NotRecyclable::because("its transaction was not rolled back"));
         }
-        let rows: u64 = changes.files.values().map(|change| change.inserted + change.updated).sum();
-        if rows > MOST_ROWS {
-            return Err(NotRecyclable::because("what was rolled back takes too much room"));
-        }
-        let sequence = |number: u32| match catalog.files.get(number) {
+        let rows = changes.files.values().map(|change| change.inserted + change.updated).sum();
+        let sequence = |number: u32| match files.unwrap_or(&catalog.files).get(number) {
             Some(Content::Sequence(oid)) => Some(oid),
             _ => None,
         };
@@ -218,7 +210,7 @@ impl TransactionSession {
         let unlogged = catalog.unlogged.1.iter().copied();
         let touched: BTreeSet<u32> =
             touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
-        Ok(touched.difference(&restored).copied().collect())
+        Ok((touched.difference(&restored).copied().collect(), rows))
     }
 
     fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {

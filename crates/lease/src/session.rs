@@ -1,6 +1,5 @@
 //! Sessions: how a client gets one with a lease, and what becomes of it when the client has left.
 
-use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -8,11 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
+use sys::lock;
 
+use crate::admin::text;
 use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id};
 use crate::client::{Client, ClientLink};
-use crate::core::{Core, Held, lock};
-use crate::evidence::{Evidence, MARK};
+use crate::core::{Core, Held};
 use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
@@ -28,7 +28,7 @@ const EVICT_POLL: Duration = Duration::from_millis(5);
 const ATTEMPTS: usize = 5;
 
 /// What a session asks for.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ConnectRequest<'a> {
     /// The database by name.
     pub database: &'a str,
@@ -86,17 +86,11 @@ struct LeasedSession {
     since: Option<Lsn>,
 }
 
-/// Where a session may go on, or start.
-#[derive(Debug)]
-struct Place {
-    waiting: Option<Backend>,
-    stamp: CatalogStamp,
-    since: Option<Lsn>,
-}
-
-impl fmt::Debug for ConnectRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectRequest").field("database", &self.database).finish_non_exhaustive()
+impl<'a> ConnectRequest<'a> {
+    /// One for that database, with all else as usual.
+    #[must_use]
+    pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
+        Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
     }
 }
 
@@ -160,7 +154,7 @@ impl Leases {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
             held.clients.push(Arc::clone(&stay.client));
-            (held.server(), held.transaction.take())
+            (held.server.clone(), held.transaction.take())
         };
         if let Some(server) = server {
             let backend = lock(&server).connect(&stay.params);
@@ -178,9 +172,7 @@ impl Leases {
         if inner.lock().table.lease(name).is_some_and(|lease| lease.terms.isolation == Isolation::Rollback) {
             return Err(stay.lost(name));
         }
-        let Place { waiting, stamp, since } = inner.find_place(id, &stay.params);
-        (stay.stamp, stay.since) = (stamp, since);
-        let backend = match waiting {
+        let backend = match stay.find_waiting() {
             Some(backend) => {
                 inner.lock().counters.warm += 1;
                 backend
@@ -209,57 +201,12 @@ impl Inner {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
     }
 
-    /// A backend that waits in a leased database, if it cannot be told from a new one, and what a new one would read.
-    fn find_place(&self, id: DatabaseId, params: &StartupParams) -> Place {
-        let (oid, (stamp, is_current)) = {
-            let mut core = self.lock();
-            let Some(held) = core.databases.get_mut(&id) else {
-                return Place { waiting: None, stamp: CatalogStamp::from(""), since: None };
-            };
-            let stamp = held.stamp.clone();
-            held.stamp.1 = false;
-            (held.oid, stamp)
-        };
-        let (stamp, since) = if is_current {
-            (stamp, self.evidence.position())
-        } else {
-            self.read_stamp(oid).unwrap_or((CatalogStamp::from(""), Lsn(0)))
-        };
-        let mut core = self.lock();
-        let mut waiting = None;
-        if let Some(held) = core.databases.get_mut(&id) {
-            // A function that a client has created may have left anything in a backend that has called it.
-            let files = held.files.as_ref().or_else(|| Some(&held.catalog()?.files));
-            if !is_current && self.evidence.has_new_definitions(oid, files) {
-                held.waiting.clear();
-            }
-            let is_new = |at: &WaitingBackend| {
-                let unchanged = at.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
-                at.is_alive() && !stamp.is_empty() && at.stamp == stamp && unchanged
-            };
-            while let Some(at) = held.waiting.iter().position(|at| at.params == *params) {
-                let found = held.waiting.swap_remove(at);
-                if is_new(&found) {
-                    waiting = Some((found.backend, found.since));
-                    break;
-                }
-            }
-        }
-        match waiting {
-            Some((backend, since)) => Place { waiting: Some(backend), stamp, since },
-            None => Place { waiting: None, stamp, since: Some(since) },
-        }
-    }
-
-    /// What a session in the database would read at its start, and how far the log was read for it.
+    /// What a session in the database would read at its start, nothing if that is gone, and how far the log was read for it.
     pub(crate) fn read_stamp(&self, oid: u32) -> Result<(CatalogStamp, Lsn), LeaseError> {
-        let mark = format!("; {MARK}");
-        let rows =
-            self.admin.execute_and("look at settings and roles", &STAMP, &[&oid.to_string()], &mark)?;
-        let mark = Evidence::mark(&rows);
+        let oid = oid.to_string();
+        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", &STAMP, &[&oid])?;
         self.evidence.read(mark);
-        let stamp = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
-        Ok((stamp.unwrap_or_default().into(), mark))
+        Ok((text(&rows).into(), mark))
     }
 
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
@@ -281,6 +228,46 @@ impl Inner {
 }
 
 impl LeasedSession {
+    /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.
+    fn find_waiting(&mut self) -> Option<Backend> {
+        let inner = &self.inner;
+        let (oid, (stamp, is_current)) = {
+            let mut core = inner.lock();
+            let held = core.databases.get_mut(&self.id)?;
+            let stamp = held.stamp.clone();
+            held.stamp.1 = false;
+            (held.oid, stamp)
+        };
+        let position;
+        (self.stamp, position) = if is_current {
+            (stamp, inner.evidence.position())
+        } else {
+            inner.read_stamp(oid).unwrap_or((CatalogStamp::from(""), Lsn(0)))
+        };
+        self.since = Some(position);
+        // Its lock is held while files are read: it is asked before ours is taken.
+        let changed = if is_current { Some(Vec::new()) } else { inner.evidence.changed_files(oid) };
+        let settings = inner.evidence.settings_changed();
+        let mut core = inner.lock();
+        let held = core.databases.get_mut(&self.id)?;
+        // A function that a client has created may have left anything in a backend that has called it.
+        if changed.is_none_or(|changed| held.are_definitions_among(&changed)) {
+            held.waiting.clear();
+        }
+        let is_new = |at: &WaitingBackend| {
+            let unchanged = at.since.is_none_or(|since| settings.is_some_and(|changed| since > changed));
+            at.is_alive() && !self.stamp.is_empty() && at.stamp == self.stamp && unchanged
+        };
+        while let Some(at) = held.waiting.iter().position(|at| at.params == self.params) {
+            let found = held.waiting.swap_remove(at);
+            if is_new(&found) {
+                self.since = found.since;
+                return Some(found.backend);
+            }
+        }
+        None
+    }
+
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
@@ -296,10 +283,10 @@ impl LeasedSession {
     /// waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        let mut tasks: Vec<_> = core.table.take_due(self.id).into_iter().collect();
+        let task = core.table.take_due(self.id);
         self.inner.wake_worker(core);
-        while let Some(task) = tasks.pop() {
-            tasks.extend(self.inner.run(task, None));
+        if let Some(task) = task {
+            self.inner.run(task, None);
         }
     }
 
@@ -329,7 +316,7 @@ impl LeasedSession {
             .get(&self.id)
             .is_some_and(|held: &Held| held.clients.iter().any(|other| Arc::ptr_eq(other, &self.client)));
         if is_counted && self.client.leave() {
-            core.raise_leaving(self.id);
+            core.raise_in_background(Event::Leaving { database: self.id });
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
-use crate::evidence::{Evidence, MARK};
 use crate::wal::Lsn;
 
 /// A backend counts until nothing of it can follow in the log. Source: `src/backend/utils/activity/backend_status.c`.
@@ -40,13 +39,9 @@ impl DatabaseStats {
     /// # Errors
     /// [`LeaseError::NotLeased`] if there is none.
     pub(crate) fn read(oid: u32, admin: &AdminPool) -> Result<Self, LeaseError> {
-        let mark = format!("; {MARK}");
-        let rows = admin.execute_and("look at a database", &STATS, &[&oid.to_string()], &mark)?;
-        let mark = Evidence::mark(&rows);
-        if rows.len() < 2 {
-            return Err(LeaseError::NotLeased(oid.to_string()));
-        }
-        let mut columns = rows.into_iter().next().unwrap_or_default().into_iter();
+        let (rows, mark) = admin.execute_and_mark("look at a database", &STATS, &[&oid.to_string()])?;
+        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(oid.to_string()))?;
+        let mut columns = row.into_iter();
         let mut next = || columns.next().flatten();
         Ok(Self {
             sessions: next().and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::core::lock;
+use sys::lock;
+
 use crate::leases::Leases;
 use crate::table::Source;
 use crate::{Difference, Isolation, SharedStateChange};

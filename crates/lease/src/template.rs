@@ -6,10 +6,9 @@ pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
 use server::{SessionError, identifier, literal};
 
-use crate::admin::{AdminPool, Prepared};
+use crate::admin::{AdminPool, Prepared, text};
 use crate::backend::{CatalogStamp, stamp};
-use crate::catalog::TemplateCatalog;
-use crate::evidence::{Evidence, MARK};
+use crate::catalog::{Seed, Table, TemplateCatalog};
 use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase};
@@ -99,6 +98,12 @@ impl Template {
         self.catalog().is_some_and(|catalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty())
     }
 
+    /// Whether a reset cannot restore all that is in no log.
+    pub(crate) fn has_fixed_unlogged(&self) -> bool {
+        let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
+        self.catalog().is_some_and(|catalog| catalog.tables.values().any(is_fixed))
+    }
+
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
     ///
     /// # Errors
@@ -145,14 +150,12 @@ const NAME: Prepared = Prepared {
 /// # Errors
 /// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if there is no such database.
 pub(crate) fn rename(oid: u32, name: &str, admin: &AdminPool) -> Result<(CatalogStamp, Lsn), LeaseError> {
-    let mark = format!("; {MARK}");
-    let rows = admin.execute_and("name a database", &NAME, &[&oid.to_string(), &literal(name)], &mark)?;
-    match &rows[..] {
-        [named, _] => {
-            Ok((named.first().cloned().flatten().unwrap_or_default().into(), Evidence::mark(&rows)))
-        }
-        _ => Err(LeaseError::NotLeased(name.to_owned())),
+    let (rows, mark) =
+        admin.execute_and_mark("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
+    if rows.is_empty() {
+        return Err(LeaseError::NotLeased(name.to_owned()));
     }
+    Ok((text(&rows).into(), mark))
 }
 
 /// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not

@@ -13,6 +13,7 @@ compile_error!(
 );
 
 mod lock;
+mod mutex;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -51,4 +52,5 @@ pub use linux::{
     watch::Watch,
 };
 pub use lock::Lock;
+pub use mutex::lock;
 pub use rustix::process::{Pid, Signal};

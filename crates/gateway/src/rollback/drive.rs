@@ -3,7 +3,6 @@
 //! A message is kept until it is whole only if the machine has to see it from end to end; all others pass in pieces.
 //! Nothing more is read from an end while what is on its way to the other exceeds a bound.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,22 +13,17 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::session::RollbackSession;
 use super::task::{Disposition, Turn};
+use crate::buffer::{BUFFER, CHUNK};
 use crate::stream::Stream;
 use crate::tap::Tap;
 use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
 /// Bytes on their way to one end beyond which nothing is read from the other.
 const BOUND: usize = 256 << 10;
 /// How long the server may take to end what a client that has gone was about.
 const LAST: Duration = Duration::from_secs(5);
-
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
-}
 
 /// How a session ended.
 #[derive(Debug, PartialEq, Eq)]

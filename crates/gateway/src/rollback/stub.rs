@@ -14,7 +14,7 @@ use crate::stream::Stream;
 
 /// What a statement means to it is in its text: one with "fail" in it is an error, one that begins with "ROWS n m" has n rows
 /// of m bytes, and COPY takes data; that of a "broken" table fails with the first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StubServer {
     status: u8,
     /// Constraints that are deferrable, as the server would name them.
@@ -33,16 +33,7 @@ pub(super) struct StubServer {
 
 impl StubServer {
     pub(super) fn new() -> Self {
-        Self {
-            status: b'I',
-            deferrable: None,
-            cursors: &[],
-            ran: Vec::new(),
-            statements: HashMap::new(),
-            portals: HashMap::new(),
-            skips: false,
-            copied: None,
-        }
+        Self { status: b'I', ..Self::default() }
     }
 
     /// Hears a message; what it answers.

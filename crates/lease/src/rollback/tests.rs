@@ -42,15 +42,8 @@ fn enter(
     params: &StartupParams,
     client: Option<Arc<dyn ClientLink>>,
 ) -> Result<TransactionGuard, LeaseError> {
-    let request = ConnectRequest {
-        database: name,
-        template: None,
-        isolation: Some(Isolation::Rollback),
-        linger: None,
-        reset: false,
-        params,
-        client,
-    };
+    let isolation = Some(Isolation::Rollback);
+    let request = ConnectRequest { isolation, client, ..ConnectRequest::new(name, params) };
     match fake.leases.connect(&request)? {
         Entered::Transaction(guard) => Ok(guard),
         other @ Entered::Plain(_) => panic!("a session in a transaction was expected: {other:?}"),

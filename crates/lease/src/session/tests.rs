@@ -26,15 +26,7 @@ impl FakeLeases {
         params: &StartupParams,
         link: Option<Arc<dyn ClientLink>>,
     ) -> Result<Connected, LeaseError> {
-        let request = ConnectRequest {
-            database: name,
-            template: None,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params,
-            client: link,
-        };
+        let request = ConnectRequest { client: link, ..ConnectRequest::new(name, params) };
         match self.leases.connect(&request)? {
             Entered::Plain(connected) => Ok(connected),
             other @ Entered::Transaction(_) => panic!("a plain session was expected: {other:?}"),
@@ -158,6 +150,14 @@ fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
         assert_ne!(pid_of(&fake.connect("db", &params).backend), pid, "{what}");
         fake.server.expect_closed(pid);
     }
+}
+
+#[test]
+fn of_a_database_that_is_gone_nothing_is_read() {
+    let fake = FakeLeases::open(HOUR);
+    assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "as it was");
+    fake.server.lose_databases();
+    assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "");
 }
 
 #[test]

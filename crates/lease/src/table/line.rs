@@ -390,7 +390,8 @@ fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
     let Some(lease) = lease else { return LONGEST_WAIT };
     match want {
         // Their clients are gone, and the server has not noticed yet.
-        Want::Session { reset: true, .. }
+        Want::Session { .. }
+        | Want::Lease { .. }
         | Want::Reset { close: false }
         | Want::Copy { close: false, .. }
             if lease.open == 0 =>
@@ -400,7 +401,6 @@ fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
         Want::Session { reset: true, .. }
         | Want::Reset { close: false }
         | Want::Copy { close: false, .. } => IN_USE_TIMEOUT,
-        Want::Session { .. } | Want::Lease { .. } if lease.open == 0 => LEAVING_TIMEOUT,
         Want::Session { .. } if lease.terms.isolation == Isolation::Rollback => BUSY_TIMEOUT,
         Want::Session { .. } | Want::Lease { .. } | Want::Server => LONGEST_WAIT,
         Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => CLOSE_TIMEOUT,

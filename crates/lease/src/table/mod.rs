@@ -178,7 +178,8 @@ pub(crate) enum Outcome {
     Done,
     /// The name was given to another database by SQL.
     NameTaken,
-    /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
+    /// The database has the name, and is not fit for it: what its session would have read at its start has changed. After a
+    /// reset: it equals its template, and its session may not be used again.
     Stale,
     /// There is no such database any more.
     Vanished,
@@ -239,7 +240,7 @@ pub(crate) enum TaskKind {
 }
 
 /// All that is known of databases and names.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
     databases: BTreeMap<DatabaseId, Database>,
     names: BTreeMap<String, Line>,
@@ -247,14 +248,13 @@ pub(crate) struct LeaseTable {
     /// Names whose leases last until they are released.
     pub(crate) retained: BTreeSet<String>,
     /// How many databases there is room for.
-    capacity: usize,
+    pub(crate) capacity: usize,
     last_id: u64,
     /// Until when nothing is made unless a client waits for it.
     quiet_until: Option<Instant>,
     closed: Option<Closing>,
     /// Databases that were not recycled, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
-    pub(crate) recycled: u64,
     pub(crate) failures: u64,
     /// What follows from the event that is being handled.
     actions: Vec<Action>,
@@ -262,20 +262,7 @@ pub(crate) struct LeaseTable {
 
 impl LeaseTable {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            databases: BTreeMap::new(),
-            names: BTreeMap::new(),
-            supplies: BTreeMap::new(),
-            retained: BTreeSet::new(),
-            capacity,
-            last_id: 0,
-            quiet_until: None,
-            closed: None,
-            dropped: BTreeMap::new(),
-            recycled: 0,
-            failures: 0,
-            actions: Vec::new(),
-        }
+        Self { capacity, ..Self::default() }
     }
 
     /// Takes note of what has happened.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::database::{Change, Lease, Work};
-use super::line::NameState;
+use super::line::{NameState, Request};
 use super::{Action, Answer, DatabaseId, DatabaseState, LeaseTable, Outcome, RETRY, Terms, Then, Want};
 use crate::{Isolation, LeaseError};
 
@@ -55,14 +55,15 @@ impl LeaseTable {
                 self.not_made(&source, error, now);
             }
             _ => {
-                // What was made is not to be trusted.
+                // What was made is not to be trusted, and the next may be no better.
                 self.retire(id, "it could not be made");
+                self.make_later(&source, now);
             }
         }
     }
 
     fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant) {
-        let terms = self.terms_of(id);
+        let terms = self.databases.get(&id).and_then(|database| database.terms.clone());
         match (outcome, terms) {
             (Outcome::Done | Outcome::Fresh(_), Some(terms)) => {
                 self.leave_old_name(id, name, now);
@@ -144,11 +145,9 @@ impl LeaseTable {
         if is_gone {
             self.databases.remove(&id);
         } else if retire || !self.supplies.contains_key(&source) {
-            self.set_state(id, DatabaseState::Retiring);
-            self.due_now(id);
+            self.set_due(id, DatabaseState::Retiring);
         } else {
-            self.set_state(id, DatabaseState::Resetting(Then::Ready));
-            self.due_now(id);
+            self.set_due(id, DatabaseState::Resetting(Then::Ready));
         }
         if let Some(name) = name {
             self.free(&name, again, now);
@@ -202,9 +201,12 @@ impl LeaseTable {
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
+        if matches!(outcome, Outcome::Stale) {
+            // It equals its template, and has a session that may not be used again: that ends with its name.
+            return self.unname(id, false, terms_of(then));
+        }
         let reason = match outcome {
             Outcome::Fresh(_proof) => {
-                self.recycled += 1;
                 return match then {
                     Then::Lease(lease) => self.resume(id, lease, now),
                     Then::Ready => self.ready_again(id, now),
@@ -215,12 +217,8 @@ impl LeaseTable {
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;
-        let again = match then {
-            Then::Lease(lease) => Some(lease.terms),
-            Then::Ready => None,
-        };
         // One in rollback isolation has a name still.
-        self.unname(id, true, again);
+        self.unname(id, true, terms_of(then));
     }
 
     fn ready_again(&mut self, id: DatabaseId, now: Instant) {
@@ -259,15 +257,19 @@ impl LeaseTable {
     }
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
-        if let Some(request) = self.names.get_mut(name).and_then(|line| line.requests.pop_front()) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        // Where the task took too long, its request was refused, and another may be first.
+        let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
+        if line.requests.front().is_some_and(is_its_own)
+            && let Some(request) = line.requests.pop_front()
+        {
             self.actions.push(Action::Answer { ticket: request.ticket, answer });
         }
     }
 
     fn retire(&mut self, id: DatabaseId, reason: &'static str) {
         *self.dropped.entry(reason).or_default() += 1;
-        self.set_state(id, DatabaseState::Retiring);
-        self.due_now(id);
+        self.set_due(id, DatabaseState::Retiring);
     }
 
     fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
@@ -276,9 +278,10 @@ impl LeaseTable {
         }
     }
 
-    fn due_now(&mut self, id: DatabaseId) {
+    /// The same where the state asks for work at once.
+    fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(&id) {
-            database.work = Work::Due;
+            (database.state, database.work) = (state, Work::Due);
         }
     }
 
@@ -289,8 +292,17 @@ impl LeaseTable {
     }
 
     pub(super) fn serve_all(&mut self, now: Instant) {
-        for source in self.sources() {
+        let sources: Vec<_> = self.supplies.keys().cloned().collect();
+        for source in sources {
             self.serve(&source, now);
         }
+    }
+}
+
+/// The terms of the lease that a reset was for.
+fn terms_of(then: Then) -> Option<Terms> {
+    match then {
+        Then::Lease(lease) => Some(lease.terms),
+        Then::Ready => None,
     }
 }

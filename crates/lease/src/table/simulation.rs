@@ -362,7 +362,11 @@ impl Simulation {
                 self.server.iter().any(|(other, copy)| *other != id && copy.name.as_ref() == Some(name));
             others || self.by_sql.contains(name)
         };
+        // The lease's own session has left something in its process.
+        let keeps_session = self.calm || !self.random.one_in(4);
         let is_taken = matches!(kind, TaskKind::Name { to, .. } | TaskKind::Keep { to } if taken(to));
+        let is_rolled_back =
+            self.table.databases.get(&id).is_some_and(|database| database.isolation == Isolation::Rollback);
         let lucky = self.calm || !self.random.one_in(6);
         let Some(copy) = self.server.get_mut(&id) else { return Outcome::Vanished };
         match kind {
@@ -384,6 +388,9 @@ impl Simulation {
             TaskKind::Reset { .. } if in_use || !lucky => Outcome::Doubt("chance"),
             TaskKind::Reset { .. } => {
                 (copy.dirty, copy.uncommitted) = (false, false);
+                if copy.name.is_some() && is_rolled_back && !keeps_session {
+                    return Outcome::Stale;
+                }
                 Outcome::Fresh(Proof::new())
             }
             TaskKind::Copy { .. } | TaskKind::Create(_) | TaskKind::Close | TaskKind::Drop => Outcome::Done,

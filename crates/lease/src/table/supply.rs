@@ -1,11 +1,11 @@
 //! Demand and supply: who waits for a ready database, and how many are made ahead of that.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Terms, Want};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::{Isolation, LeaseError};
 
 /// The most copies of one template that are kept ready.
@@ -57,7 +57,9 @@ impl LeaseTable {
 
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
-        if let Some(line) = self.names.get_mut(name) {
+        let Some(line) = self.names.get_mut(name) else { return };
+        // It may have given up since, and have been asked for on other terms.
+        if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
             self.advance(name, now);
@@ -212,15 +214,20 @@ impl LeaseTable {
 
     /// A database could not be made: the first who waits hears why, and the next attempt waits.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
+        self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
-        if let Some(supply) = self.supplies.get_mut(source) {
-            supply.not_before = Some(now + super::RETRY);
-            if first.is_some() {
-                supply.line.pop_front();
-            }
+        if let (Some(_), Some(supply)) = (&first, self.supplies.get_mut(source)) {
+            supply.line.pop_front();
         }
         if let Some(name) = first {
             self.refuse_name(&name, error, now);
+        }
+    }
+
+    /// The next is not made at once.
+    pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
+        if let Some(supply) = self.supplies.get_mut(source) {
+            supply.not_before = Some(now + super::RETRY);
         }
     }
 
@@ -277,21 +284,6 @@ impl LeaseTable {
         let Some(database) = self.databases.get(&id) else { return false };
         let supply = self.supplies.get(&database.source);
         self.ready(&database.source) > 0 && supply.is_some_and(|supply| supply.line.is_empty())
-    }
-
-    /// How many databases there is room for, from now on.
-    pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity;
-    }
-
-    /// The templates of names, for sessions that say none.
-    pub(super) fn terms_of(&self, id: DatabaseId) -> Option<Terms> {
-        self.databases.get(&id)?.terms.clone()
-    }
-
-    /// All sources.
-    pub(crate) fn sources(&self) -> BTreeSet<Source> {
-        self.supplies.keys().cloned().collect()
     }
 }
 

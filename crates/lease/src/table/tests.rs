@@ -173,3 +173,86 @@ fn a_lease_can_end_while_as_many_databases_are_made_and_dropped_as_may_be() {
     example.raise(Event::Disconnected { database, leaving: false });
     assert_eq!(example.table.next_task(example.now).unwrap().kind, TaskKind::Unname);
 }
+
+fn leased(example: &mut Example, name: &str, terms: Terms) -> DatabaseId {
+    let (ticket, mut actions) =
+        example.ask(name, Want::Session { params: PARAMS, terms, explicit: false, reset: false });
+    while actions.is_empty() {
+        actions = example.work().1;
+    }
+    let naming = task(&actions);
+    granted(&example.finish(naming.database, Outcome::Done), ticket)
+}
+
+fn terms(template: &str, isolation: Isolation, linger: u64) -> Terms {
+    let linger = Duration::from_millis(linger);
+    Terms { template: template.to_owned(), isolation, linger, retained: false }
+}
+
+#[test]
+fn a_database_that_was_rolled_back_stays_where_only_its_session_may_not_be_used_again() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 0));
+    example.raise(Event::Disconnected { database, leaving: false });
+    let reset = TaskKind::Reset { in_place: false };
+    assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: reset.clone() }));
+    assert!(example.finish(database, Outcome::Stale).is_empty());
+    assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: TaskKind::Unname }));
+    example.finish(database, Outcome::Done);
+    assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: reset }));
+    example.finish(database, Outcome::Fresh(Proof::new()));
+    assert!(example.table.dropped.is_empty(), "{:?}", example.table.dropped);
+    assert!(example.table.ready(&Source::Template("app".to_owned())) > 0);
+}
+
+#[test]
+fn after_a_copy_in_doubt_the_next_is_not_made_at_once() {
+    let mut example = Example::new();
+    example.session("name", 0);
+    let Task { database, .. } = example.table.next_task(example.now).unwrap();
+    example.finish(database, Outcome::Doubt("chance"));
+    assert_eq!(example.work().0, TaskKind::Drop);
+    assert_eq!(example.table.next_task(example.now), Err(Some(example.now + RETRY)));
+    example.now += RETRY;
+    assert!(matches!(example.work().0, TaskKind::Create(_)));
+}
+
+#[test]
+fn a_template_that_goes_takes_no_name_with_it_that_has_a_database_of_another() {
+    let mut example = Example::new();
+    let app = Source::Template("app".to_owned());
+    example.table.add_source(Source::Template("other".to_owned()), false);
+    example.session("first", 0);
+    example.session("name", 0);
+    example.now += Duration::from_mins(10);
+    example.raise(Event::Tick);
+    // Both have waited in vain. One is asked for again, the other one with another template.
+    example.session("first", 0);
+    let terms = terms("other", Isolation::Clone, 5000);
+    let (ticket, _) =
+        example.ask("name", Want::Session { params: PARAMS, terms, explicit: false, reset: false });
+    let other = TaskKind::Create(Source::Template("other".to_owned()));
+    let is_other = |task: &Task| task.kind == other;
+    let making = std::iter::repeat_with(|| example.table.next_task(example.now).unwrap()).find(is_other);
+    let naming = task(&example.finish(making.unwrap().database, Outcome::Fresh(Proof::new())));
+    let database = granted(&example.finish(naming.database, Outcome::Done), ticket);
+    example.table.remove_source(&app, example.now);
+    assert_eq!(example.table.holder("name"), Some(database));
+}
+
+#[test]
+fn a_copy_that_takes_too_long_answers_no_later_request() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
+    let copy = Want::Copy { to: "copy".to_owned(), close: true };
+    example.raise(Event::Disconnected { database, leaving: false });
+    let (_, actions) = example.ask("name", copy);
+    assert_eq!(task(&actions).kind, TaskKind::Copy { to: "copy".to_owned() });
+    example.now += Duration::from_mins(10);
+    example.raise(Event::Tick);
+    let (reset, _) = example.ask("name", Want::Reset { close: false });
+    let actions = example.finish(database, Outcome::Done);
+    let answers = |action: &Action| matches!(action, Action::Answer { ticket, .. } if *ticket == reset);
+    assert!(!actions.iter().any(answers), "{actions:?}");
+    assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
+}

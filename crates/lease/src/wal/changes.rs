@@ -37,8 +37,6 @@ pub struct Changes {
     pub committed: bool,
     /// Why `files` cannot be trusted to be all.
     pub doubt: Option<&'static str>,
-    /// Bytes of the records that name this database, those that only move bytes included.
-    pub bytes: u64,
 }
 
 /// A change of what all databases share.
@@ -71,13 +69,6 @@ impl UntakenChanges {
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
-    }
-
-    /// Counts the volume of a record that names `database`.
-    pub(super) fn count(&mut self, database: u32, bytes: u64) {
-        if database != 0 {
-            self.entry(database).bytes += bytes;
-        }
     }
 
     /// Notes a change by `transaction`, or outside transactions if that is 0.

@@ -59,13 +59,6 @@ pub(super) fn classify(
     major: u32,
     untaken: &mut UntakenChanges,
 ) -> Result<(), WalError> {
-    let mut counted = None;
-    for block in blocks {
-        if counted != Some(block.file.database) {
-            untaken.count(block.file.database, record.length);
-            counted = Some(block.file.database);
-        }
-    }
     let kind = record.info & KIND;
     let known = match record.manager {
         HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
@@ -81,7 +74,6 @@ pub(super) fn classify(
         DBASE => database(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?,
         RELMAP if kind == 0x00 => {
             let database = number(record.data, 0).ok_or_else(|| WalError::malformed(record.at, CUT))?;
-            untaken.count(database, record.length);
             untaken.doubt(database, "a system catalog was rewritten");
             true
         }
@@ -187,12 +179,10 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     match record.info & KIND {
         0x10 => {
             let file = file_at(0)?;
-            untaken.count(file.database, record.length);
             untaken.create(record.transaction, file);
         }
         0x20 => {
             let file = file_at(4)?;
-            untaken.count(file.database, record.length);
             // SMGR_TRUNCATE_HEAP; the others are the maps of visibility and free space.
             if number(record.data, 16)? & 1 != 0 {
                 untaken.change(record.transaction, file, |file| file.truncated = true);

@@ -47,8 +47,6 @@ pub(super) struct Block {
 pub(super) struct Record<'a> {
     /// Where it starts.
     pub(super) at: u64,
-    /// All its bytes, for its volume.
-    pub(super) length: u64,
     /// The transaction or subtransaction, or 0.
     pub(super) transaction: u32,
     /// Where the record before it starts.
@@ -85,7 +83,6 @@ impl<'a> Record<'a> {
             .map_err(|what| WalError::malformed(at, what))?;
         Ok(Self {
             at,
-            length: bytes.len() as u64,
             transaction: field(header, 4).map(u32::from_ne_bytes).ok_or_else(short)?,
             previous: field(header, 8).map(u64::from_ne_bytes).ok_or_else(short)?,
             info,

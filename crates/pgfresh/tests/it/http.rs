@@ -243,6 +243,12 @@ fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
     psql(&url.replace("/shop", "/rolled"), "SELECT 'in rollback isolation'");
     assert_eq!(run(&look("rolled")), ["SELECT 'in rollback isolation'"]);
 
+    // Of a name no more counts than the server keeps.
+    let long = "x".repeat(70);
+    let url = serve.lease(&json!({ "name": long }))["url"].as_str().unwrap().to_owned();
+    psql(&url, "SELECT 'in a long name'");
+    assert_eq!(run(&look(&long)), ["SELECT 'in a long name'"]);
+
     let plain = start();
     plain.lease(&json!({ "name": "shop" }));
     assert!(plain.call("GET /v1/databases/shop", &Value::Null).json()["statements"].is_null());

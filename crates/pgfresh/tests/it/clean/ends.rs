@@ -14,6 +14,7 @@ on_every_major! {
     a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database
     a_crashed_backend_hides_no_change
     a_crash_empties_no_unlogged_table_of_a_later_database
+    a_large_unlogged_table_is_whole_in_each_database
     sessions_that_time_out_leave_no_data
     terminating_all_other_sessions_harms_no_later_one
     a_name_whose_lease_does_not_linger_is_clean_with_each_session
@@ -190,4 +191,21 @@ fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
         let count = session.value("SELECT count(*) FROM unlogged_seed").unwrap();
         assert_eq!(count, "2", "database {number} after the crash, on PostgreSQL {major}");
     }
+}
+
+/// Its rows are too many to be put back: each database is a new copy, until a crash has emptied the template's.
+fn a_large_unlogged_table_is_whole_in_each_database(major: u32) {
+    let template = "CREATE UNLOGGED TABLE large AS SELECT generate_series(1, 20000) id";
+    let gateway = Gateway::start(major, template, &[]);
+    for number in 0..4 {
+        let mut session = gateway.connect_in_time("large", BRIEF);
+        let count = session.value("SELECT count(*) FROM large").unwrap();
+        assert_eq!(count, "20000", "database {number} on PostgreSQL {major}");
+        session.rows("DELETE FROM large WHERE id > 10").unwrap();
+        session.close();
+    }
+    let _ = gateway.connect_in_time("crash", BRIEF).rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
+    gateway.wait_for_server();
+    let state = gateway.connect("later", BRIEF).map(drop).map_err(|error| error.sqlstate);
+    assert_eq!(state, Err("58000".to_owned()), "on PostgreSQL {major}");
 }

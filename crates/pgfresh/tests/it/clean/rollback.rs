@@ -7,6 +7,7 @@ use crate::common::on_every_major;
 
 on_every_major! {
     a_rollback_lease_has_no_sequence_value_of_an_earlier_one
+    a_sequence_with_another_file_is_set_back_after_a_rollback_lease
     a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation
     statements_of_pgfresh_are_not_seen_in_rollback_isolation
     parameters_are_reported_where_a_server_reports_them
@@ -26,6 +27,28 @@ fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
         assert_eq!(session.value("SELECT nextval('ticket')").unwrap(), "1");
         assert_eq!(session.value("SELECT nextval('used')").unwrap(), "2");
         session.close();
+    }
+}
+
+/// TRUNCATE gives a sequence another file than the template's has. Its role is no superuser, so that only the log tells of it.
+fn a_sequence_with_another_file_is_set_back_after_a_rollback_lease(major: u32) {
+    let template = "CREATE ROLE plain LOGIN; CREATE TABLE t (id serial); GRANT ALL ON t, t_id_seq TO plain";
+    let gateway = Gateway::start(major, template, &[]);
+    let names = ["one", "two", "three"];
+    let mut sessions = names.map(|name| gateway.connect_in_time(name, BRIEF));
+    for session in &mut sessions {
+        session.rows("TRUNCATE t RESTART IDENTITY").unwrap();
+    }
+    sessions.into_iter().for_each(Connection::close);
+    for round in 0..3 {
+        let parameters = [("user", "plain"), ("options", ROLLBACK)];
+        let open = |name| Connection::open(&gateway.address(), name, &parameters).unwrap();
+        let mut sessions = names.map(open);
+        for session in &mut sessions {
+            let value = session.value("SELECT nextval('t_id_seq')").unwrap();
+            assert_eq!(value, "1", "round {round} on PostgreSQL {major}");
+        }
+        sessions.into_iter().for_each(Connection::close);
     }
 }
 

@@ -57,15 +57,7 @@ impl LeaseFixture {
         template: Option<&str>,
         params: &StartupParams,
     ) -> Result<Connected, LeaseError> {
-        let request = ConnectRequest {
-            database: name,
-            template,
-            isolation: None,
-            linger: None,
-            reset: false,
-            params,
-            client: None,
-        };
+        let request = ConnectRequest { template, ..ConnectRequest::new(name, params) };
         match self.leases.connect(&request)? {
             Entered::Plain(connected) => Ok(connected),
             Entered::Transaction(_) => panic!("a clone was asked for"),
