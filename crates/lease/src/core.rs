@@ -16,6 +16,7 @@ use crate::digest::Difference;
 use crate::evidence::Epoch;
 use crate::leased_server::LeasedServer;
 use crate::rollback::TransactionSession;
+use crate::stats::DatabaseStats;
 use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
 
@@ -75,6 +76,8 @@ pub(crate) struct Held {
     pub(crate) own_name: String,
     /// As its last holder knew it.
     pub(crate) last_name: String,
+    /// What was read of it when its last lease ended.
+    pub(crate) stats: Option<DatabaseStats>,
     pub(crate) template: Option<Template>,
     /// Where the template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,

@@ -54,7 +54,10 @@ impl Inner {
             Ok(made) => made,
             Err(error) => return Outcome::Failed(error),
         };
-        let waiting = self.warm_up(oid, &own_name, &template, Vec::new());
+        // A client that waits for it starts a backend of its own, while the next copy is made.
+        let is_awaited = self.lock().table.is_awaited(id);
+        let waiting =
+            if is_awaited { Vec::new() } else { self.warm_up(oid, &own_name, &template, Vec::new()) };
         let mut core = self.lock();
         core.counters.created.0 += 1;
         core.counters.created.1 += begun.elapsed();
@@ -291,7 +294,7 @@ impl Inner {
 
     /// Takes a database away from its name.
     fn unname(&self, id: DatabaseId) -> Outcome {
-        let own_name = {
+        let (oid, own_name) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
             if held.server.is_some() {
@@ -299,9 +302,18 @@ impl Inner {
             }
             held.transaction = None;
             held.clients.clear();
-            held.own_name.clone()
+            (held.oid, held.own_name.clone())
         };
-        self.rename(id, &own_name)
+        match DatabaseStats::rename_and_read(oid, &own_name, &self.admin) {
+            Ok(stats) => {
+                self.evidence.read(stats.mark);
+                if let Some(held) = self.lock().databases.get_mut(&id) {
+                    held.stats = Some(stats);
+                }
+                Outcome::Done
+            }
+            Err(error) => not_renamed(error),
+        }
     }
 
     fn rename(&self, id: DatabaseId, name: &str) -> Outcome {
@@ -311,16 +323,12 @@ impl Inner {
                 self.evidence.read(mark);
                 if let Some(held) = self.lock().databases.get_mut(&id) {
                     held.stamp = (stamp, true);
-                    if name != held.own_name {
-                        name.clone_into(&mut held.last_name);
-                        self.shared().suspect(name);
-                    }
+                    name.clone_into(&mut held.last_name);
+                    self.shared().suspect(name);
                 }
                 Outcome::Done
             }
-            Err(LeaseError::NotLeased(_)) => Outcome::Vanished,
-            Err(error) if matches!(error.sqlstate(), "23505" | "42P04") => Outcome::NameTaken,
-            Err(error) => Outcome::Failed(error),
+            Err(error) => not_renamed(error),
         }
     }
 
@@ -400,7 +408,7 @@ impl Inner {
     /// Returns a database to its template's state.
     fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (template, name, oid, epoch, files, waiting, session) = {
+        let (template, name, oid, epoch, stats, files, waiting, session) = {
             let mut core = self.lock();
             let held = core.databases.get_mut(&id).ok_or_else(gone)?;
             let name = if in_place { held.last_name.clone() } else { held.own_name.clone() };
@@ -410,6 +418,7 @@ impl Inner {
                 name,
                 held.oid,
                 held.epoch,
+                held.stats.take(),
                 held.files.take(),
                 std::mem::take(&mut held.waiting),
                 held.session.take(),
@@ -421,7 +430,7 @@ impl Inner {
         let catalog = template.catalog();
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let generation = if template.has_unlogged() { self.generation() } else { 0 };
-        let mut used = Used { oid, name: &name, catalog, files, waiting, session };
+        let mut used = Used { oid, name: &name, catalog, stats, files, waiting, session };
         let proof = reset(&self.admin, &self.evidence, &mut used)?;
         self.check_epoch(epoch)?;
         let Used { files, mut waiting, session, .. } = used;
@@ -569,6 +578,14 @@ impl TaskKind {
             Self::Close => "close sessions",
             Self::Drop => "drop a database",
         }
+    }
+}
+
+fn not_renamed(error: LeaseError) -> Outcome {
+    match error {
+        LeaseError::NotLeased(_) => Outcome::Vanished,
+        error if matches!(error.sqlstate(), "23505" | "42P04") => Outcome::NameTaken,
+        error => Outcome::Failed(error),
     }
 }
 

@@ -256,7 +256,7 @@ impl FakeServer {
             _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {
                 [row(&[&state.stamp]), row(&[POSITION])].concat()
             }
-            _ if sql.starts_with("EXECUTE stats(") => {
+            _ if sql.starts_with("EXECUTE stats") => {
                 [row(&["0", "f", "as it was made"]), row(&[POSITION])].concat()
             }
             _ if sql.contains("pg_logical_emit_message") => row(&[POSITION]),

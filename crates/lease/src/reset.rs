@@ -46,6 +46,8 @@ pub(crate) struct Used<'a> {
     /// As the server knows it now.
     pub(crate) name: &'a str,
     pub(crate) catalog: &'a TemplateCatalog,
+    /// What was read of it when its lease ended.
+    pub(crate) stats: Option<DatabaseStats>,
     /// Its files, if others than the template's.
     pub(crate) files: Option<FileMap>,
     /// Backends that wait in it.
@@ -136,7 +138,7 @@ impl Touched {
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
-        let stats = DatabaseStats::read(used.oid, admin)?;
+        let stats = used.stats.take().map_or_else(|| DatabaseStats::read(used.oid, admin), Ok)?;
         let ours = used.waiting.len() + usize::from(used.session.is_some());
         if stats.sessions > ours {
             if begun.elapsed() > STRAGGLER_TIMEOUT {

@@ -1,23 +1,37 @@
 //! A database as the whole server sees it: who is in it, what is on record of it, and where the log is.
 
+use server::literal;
+
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
 use crate::wal::Lsn;
 
-/// A backend counts until nothing of it can follow in the log. Source: `src/backend/utils/activity/backend_status.c`.
+/// What is read, of the row of `pg_database` with that oid ($1). A backend counts until nothing of it can follow in the log.
+/// Source: `src/backend/utils/activity/backend_status.c`.
+macro_rules! columns {
+    () => {
+        "pg_stat_get_db_numbackends($1), \
+         EXISTS (SELECT FROM pg_prepared_xact() p WHERE p.dbid = $1), \
+         concat_ws('|', datdba, datacl, datconnlimit, datistemplate, datallowconn, dattablespace, \
+         (SELECT string_agg(setrole || '=' || setconfig::text, ',' ORDER BY setrole) \
+          FROM pg_db_role_setting WHERE setdatabase = $1), \
+         shobj_description($1, 'pg_database'), \
+         (SELECT count(*) FROM pg_shseclabel WHERE objoid = $1 AND classoid = 'pg_database'::regclass), \
+         (SELECT count(*) FROM pg_subscription WHERE subdbid = $1), \
+         (SELECT count(*) FROM pg_get_replication_slots() WHERE datoid = $1))"
+    };
+}
+
 const STATS: Prepared = Prepared {
     name: "stats",
     types: &["oid"],
-    sql: "SELECT pg_stat_get_db_numbackends($1), \
-          EXISTS (SELECT FROM pg_prepared_xact() p WHERE p.dbid = $1), \
-          concat_ws('|', datdba, datacl, datconnlimit, datistemplate, datallowconn, dattablespace, \
-          (SELECT string_agg(setrole || '=' || setconfig::text, ',' ORDER BY setrole) \
-           FROM pg_db_role_setting WHERE setdatabase = $1), \
-          shobj_description($1, 'pg_database'), \
-          (SELECT count(*) FROM pg_shseclabel WHERE objoid = $1 AND classoid = 'pg_database'::regclass), \
-          (SELECT count(*) FROM pg_subscription WHERE subdbid = $1), \
-          (SELECT count(*) FROM pg_get_replication_slots() WHERE datoid = $1)) \
-          FROM pg_database WHERE oid = $1",
+    sql: concat!("SELECT ", columns!(), " FROM pg_database WHERE oid = $1"),
+};
+/// The same while the database gets another name, as [`rename`](crate::template::rename) does it.
+const STATS_RENAMED: Prepared = Prepared {
+    name: "stats_renamed",
+    types: &["oid", "name"],
+    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", columns!()),
 };
 
 /// What was read.
@@ -39,8 +53,20 @@ impl DatabaseStats {
     /// # Errors
     /// [`LeaseError::NotLeased`] if there is none.
     pub(crate) fn read(oid: u32, admin: &AdminPool) -> Result<Self, LeaseError> {
-        let (rows, mark) = admin.execute_and_mark("look at a database", &STATS, &[&oid.to_string()])?;
-        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(oid.to_string()))?;
+        Self::read_by(&STATS, &[&oid.to_string()], admin)
+    }
+
+    /// Gives the database another name, and reads what it is then: the end of a lease needs both.
+    ///
+    /// # Errors
+    /// The same, and SQLSTATE 23505 if the name is taken.
+    pub(crate) fn rename_and_read(oid: u32, name: &str, admin: &AdminPool) -> Result<Self, LeaseError> {
+        Self::read_by(&STATS_RENAMED, &[&oid.to_string(), &literal(name)], admin)
+    }
+
+    fn read_by(statement: &Prepared, arguments: &[&str], admin: &AdminPool) -> Result<Self, LeaseError> {
+        let (rows, mark) = admin.execute_and_mark("look at a database", statement, arguments)?;
+        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(arguments.join(" ")))?;
         let mut columns = row.into_iter();
         let mut next = || columns.next().flatten();
         Ok(Self {

@@ -279,11 +279,16 @@ impl LeaseTable {
             && self.ready(source) < MOST_READY
     }
 
+    /// Whether a client waits in the line for a database like this.
+    pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
+        let supply = self.databases.get(&id).and_then(|database| self.supplies.get(&database.source));
+        supply.is_some_and(|supply| !supply.line.is_empty())
+    }
+
     /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
-        let Some(database) = self.databases.get(&id) else { return false };
-        let supply = self.supplies.get(&database.source);
-        self.ready(&database.source) > 0 && supply.is_some_and(|supply| supply.line.is_empty())
+        let ready = self.databases.get(&id).map_or(0, |database| self.ready(&database.source));
+        ready > 0 && !self.is_awaited(id)
     }
 }
 
