@@ -159,7 +159,7 @@ impl Cache {
         } else {
             None
         };
-        building.discard()?;
+        building.remove()?;
         Ok(true)
     }
 
@@ -369,8 +369,19 @@ mod tests {
             Err(CopyError::Damaged { what: "is missing", .. })
         ));
 
-        fixture.cache.building("abc", || ()).unwrap().discard().unwrap();
+        fixture.cache.building("abc", || ()).unwrap().discard(&entry).unwrap();
         assert!(fixture.cache.look_up("abc").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_damaged_entry_that_was_replaced_meanwhile_is_not_discarded() {
+        let fixture = fixture();
+        let damaged = publish(&fixture);
+        let other = damaged.clone();
+        fixture.cache.building("abc", || ()).unwrap().discard(&damaged).unwrap();
+        publish(&fixture);
+        fixture.cache.building("abc", || ()).unwrap().discard(&other).unwrap();
+        assert!(fixture.cache.look_up("abc").unwrap().is_some());
     }
 
     #[test]

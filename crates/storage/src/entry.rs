@@ -14,12 +14,12 @@ use crate::manifest::Manifest;
 pub struct Entry {
     directory: PathBuf,
     manifest: Arc<Manifest>,
-    _in_use: Arc<sys::Lock>,
+    in_use: Arc<sys::Lock>,
 }
 
 impl Entry {
     pub(crate) fn new(directory: PathBuf, manifest: Manifest, in_use: sys::Lock) -> Self {
-        Self { directory, manifest: Arc::new(manifest), _in_use: Arc::new(in_use) }
+        Self { directory, manifest: Arc::new(manifest), in_use: Arc::new(in_use) }
     }
 
     /// Bytes of all files, counting holes: what a copy may come to occupy.
@@ -70,6 +70,11 @@ impl Entry {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether it is still the one of its name.
+    pub(crate) fn is_current(&self) -> bool {
+        self.in_use.is_at(&self.directory.join("manifest"))
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -22,8 +22,13 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the entry, which proved damaged.
-    pub fn discard(&self) -> Result<(), FileError> {
+    /// Removes the entry, which proved `damaged`, unless another process has put a new one in its place meanwhile.
+    pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
+        if damaged.is_current() { self.remove() } else { Ok(()) }
+    }
+
+    /// Removes the entry, if there is one.
+    pub(crate) fn remove(&self) -> Result<(), FileError> {
         let staging = self.staging();
         match fs::rename(&self.entry, &staging) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

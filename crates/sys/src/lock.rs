@@ -62,6 +62,12 @@ impl Lock {
         }
     }
 
+    /// Whether the file that is locked is the one at `path`.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        is_still_at(&self.0, path)
+    }
+
     /// A second descriptor of the same lock, for [`crate::inherit`].
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()

@@ -193,7 +193,7 @@ impl Provisioner {
                 Err(error) if error.is_damage() => {
                     let fingerprint = &parent.template.fingerprint;
                     say(Step::RemovingDamagedParent { fingerprint });
-                    self.cache.building(fingerprint.as_str(), || ())?.discard()?;
+                    self.cache.building(fingerprint.as_str(), || ())?.discard(&parent.template.entry)?;
                     continue;
                 }
                 server => server?,

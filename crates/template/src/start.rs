@@ -179,7 +179,7 @@ impl Provisioner {
         match use_it(&template) {
             Err(error) if error.is_damage() => {
                 say(Step::RebuildingDamaged);
-                self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
+                self.cache.building(template.fingerprint.as_str(), || ())?.discard(&template.entry)?;
                 use_it(&self.template_of(spec, say)?)
             }
             other => other,
