@@ -385,6 +385,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_missing_occupies_nothing() {
+        let fixture = fixture();
+        let entry = publish(&fixture);
+        let all = entry.occupied().unwrap();
+        let rows = entry.data().join("base/1/rows");
+        let its = rows.metadata().unwrap().blocks() * 512;
+        fs::remove_file(&rows).unwrap();
+        assert_eq!(entry.occupied().unwrap(), all - its);
+    }
+
+    #[test]
     fn a_manifest_cut_short_is_no_entry_and_a_link_is_not_published() {
         let fixture = fixture();
         let entry = publish(&fixture);

@@ -52,13 +52,16 @@ impl Entry {
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
     }
 
-    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file.
+    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file; one that is missing
+    /// has none.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
             let path = data.join(&file.path);
-            let meta = path.symlink_metadata().attempt("examine", &path)?;
-            Ok(sum + meta.blocks() * 512)
+            match path.symlink_metadata() {
+                Err(error) if sys::is_absent(&error) => Ok(sum),
+                meta => Ok(sum + meta.attempt("examine", &path)?.blocks() * 512),
+            }
         })
     }
 
