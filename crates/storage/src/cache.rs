@@ -13,6 +13,7 @@ use crate::manifest::Manifest;
 use crate::private;
 use crate::publish::Building;
 use crate::removal::remove_tree;
+use crate::replace::replace;
 
 /// Marks a directory that backups may leave out. Source: bford.info/cachedir.
 const TAG: &str =
@@ -251,10 +252,7 @@ impl Cache {
     fn write_note(&self, name: &str, text: &str) -> Result<(), FileError> {
         let folder = self.root.join("notes");
         private::ensure(&folder, 0o700)?;
-        let path = folder.join(name);
-        let staging = folder.join(format!("{name}.{}", std::process::id()));
-        fs::write(&staging, text).attempt("write", &staging)?;
-        fs::rename(&staging, &path).attempt("rename", &path)
+        replace(&folder.join(name), text)
     }
 }
 
@@ -393,6 +391,23 @@ mod tests {
         let its = rows.metadata().unwrap().blocks() * 512;
         fs::remove_file(&rows).unwrap();
         assert_eq!(entry.occupied().unwrap(), all - its);
+    }
+
+    #[test]
+    fn threads_may_remember_the_same_note_at_once() {
+        let fixture = fixture();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        fixture.cache.remember("note", "text").unwrap();
+                        assert_eq!(fixture.cache.recall("note").as_deref(), Some("text"));
+                    }
+                });
+            }
+        });
+        let notes = fs::read_dir(fixture.cache.root().join("notes")).unwrap();
+        assert_eq!(notes.count(), 1);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use sys::{Directory, Lock};
 
 use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
+use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
 /// Bytes of the longest path: what a socket's may have, less its final zero, and less what comes behind this one: `/`, the
@@ -256,12 +257,6 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots.sort();
     roots.dedup();
     roots
-}
-
-fn random_name() -> Result<String, FileError> {
-    let mut bytes = [0; 4];
-    sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
-    Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
 /// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::locks`] say is alive, then
