@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sys::{Directory, Lock};
 
@@ -36,6 +37,9 @@ const OWNER_LOCK: &str = "owner.lock";
 const SERVER_LOCK: &str = "server.lock";
 /// The file that other processes of the owner's have locked.
 const HELPER_LOCK: &str = "helper.lock";
+
+/// How long processes of an earlier server in the same directory may take to end.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The link to data that stay when the directory goes.
 const PERSISTENT: &str = "persistent";
@@ -222,7 +226,8 @@ impl RunDirectory {
     /// The server's lock, for its processes to inherit. Let go of it once they have.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
-        Lock::take(&path).attempt("lock", &path)
+        let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
+        lock.ok_or(io::ErrorKind::TimedOut).attempt("lock", &path)
     }
 
     /// A share of the lock of whatever else works in the directory for its owner, for those processes to inherit.
@@ -449,6 +454,16 @@ mod tests {
             abandoned.remove().unwrap();
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_server_s_lock_is_waited_for_and_not_for_ever() {
+        let (_directory, place, account) = setting();
+        let run = create(&place, &account);
+        let lock = run.server_lock().unwrap();
+        assert_eq!(run.server_lock().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(lock);
+        run.server_lock().unwrap();
     }
 
     #[test]
