@@ -148,7 +148,16 @@ impl Stub {
         timeouts: &Timeouts,
         answers: &[(&str, &str)],
     ) -> Result<Server, StartError> {
-        let guard = self.guard();
+        self.start_up_in(self.guard(), timeouts, answers)
+    }
+
+    /// The same in what `guard` guards.
+    pub(crate) fn start_up_in(
+        &self,
+        guard: Guard,
+        timeouts: &Timeouts,
+        answers: &[(&str, &str)],
+    ) -> Result<Server, StartError> {
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
         // No client has connected to it where the start failed before.
@@ -210,7 +219,12 @@ fn write_program(path: &Path, text: &str) {
 
 /// Plays the backend of the one session that a start needs.
 fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
-    let listener = UnixListener::bind(run.socket_directory().join(SOCKET)).unwrap();
+    let socket = run.socket_directory().join(SOCKET);
+    if socket.exists() {
+        // That of a server before.
+        fs::remove_file(&socket).unwrap();
+    }
+    let listener = UnixListener::bind(socket).unwrap();
     let answers: BTreeMap<String, String> =
         answers.iter().map(|(name, value)| (format!("SHOW \"{name}\""), (*value).to_owned())).collect();
     thread::spawn(move || answer(&listener.accept().unwrap().0, &answers))
