@@ -168,3 +168,14 @@ fn nonsense_from_a_server_is_an_error() {
     let error = session.query("SELECT").unwrap_err();
     assert!(matches!(error, SessionError::Io { verb: "understand the server's answer", .. }), "{error:?}");
 }
+
+#[test]
+fn a_server_that_takes_nothing_is_not_waited_for_for_ever() {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let mut session = AdminConnection::adopt(ours, Duration::from_millis(50)).unwrap();
+    let late = session.query(&"x".repeat(16 << 20)).unwrap_err();
+    assert!(
+        matches!(&late, SessionError::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut),
+        "{late:?}"
+    );
+}
