@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::Child;
+use std::time::Duration;
 
 use storage::{Attempt, RunDirectory};
+use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
@@ -26,15 +28,26 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
 const CONSEQUENCES: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
-/// What the end of a program means whose words went to the log of `run`, which is removed.
-pub(crate) fn ended(
-    program: &'static str,
-    status: ExitStatus,
-    run: &RunDirectory,
-) -> Result<(), InitdbError> {
+/// How long initdb, and what works on its result, may take: half a minute on a slow disk.
+const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
+
+/// Waits for the end of a program whose words go to the log of `run`, which is removed. What the program has started is for
+/// the guard to end.
+pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
+    let path = Path::new(program);
+    let handle = ProcessHandle::of(&child).attempt("wait for", path)?;
+    let in_time = sys::wait_readable(&handle, INITDB_TIMEOUT).attempt("wait for", path)?;
+    if !in_time {
+        handle.kill();
+    }
+    let status = child.wait().attempt("wait for", path)?;
     let last_words = last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
     fs::remove_file(run.log()).attempt("remove", &run.log())?;
-    if status.success() { Ok(()) } else { Err(InitdbError::Failed { program, status, last_words }) }
+    match in_time {
+        false => Err(InitdbError::TooLate { program, after: INITDB_TIMEOUT, last_words }),
+        true if status.success() => Ok(()),
+        true => Err(InitdbError::Failed { program, status, last_words }),
+    }
 }
 
 fn pick(log: &str) -> Option<String> {

@@ -80,6 +80,11 @@ pub(crate) struct Stub {
 impl Stub {
     /// One whose postmaster does what the lines of `script` say.
     pub(crate) fn new(script: &str) -> Self {
+        Self::with_initdb(script, "")
+    }
+
+    /// The same with an initdb that does what the lines of `initdb` say.
+    pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let account = Account::for_server().unwrap();
@@ -91,7 +96,7 @@ impl Stub {
         fs::write(root.join("pids"), "").unwrap();
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
-        write_program(&root.join("bin/initdb"), "#!/bin/sh\n");
+        write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
         // The test program has no guard's `main`. Its standard output is the guard's sign of life, so nothing is printed.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
