@@ -107,16 +107,20 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. The
-    /// place must be the same.
+    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. They stay on
+    /// their file system, wherever new ones would be.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
-        let place = self.place(0)?;
+        // PLACE/pgfresh-UID/kept-ID
+        let root = kept.ancestors().nth(2).unwrap_or(kept);
+        let place = self.choose_place(&PlaceRequest::At(root.to_owned()), 0)?;
         let settings = self.settings(place.budget())?;
         let guard = Guard::over(&place, &self.account, &self.program)?;
         let (from, to) = (kept.join("data"), guard.run().data());
         fs::rename(&from, &to).attempt("rename", &from)?;
-        fs::remove_dir_all(kept).attempt("remove", kept)?;
+        if let Err(error) = fs::remove_dir_all(kept) {
+            tracing::warn!(%error, path = %kept.display(), "could not remove a run directory that was kept");
+        }
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
         let database = "postgres".to_owned();
