@@ -174,25 +174,6 @@ impl<S: Read + Write> AdminConnection<S> {
         self.rows()
     }
 
-    /// Sends several queries at once, each a transaction of its own, and returns the rows of all. Their answers but for
-    /// the last one's must fit into the socket's buffers.
-    ///
-    /// # Errors
-    /// The first one's that failed; the others were run.
-    pub fn queries(&mut self, sql: &[&str]) -> Result<Rows, SessionError> {
-        let message: Vec<u8> = sql.iter().flat_map(|sql| query(sql.as_bytes())).collect();
-        self.send(&message)?;
-        let (mut rows, mut failure) = (Rows::new(), None);
-        for _ in sql {
-            match self.rows() {
-                Ok(mut more) => rows.append(&mut more),
-                Err(error @ SessionError::Server { .. }) => failure = failure.or(Some(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        failure.map_or(Ok(rows), Err)
-    }
-
     /// Runs `COPY … TO STDOUT`, and gives `take` each row that comes.
     pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;

@@ -221,9 +221,6 @@ impl FetchError {
 /// A setting that we do not pass on.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// It has no `=`.
-    #[error("cannot read setting \"{0}\": it is not NAME=VALUE")]
-    Pair(String),
     /// The name cannot be one.
     #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
     Name(String),

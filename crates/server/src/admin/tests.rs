@@ -136,15 +136,6 @@ fn an_error_ends_a_query_and_a_fatal_one_the_session() {
 }
 
 #[test]
-fn queries_that_are_sent_together_are_all_answered_and_the_first_error_is_told() {
-    let pieces = [row(b"1"), READY.to_vec(), error("ERROR"), READY.to_vec(), row(b"3"), READY.to_vec()];
-    let mut session = Script::of([&pieces.concat()[..], READY]).session();
-    assert!(matches!(session.queries(&["a", "b", "c"]), Err(SessionError::Server { .. })));
-    assert_eq!(session.stream.heard, [query(b"a"), query(b"b"), query(b"c")].concat());
-    assert_eq!(session.queries(&["d"]).unwrap(), Rows::new(), "all answers before were read");
-}
-
-#[test]
 fn copies_are_passed_on_row_by_row_and_end_with_copy_done() {
     let out =
         [encode(b'H', b"\0\0\0"), encode(b'd', b"1\n"), encode(b'd', b""), encode(b'd', b"2\n")].concat();
