@@ -63,20 +63,12 @@ impl DumpError {
     }
 }
 
-/// Whether the roles are in the file too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Roles {
-    /// All of the server's, without passwords.
-    Included,
-    /// None, and neither owners nor grants: the reason is what `pg_dumpall` said.
-    LeftOut(String),
-}
-
-/// Writes the schema of the database at `url` into `file`, and the server's roles before it where they may be read.
+/// Writes the schema of the database at `url` into `file`, and the server's roles, without passwords, before it where they
+/// may be read. Where not, neither owners nor grants are in it, and the reason is returned: what `pg_dumpall` said.
 ///
 /// # Errors
 /// `file` is as it was before then.
-pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Roles, DumpError> {
+pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
     let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
@@ -85,16 +77,10 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Rol
     }
     let schema = dumped(installation, &options, &target)?;
     let mut text = "-- Imported by pgfresh.\n".to_owned();
-    let roles = match found {
-        Ok(sql) => {
-            text.push_str(&sql);
-            Roles::Included
-        }
-        Err(why) => Roles::LeftOut(why),
-    };
+    let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
     staged(file, |staging| Ok(fs::write(staging, text).attempt("write", staging)?))?;
-    Ok(roles)
+    Ok(left_out)
 }
 
 /// Writes all of the database at `url` but its roles into `file`, in `pg_dump`'s custom format.
