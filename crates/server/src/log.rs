@@ -1,7 +1,7 @@
 //! The server's own words, from the end of its log.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -17,11 +17,16 @@ const TAIL: i64 = 16 * 1024;
 /// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last of all, those aside
 /// that tell of consequences.
 pub(crate) fn last_words(log: &Path) -> Option<String> {
-    let mut file = File::open(log).ok()?;
-    file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0)).ok()?;
+    pick(&end_of_log(log, TAIL).ok()?)
+}
+
+/// The last `most` bytes of a log.
+pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
+    let mut file = File::open(log)?;
+    file.seek(SeekFrom::End(-most)).or_else(|_| file.rewind().map(|()| 0))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    pick(&String::from_utf8_lossy(&bytes))
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
