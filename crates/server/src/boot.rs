@@ -97,20 +97,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on `data` and waits for its first answer.
+    /// Starts a server on `data` and waits for its first answer; `watch` hears now and then how many bytes of how many are
+    /// copied, if that takes long.
     ///
     /// # Errors
     /// Nothing is left of the server then, whatever the error.
-    pub fn start(order: &Order<'_>, data: Data<'_>) -> Result<Self, StartError> {
-        Self::start_watched(order, data, &|_, _| ())
-    }
-
-    /// The same; `watch` hears now and then how many bytes of how many are copied, if that takes long.
-    pub fn start_watched(
-        order: &Order<'_>,
-        data: Data<'_>,
-        watch: &dyn Fn(u64, u64),
-    ) -> Result<Self, StartError> {
+    pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
         Self::start_within(&TIMEOUTS, order, data, watch)
     }
 

@@ -122,7 +122,7 @@ impl Provisioner {
             tracing::warn!(%error, path = %kept.display(), "could not remove a run directory that was kept");
         }
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
         let database = "postgres".to_owned();
         Ok(Started { server, place, database, templates: Vec::new(), look_up })
     }
@@ -155,7 +155,7 @@ impl Provisioner {
         let settings = self.with_users(Settings::persistent(&self.installation, place.budget()))?;
         let guard = Guard::over(&self.place(0)?, &self.account, &self.program)?.with_persistent(data)?;
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
         if is_new {
             return self.run_each_time(self.started(server, place, look_up), &each_time, say);
         }
@@ -169,7 +169,7 @@ impl Provisioner {
     /// Nothing is left of it then.
     pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, ProvisionError> {
         let settings = self.settings(place.budget())?;
-        Ok(Server::start(&self.order(place, &settings), Data::Made(guard))?)
+        Ok(Server::start(&self.order(place, &settings), Data::Made(guard), &|_, _| ())?)
     }
 
     /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
