@@ -403,7 +403,7 @@ mod tests {
 
     fn setting() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();
-        let account = Account { uid: sys::user(), gid: sys::group(), foreign: false };
+        let account = Account::ours();
         let place =
             Place::choose(&PlaceRequest::At(directory.path().into()), 0, Path::new("/nowhere"), &account)
                 .unwrap();
