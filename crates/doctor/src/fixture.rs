@@ -108,6 +108,6 @@ impl<'a> Fixture<'a> {
             settings: &settings,
             program: &self.provisioner.program,
         };
-        Ok(Server::start(&order, Data::Copy(&self.template.entry))?)
+        Ok(Server::start(&order, Data::Copy(&self.template.entry), &|_, _| ())?)
     }
 }

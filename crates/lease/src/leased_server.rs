@@ -42,7 +42,7 @@ pub(crate) struct LeasedServer {
 
 #[derive(Debug)]
 enum Power {
-    On(Server),
+    On(Box<Server>),
     /// Shut down, with its data.
     Off(Guard),
     /// It did not start again, for this reason, and its data are gone.
@@ -61,7 +61,7 @@ impl LeasedServer {
         let Started { server, place, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
-        let leased = Self { place, directory, power: Power::On(server), name: READY.to_owned() };
+        let leased = Self { place, directory, power: Power::On(Box::new(server)), name: READY.to_owned() };
         let prepare = templates.iter().filter_map(|TemplateDatabase { name, .. }| match name.as_str() {
             "template1" => (template == name).then(|| format!("CREATE DATABASE {READY}")),
             _ if name == template => Some(renaming(name, READY)),
@@ -118,7 +118,7 @@ impl LeasedServer {
             ServerAction::Stop => Ok(Power::Off(guard)),
             ServerAction::Restart | ServerAction::Crash => provisioner
                 .start_again(guard, &self.place)
-                .map(Power::On)
+                .map(|server| Power::On(Box::new(server)))
                 .map_err(failed("start a server again")),
         });
         match power {

@@ -110,14 +110,14 @@ impl AdminConnection {
         patience: Duration,
     ) -> Result<Self, SessionError> {
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
-        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
+        bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         let params = StartupParams::new([("user", user), ("application_name", "pgfresh")]);
         Self::start(stream, &params, database, None)
     }
 
     /// Goes on with a session that another owner has started: idle, with nothing left to read.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
-        stream.set_read_timeout(Some(patience)).map_err(io("bound the wait for the server"))?;
+        bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
@@ -132,7 +132,7 @@ impl AdminConnection {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
         }
-        self.stream.set_read_timeout(None).map_err(io("hand a session over"))?;
+        bound(&self.stream, None).map_err(io("hand a session over"))?;
         Ok(self.stream)
     }
 }
@@ -172,25 +172,6 @@ impl<S: Read + Write> AdminConnection<S> {
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
         self.rows()
-    }
-
-    /// Sends several queries at once, each a transaction of its own, and returns the rows of all. Their answers but for
-    /// the last one's must fit into the socket's buffers.
-    ///
-    /// # Errors
-    /// The first one's that failed; the others were run.
-    pub fn queries(&mut self, sql: &[&str]) -> Result<Rows, SessionError> {
-        let message: Vec<u8> = sql.iter().flat_map(|sql| query(sql.as_bytes())).collect();
-        self.send(&message)?;
-        let (mut rows, mut failure) = (Rows::new(), None);
-        for _ in sql {
-            match self.rows() {
-                Ok(mut more) => rows.append(&mut more),
-                Err(error @ SessionError::Server { .. }) => failure = failure.or(Some(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        failure.map_or(Ok(rows), Err)
     }
 
     /// Runs `COPY … TO STDOUT`, and gives `take` each row that comes.
@@ -247,7 +228,7 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
-        self.stream.write_all(message).map_err(io("write to the server"))
+        self.stream.write_all(message).map_err(timed_out).map_err(io("write to the server"))
     }
 
     /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.
@@ -309,12 +290,22 @@ impl<S: Read + Write> AdminConnection<S> {
     fn read(&mut self) -> Result<(), SessionError> {
         let count = match uninterrupted(|| self.stream.read(&mut self.buffer[self.unread.end..])) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
-            other => other,
+            other => other.map_err(timed_out),
         };
         self.unread.end += count.map_err(io("read the server's answer"))?;
         Ok(())
     }
+}
+
+/// No single read or write takes longer than `patience`.
+fn bound(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)
+}
+
+/// The error of a socket whose bound is over, as what it means.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
 fn io(verb: &'static str) -> impl Fn(io::Error) -> SessionError {

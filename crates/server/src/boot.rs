@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
@@ -84,30 +85,24 @@ const TIMEOUTS: Timeouts = Timeouts {
 pub struct Server {
     pub(crate) postmaster: Child,
     /// Readable once the postmaster has ended.
-    pub(crate) handle: OwnedFd,
+    pub(crate) handle: ProcessHandle,
     /// Its other end is held by all processes of the server: readable once they are gone.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
+    /// Ends what outlives the postmaster; see [`orphans::end_with`].
+    pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
     phases: Phases,
     copied: Option<Copied>,
 }
 
 impl Server {
-    /// Starts a server on `data` and waits for its first answer.
+    /// Starts a server on `data` and waits for its first answer; `watch` hears now and then how many bytes of how many are
+    /// copied, if that takes long.
     ///
     /// # Errors
     /// Nothing is left of the server then, whatever the error.
-    pub fn start(order: &Order<'_>, data: Data<'_>) -> Result<Self, StartError> {
-        Self::start_watched(order, data, &|_, _| ())
-    }
-
-    /// The same; `watch` hears now and then how many bytes of how many are copied, if that takes long.
-    pub fn start_watched(
-        order: &Order<'_>,
-        data: Data<'_>,
-        watch: &dyn Fn(u64, u64),
-    ) -> Result<Self, StartError> {
+    pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
         Self::start_within(&TIMEOUTS, order, data, watch)
     }
 
@@ -135,13 +130,14 @@ impl Server {
             handle,
             alive,
             guard: Some(guard),
+            orphans: None,
             timeouts: *timeouts,
             phases: Phases::default(),
             copied: None,
         };
         let lock = server.run().server_lock_path();
-        orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid)
-            .attempt("watch", Path::new("postmaster"))?;
+        let orphans = orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid);
+        server.orphans = Some(orphans.attempt("watch", Path::new("postmaster"))?);
         // Declared after the server, so that the copy is over before its directory is removed.
         let copying = copying;
         server.wait_until_ready(spawned).map_err(|error| explain(error, order))?;
@@ -263,7 +259,7 @@ impl Server {
 }
 
 /// Starts the postmaster. The handle is readable once it has ended, the pipe once all its children are gone as well.
-fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, OwnedFd), StartError> {
+fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
     let data = run.data();
     // initdb has made one: only its text is new.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
@@ -288,7 +284,7 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, OwnedFd, Owned
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
     // Not reaped yet, so the number is still its own.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
-    Ok((postmaster, handle.into(), alive.into()))
+    Ok((postmaster, handle, alive.into()))
 }
 
 /// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.

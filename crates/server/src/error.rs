@@ -221,9 +221,6 @@ impl FetchError {
 /// A setting that we do not pass on.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// It has no `=`.
-    #[error("cannot read setting \"{0}\": it is not NAME=VALUE")]
-    Pair(String),
     /// The name cannot be one.
     #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
     Name(String),
@@ -256,6 +253,16 @@ pub enum InitdbError {
         /// Its last line.
         last_words: String,
     },
+    /// It did not end.
+    #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
+    TooLate {
+        /// initdb, or what works on its result.
+        program: &'static str,
+        /// Since it was started.
+        after: Duration,
+        /// Its last line.
+        last_words: String,
+    },
     /// The user has no name, and could not be given one in a user namespace.
     #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
     Nameless {
@@ -269,7 +276,9 @@ impl InitdbError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Failed { last_words, .. } => Some(format!("Its last line: {last_words}")),
+            Self::Failed { last_words, .. } | Self::TooLate { last_words, .. } => {
+                Some(format!("Its last line: {last_words}"))
+            }
             Self::Nameless { .. } => {
                 Some("This system lets it have no other name in a user namespace either.".to_owned())
             }
@@ -281,7 +290,7 @@ impl InitdbError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Failed { .. } => None,
+            Self::Failed { .. } | Self::TooLate { .. } => None,
             Self::Nameless { uid } => Some(format!(
                 "Add one when the container starts (echo 'tests:x:{uid}:0::/tmp:/bin/sh' >>/etc/passwd), or run \"pgfresh run -- true\" \
                  once with this PGFRESH_CACHE while there is one: only the first run needs it."

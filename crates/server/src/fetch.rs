@@ -10,6 +10,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,11 @@ fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchE
 fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
+    // One that is there has proved broken: it would have been used.
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.attempt("remove", &path)?,
+    }
     fs::rename(staging, &path).attempt("rename", staging)?;
     let bin = path.join("bin");
     let bin = bin.canonicalize().attempt("resolve", &bin)?;
@@ -121,4 +127,26 @@ fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, F
 
 fn let_others_pass(folder: &Path) -> Result<(), FileError> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).attempt("change the mode of", folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stub::Stub;
+
+    #[test]
+    fn an_installation_that_proved_broken_is_replaced() {
+        let stub = Stub::new("serve");
+        let cache = Cache::locate(Some(&stub.place.root().join("cache"))).unwrap();
+        let folder = stub.place.root().join(FOLDER);
+        let broken = folder.join("18.4/lib");
+        DirBuilder::new().recursive(true).create(&broken).unwrap();
+        fs::write(broken.join("half"), "").unwrap();
+        let staging = stub.place.root().join("package");
+        fs::create_dir(&staging).unwrap();
+        symlink(stub.installation().bin(), staging.join("bin")).unwrap();
+        let brought = adopt(&folder, &staging, &cache).unwrap();
+        assert_eq!(brought.version().to_string(), "18.4");
+        assert!(folder.join("18.4/bin").exists() && !broken.exists());
+    }
 }

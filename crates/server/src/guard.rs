@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use storage::{Abandoned, Account, Attempt, FileError, PersistentData, Place, RunDirectory};
@@ -42,7 +43,8 @@ pub struct Guard {
 /// The process that does it.
 #[derive(Debug)]
 struct Process {
-    child: Child,
+    /// None once it was waited for.
+    child: Option<Child>,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
     /// How long its owner waits for it at the end.
@@ -110,15 +112,18 @@ impl Process {
         let (lifeline, done) =
             (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
         let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", path)?;
-        Ok(Self { child, lifeline, done, patience: REMOVAL_TIMEOUT })
+        Ok(Self { child: Some(child), lifeline, done, patience: REMOVAL_TIMEOUT })
     }
 
     /// Lets it do its work; false if it is still at it when our patience ends.
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
+        let Some(child) = self.child.take() else { return true };
         let ended = sys::wait_readable(self.done.as_fd(), self.patience).unwrap_or(true);
-        if ended && let Err(error) = self.child.wait() {
-            tracing::warn!(%error, "could not wait for the guard");
+        if ended {
+            reap(child);
+        } else if let Err(error) = thread::Builder::new().name("guard".to_owned()).spawn(|| reap(child)) {
+            tracing::debug!(%error, "could not start a thread that waits for a guard");
         }
         ended
     }
@@ -127,6 +132,13 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Waits for the end of a guard, so that no zombie of it stays.
+fn reap(mut guard: Child) {
+    if let Err(error) = guard.wait() {
+        tracing::warn!(%error, "could not wait for the guard");
     }
 }
 

@@ -98,9 +98,8 @@ impl Initdb {
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         let child = command.spawn().attempt("run", &program);
         drop((command, guarded));
-        let mut child = child.inspect_err(|_| drop(fs::remove_file(run.log())))?;
-        let status = child.wait().attempt("wait for", &program)?;
-        log::ended("initdb", status, run)
+        let child = child.inspect_err(|_| drop(fs::remove_file(run.log())))?;
+        log::wait("initdb", child, run)
     }
 }
 
@@ -118,4 +117,22 @@ fn keep_segments_inside(installation: &Installation, command: &mut Command) {
 
 fn is_nameless(result: &Result<(), InitdbError>) -> bool {
     matches!(result, Err(InitdbError::Failed { last_words, .. }) if last_words.contains(NAMELESS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stub::Stub;
+
+    #[test]
+    fn initdb_that_never_ends_is_ended() {
+        let stub = Stub::with_initdb("serve", "echo waiting; exec sleep 600");
+        let guard = stub.guard();
+        let initdb = Initdb::of(stub.installation());
+        let error = initdb.run(stub.installation(), &stub.account, &guard).unwrap_err();
+        assert_eq!(error.to_string(), "could not make a cluster: initdb was still running after 1 s");
+        assert_eq!(error.detail().unwrap(), "Its last line: waiting");
+        drop(guard);
+        assert!(crate::stub::left_in(stub.place.root()).is_empty());
+    }
 }

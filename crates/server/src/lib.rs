@@ -37,6 +37,7 @@ pub use guard::{Guard, GuardedCommand, guard_main, sweep};
 pub use initdb::Initdb;
 pub use installation::Installation;
 pub use locate::{Found, find, list};
+pub use log::end_of_log;
 pub use loopback::LoopbackListener;
 pub use package::{Client, Package};
 pub use preset::Preset;

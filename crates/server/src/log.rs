@@ -1,11 +1,13 @@
 //! The server's own words, from the end of its log.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::Child;
+use std::time::Duration;
 
 use storage::{Attempt, RunDirectory};
+use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
@@ -15,26 +17,42 @@ const TAIL: i64 = 16 * 1024;
 /// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last of all, those aside
 /// that tell of consequences.
 pub(crate) fn last_words(log: &Path) -> Option<String> {
-    let mut file = File::open(log).ok()?;
-    file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0)).ok()?;
+    pick(&end_of_log(log, TAIL).ok()?)
+}
+
+/// The last `most` bytes of a log.
+pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
+    let mut file = File::open(log)?;
+    file.seek(SeekFrom::End(-most)).or_else(|_| file.rewind().map(|()| 0))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    pick(&String::from_utf8_lossy(&bytes))
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
 const CONSEQUENCES: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
-/// What the end of a program means whose words went to the log of `run`, which is removed.
-pub(crate) fn ended(
-    program: &'static str,
-    status: ExitStatus,
-    run: &RunDirectory,
-) -> Result<(), InitdbError> {
+/// How long initdb, and what works on its result, may take: half a minute on a slow disk.
+const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
+
+/// Waits for the end of a program whose words go to the log of `run`, which is removed. What the program has started is for
+/// the guard to end.
+pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
+    let path = Path::new(program);
+    let handle = ProcessHandle::of(&child).attempt("wait for", path)?;
+    let in_time = sys::wait_readable(&handle, INITDB_TIMEOUT).attempt("wait for", path)?;
+    if !in_time {
+        handle.kill();
+    }
+    let status = child.wait().attempt("wait for", path)?;
     let last_words = last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
     fs::remove_file(run.log()).attempt("remove", &run.log())?;
-    if status.success() { Ok(()) } else { Err(InitdbError::Failed { program, status, last_words }) }
+    match in_time {
+        false => Err(InitdbError::TooLate { program, after: INITDB_TIMEOUT, last_words }),
+        true if status.success() => Ok(()),
+        true => Err(InitdbError::Failed { program, status, last_words }),
+    }
 }
 
 fn pick(log: &str) -> Option<String> {

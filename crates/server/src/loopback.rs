@@ -34,8 +34,15 @@ impl LoopbackListener {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         sys::bound_waiting(&listener, WAITING)?;
         let address = listener.local_addr()?;
-        let _ourselves = TcpStream::connect(address)?;
-        let (_met, remote) = listener.accept()?;
+        let ourselves = TcpStream::connect(address)?;
+        let remote = ourselves.local_addr()?;
+        let _met = loop {
+            let (met, peer) = listener.accept()?;
+            // Strangers may have been quicker.
+            if peer == remote {
+                break met;
+            }
+        };
         if !sys::is_our_neighbour(remote, address) {
             return Ok(None);
         }

@@ -6,8 +6,10 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use sys::ProcessHandle;
 
 /// How long backends may take to see by themselves that their postmaster is gone.
 const GRACE: Duration = Duration::from_millis(100);
@@ -15,9 +17,18 @@ const GRACE: Duration = Duration::from_millis(100);
 const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 
 /// Ends all processes of a server soon after its postmaster, which `postmaster` is a handle of. `alive` is readable once
-/// they are gone, `lock` is the file that they hold, `account` whom they run as. An orderly end leaves none: then the postmaster is the last.
-pub(crate) fn end_with(postmaster: &OwnedFd, alive: &OwnedFd, lock: &Path, account: u32) -> io::Result<()> {
-    let (postmaster, alive, lock) = (postmaster.try_clone()?, alive.try_clone()?, lock.canonicalize()?);
+/// they are gone, `lock` is the file that they hold, `account` whom they run as. An orderly end leaves none: then the
+/// postmaster is the last.
+///
+/// Wait for the thread before another server is started on the same lock: it would be ended, too.
+pub(crate) fn end_with(
+    postmaster: &ProcessHandle,
+    alive: &OwnedFd,
+    lock: &Path,
+    account: u32,
+) -> io::Result<JoinHandle<()>> {
+    let postmaster = postmaster.as_fd().try_clone_to_owned()?;
+    let (alive, lock) = (alive.try_clone()?, lock.canonicalize()?);
     thread::Builder::new().name("orphans".to_owned()).spawn(move || {
         wait_for_end(&postmaster);
         if !sys::wait_readable(&alive, GRACE).unwrap_or(false) {
@@ -26,8 +37,7 @@ pub(crate) fn end_with(postmaster: &OwnedFd, alive: &OwnedFd, lock: &Path, accou
                 tracing::warn!(%error, "could not end the processes of a server without its postmaster");
             }
         }
-    })?;
-    Ok(())
+    })
 }
 
 /// Calls `then` when the other end of `alive` is closed.

@@ -3,7 +3,7 @@
 //! `packages.json` is written by `scripts/pin-packages` and reviewed like code. A digest is that of the file that the
 //! registry serves, so it does not matter which registry, mirror or proxy the file comes from.
 
-use std::fs::File;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -121,27 +121,11 @@ fn table() -> Vec<Package> {
 
 /// SHA-512 of a file, in hex.
 pub(crate) fn sha512(file: &Path) -> io::Result<String> {
-    let mut hasher = Sha512::new();
-    io::copy(&mut File::open(file)?, &mut Writer(&mut hasher))?;
     let mut text = String::new();
-    for byte in hasher.finalize() {
+    for byte in Sha512::digest(fs::read(file)?) {
         text.push_str(&format!("{byte:02x}"));
     }
     Ok(text)
-}
-
-/// A hasher as something to write to.
-struct Writer<'a>(&'a mut Sha512);
-
-impl io::Write for Writer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -81,12 +81,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets what `NAME=VALUE` says.
-    pub fn set_pair(&mut self, pair: &str) -> Result<(), SettingError> {
-        let (name, value) = pair.split_once('=').ok_or_else(|| SettingError::Pair(pair.to_owned()))?;
-        self.set(name, value.trim())
-    }
-
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -113,7 +107,7 @@ mod tests {
     fn a_value_is_quoted_and_the_last_word_wins() {
         let mut settings = Settings::default();
         settings.set("Work_Mem", "1MB").unwrap();
-        settings.set_pair("work_mem = 8MB").unwrap();
+        settings.set("work_mem", "8MB").unwrap();
         settings.set("app.motto", r"it's a \").unwrap();
         let conf = settings.to_conf();
         assert!(conf.ends_with("app.motto = 'it''s a \\\\'\nwork_mem = '8MB'\n"), "{conf}");
@@ -122,8 +116,16 @@ mod tests {
     #[test]
     fn what_makes_a_server_private_cannot_be_set() {
         let mut settings = Settings::default();
-        for pair in ["Port=5432", "listen_addresses=*", "no pair", "=x", "1x=2", "a b=c", "a=b\nc=d"] {
-            assert!(settings.set_pair(pair).is_err(), "{pair:?}");
+        let pairs = [
+            ("Port", "5432"),
+            ("listen_addresses", "*"),
+            ("", "x"),
+            ("1x", "2"),
+            ("a b", "c"),
+            ("a", "b\nc=d"),
+        ];
+        for (name, value) in pairs {
+            assert!(settings.set(name, value).is_err(), "{name:?}");
         }
         assert_eq!(settings, Settings::default());
     }

@@ -74,8 +74,7 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        // Not reaped yet, so the number is still its own.
-        if let Err(error) = sys::signal(&self.postmaster, signal) {
+        if let Err(error) = self.handle.signal(signal) {
             tracing::debug!(%error, ?signal, "could not signal the postmaster");
         }
     }
@@ -95,6 +94,10 @@ impl Server {
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
+        // It would end a server that is started again on the same data, too.
+        if self.orphans.take().is_some_and(|orphans| orphans.join().is_err()) {
+            tracing::error!("the thread that ends what outlives a postmaster has panicked");
+        }
         Ok(ended.then_some(status))
     }
 }

@@ -80,6 +80,11 @@ pub(crate) struct Stub {
 impl Stub {
     /// One whose postmaster does what the lines of `script` say.
     pub(crate) fn new(script: &str) -> Self {
+        Self::with_initdb(script, "")
+    }
+
+    /// The same with an initdb that does what the lines of `initdb` say.
+    pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let account = Account::for_server().unwrap();
@@ -91,7 +96,7 @@ impl Stub {
         fs::write(root.join("pids"), "").unwrap();
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
-        write_program(&root.join("bin/initdb"), "#!/bin/sh\n");
+        write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
         // The test program has no guard's `main`. Its standard output is the guard's sign of life, so nothing is printed.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
@@ -148,7 +153,16 @@ impl Stub {
         timeouts: &Timeouts,
         answers: &[(&str, &str)],
     ) -> Result<Server, StartError> {
-        let guard = self.guard();
+        self.start_up_in(self.guard(), timeouts, answers)
+    }
+
+    /// The same in what `guard` guards.
+    pub(crate) fn start_up_in(
+        &self,
+        guard: Guard,
+        timeouts: &Timeouts,
+        answers: &[(&str, &str)],
+    ) -> Result<Server, StartError> {
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
         // No client has connected to it where the start failed before.
@@ -210,7 +224,12 @@ fn write_program(path: &Path, text: &str) {
 
 /// Plays the backend of the one session that a start needs.
 fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
-    let listener = UnixListener::bind(run.socket_directory().join(SOCKET)).unwrap();
+    let socket = run.socket_directory().join(SOCKET);
+    if socket.exists() {
+        // That of a server before.
+        fs::remove_file(&socket).unwrap();
+    }
+    let listener = UnixListener::bind(socket).unwrap();
     let answers: BTreeMap<String, String> =
         answers.iter().map(|(name, value)| (format!("SHOW \"{name}\""), (*value).to_owned())).collect();
     thread::spawn(move || answer(&listener.accept().unwrap().0, &answers))

@@ -45,6 +45,7 @@ fn reset_wal(installation: &Installation, account: &Account, guard: &Guard) -> R
     let output = run.create_file("log", account)?;
     let mut command = guarded.command(installation, "pg_resetwal", account)?;
     command.arg("-D").arg(run.data()).stdout(Stdio::null()).stderr(Stdio::from(output));
-    let status = command.status().attempt("run", &program)?;
-    log::ended("pg_resetwal", status, run)
+    let child = command.spawn().attempt("run", &program)?;
+    drop((command, guarded));
+    log::wait("pg_resetwal", child, run)
 }

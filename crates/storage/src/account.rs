@@ -100,6 +100,10 @@ impl Account {
     /// Whether this account may enter `directory` and pass through everything above it.
     #[must_use]
     pub fn can_reach(&self, directory: &Path) -> bool {
+        // Of another account, and of root's under another number, the modes are all that is known.
+        if !self.foreign && !sys::is_root() {
+            return sys::may_enter(directory);
+        }
         let Ok(directory) = directory.canonicalize() else { return false };
         directory.ancestors().all(|folder| {
             fs::metadata(folder).is_ok_and(|meta| {

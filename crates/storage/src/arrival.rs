@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Take};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -161,19 +161,9 @@ impl<'a> Arrival<'a> {
         staging: &Path,
         cancelled: &AtomicBool,
     ) -> Result<Manifest, CacheError> {
-        let (said, to) = (&statement.said, staging.join("data"));
-        let make = |path: &Path| {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(path).attempt("create", path)
-        };
-        make(&to)?;
-        let free = sys::Filesystem::of(staging).attempt("examine", staging)?.free;
-        if said.bytes() > free {
-            return Err(unfit(self.folder, "it is larger than what the cache's file system has left"));
-        }
+        let said = &statement.said;
+        let to = publish::make_directories(said, staging, self.folder)?;
         let tree = self.tree(said)?;
-        for path in &said.directories {
-            make(&to.join(path))?;
-        }
         let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
         for file in &said.files {
             let (mut source, path) = open_source(&tree, said, file, cancelled)?;

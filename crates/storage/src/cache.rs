@@ -13,6 +13,7 @@ use crate::manifest::Manifest;
 use crate::private;
 use crate::publish::Building;
 use crate::removal::remove_tree;
+use crate::replace::replace;
 
 /// Marks a directory that backups may leave out. Source: bford.info/cachedir.
 const TAG: &str =
@@ -124,15 +125,8 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            match file.set_modified(SystemTime::now()) {
-                // A cache that we may only read evicts nothing.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
-                    ) => {}
-                other => other.attempt("touch", &path)?,
-            }
+            // A cache that we may only read evicts nothing.
+            unless_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
         // The process that holds it alone is about to remove it.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
@@ -159,7 +153,7 @@ impl Cache {
         } else {
             None
         };
-        building.discard()?;
+        building.remove()?;
         Ok(true)
     }
 
@@ -235,26 +229,22 @@ impl Cache {
     /// Remembers `text` under `name`, which must be fit for a file name, for the next process that asks; in a cache that we
     /// may only read, nothing is remembered.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
-        match self.write_note(name, text) {
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
-                ) =>
-            {
-                Ok(())
-            }
-            other => other,
-        }
+        unless_read_only(self.write_note(name, text))
     }
 
     fn write_note(&self, name: &str, text: &str) -> Result<(), FileError> {
         let folder = self.root.join("notes");
         private::ensure(&folder, 0o700)?;
-        let path = folder.join(name);
-        let staging = folder.join(format!("{name}.{}", std::process::id()));
-        fs::write(&staging, text).attempt("write", &staging)?;
-        fs::rename(&staging, &path).attempt("rename", &path)
+        replace(&folder.join(name), text)
+    }
+}
+
+/// What was tried in the cache, which is no error in one that we may only read.
+fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match tried {
+        Err(error) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => Ok(()),
+        other => other,
     }
 }
 
@@ -296,10 +286,6 @@ mod tests {
     /// Files below `base` come later.
     const BASE: Deferred<'_> = Deferred { below: "base/", last: None };
 
-    fn account() -> Account {
-        Account { uid: 0, gid: 0, foreign: false }
-    }
-
     fn publish(fixture: &Fixture) -> Entry {
         let building = fixture.cache.building("abc", || panic!("no process builds it")).unwrap();
         building.publish(&fixture.tree, &["pid"], "about it").unwrap()
@@ -313,7 +299,7 @@ mod tests {
         let entry = fixture.cache.look_up("abc").unwrap().unwrap();
         assert_eq!((entry.files(), entry.bytes()), (3, (1 << 20) + 9));
         let copied =
-            Copying::begin(&entry, &fixture.out, &account(), BASE).unwrap().finish(&|_, _| ()).unwrap();
+            Copying::begin(&entry, &fixture.out, &Account::ours(), BASE).unwrap().finish(&|_, _| ()).unwrap();
         assert_eq!(fs::read(fixture.out.join("base/1/rows")).unwrap(), b"some rows");
         assert_eq!(fs::read(fixture.out.join("log")).unwrap(), fs::read(fixture.tree.join("log")).unwrap());
         assert!(fixture.out.join("empty").is_dir());
@@ -335,7 +321,7 @@ mod tests {
         }
         let entry = publish(&fixture);
         let deferred = Deferred { below: "base/", last: Some("last") };
-        let copying = Copying::begin(&entry, &fixture.out, &account(), deferred).unwrap();
+        let copying = Copying::begin(&entry, &fixture.out, &Account::ours(), deferred).unwrap();
         assert!(fixture.out.join("log").exists() && !fixture.out.join("last").exists());
         fs::write(fixture.out.join("last"), "new").unwrap();
         copying.finish(&|_, _| ()).unwrap();
@@ -348,7 +334,7 @@ mod tests {
         let fixture = fixture();
         let entry = publish(&fixture);
         let rows = entry.data().join("base/1/rows");
-        let begin = |name: &str| Copying::begin(&entry, &fixture.out.join(name), &account(), BASE);
+        let begin = |name: &str| Copying::begin(&entry, &fixture.out.join(name), &Account::ours(), BASE);
         fs::create_dir(&fixture.out).unwrap();
 
         fs::write(&rows, "SOME ROWS").unwrap();
@@ -369,8 +355,47 @@ mod tests {
             Err(CopyError::Damaged { what: "is missing", .. })
         ));
 
-        fixture.cache.building("abc", || ()).unwrap().discard().unwrap();
+        fixture.cache.building("abc", || ()).unwrap().discard(&entry).unwrap();
         assert!(fixture.cache.look_up("abc").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_damaged_entry_that_was_replaced_meanwhile_is_not_discarded() {
+        let fixture = fixture();
+        let damaged = publish(&fixture);
+        let other = damaged.clone();
+        fixture.cache.building("abc", || ()).unwrap().discard(&damaged).unwrap();
+        publish(&fixture);
+        fixture.cache.building("abc", || ()).unwrap().discard(&other).unwrap();
+        assert!(fixture.cache.look_up("abc").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_that_is_missing_occupies_nothing() {
+        let fixture = fixture();
+        let entry = publish(&fixture);
+        let all = entry.occupied().unwrap();
+        let rows = entry.data().join("base/1/rows");
+        let its = rows.metadata().unwrap().blocks() * 512;
+        fs::remove_file(&rows).unwrap();
+        assert_eq!(entry.occupied().unwrap(), all - its);
+    }
+
+    #[test]
+    fn threads_may_remember_the_same_note_at_once() {
+        let fixture = fixture();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        fixture.cache.remember("note", "text").unwrap();
+                        assert_eq!(fixture.cache.recall("note").as_deref(), Some("text"));
+                    }
+                });
+            }
+        });
+        let notes = fs::read_dir(fixture.cache.root().join("notes")).unwrap();
+        assert_eq!(notes.count(), 1);
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Copying {
     /// of the files that were left to the background.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
-        let total = self.job.files.iter().map(size).sum();
+        let total = self.job.files.iter().chain(&self.last).map(size).sum();
         let report = || watch(self.job.done.load(Ordering::Relaxed), total);
         let last = Cell::new(Instant::now());
         let beat = || {

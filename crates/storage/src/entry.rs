@@ -14,12 +14,12 @@ use crate::manifest::Manifest;
 pub struct Entry {
     directory: PathBuf,
     manifest: Arc<Manifest>,
-    _in_use: Arc<sys::Lock>,
+    in_use: Arc<sys::Lock>,
 }
 
 impl Entry {
     pub(crate) fn new(directory: PathBuf, manifest: Manifest, in_use: sys::Lock) -> Self {
-        Self { directory, manifest: Arc::new(manifest), _in_use: Arc::new(in_use) }
+        Self { directory, manifest: Arc::new(manifest), in_use: Arc::new(in_use) }
     }
 
     /// Bytes of all files, counting holes: what a copy may come to occupy.
@@ -52,13 +52,16 @@ impl Entry {
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
     }
 
-    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file.
+    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file; one that is missing
+    /// has none.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
             let path = data.join(&file.path);
-            let meta = path.symlink_metadata().attempt("examine", &path)?;
-            Ok(sum + meta.blocks() * 512)
+            match path.symlink_metadata() {
+                Err(error) if sys::is_absent(&error) => Ok(sum),
+                meta => Ok(sum + meta.attempt("examine", &path)?.blocks() * 512),
+            }
         })
     }
 
@@ -70,6 +73,11 @@ impl Entry {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether it is still the one of its name.
+    pub(crate) fn is_current(&self) -> bool {
+        self.in_use.is_at(&self.directory.join("manifest"))
     }
 
     pub(crate) fn directory(&self) -> &Path {

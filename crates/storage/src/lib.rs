@@ -35,6 +35,7 @@ mod private;
 mod publish;
 mod received;
 mod removal;
+mod replace;
 mod run;
 mod signing;
 mod tree;

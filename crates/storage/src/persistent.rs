@@ -13,7 +13,6 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use sys::Lock;
@@ -65,8 +64,7 @@ impl PersistentData {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).attempt("use", &path);
         }
         let lock = path.join("lock");
-        let taken = Lock::try_take(&lock).attempt("lock", &lock)?;
-        let taken = taken.map_or_else(|| wait_for(&lock), |lock| Ok(Some(lock)))?;
+        let taken = Lock::take_within(&lock, LOCK_TIMEOUT).attempt("lock", &lock)?;
         Ok(taken.map(|lock| Self { path, lock }))
     }
 
@@ -115,15 +113,6 @@ impl PersistentData {
     pub fn clear(&self) -> Result<(), FileError> {
         if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
     }
-}
-
-/// Waits until the lock is free; `None` if that takes too long.
-fn wait_for(path: &Path) -> Result<Option<Lock>, FileError> {
-    let (sender, receiver) = channel();
-    let waited_for = path.to_owned();
-    // The kernel wakes it.
-    std::thread::spawn(move || sender.send(Lock::take(&waited_for)));
-    receiver.recv_timeout(LOCK_TIMEOUT).ok().transpose().attempt("lock", path)
 }
 
 #[cfg(test)]

@@ -253,17 +253,14 @@ fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), Strin
 mod tests {
     use super::*;
 
-    fn us() -> Account {
-        Account { uid: sys::user(), gid: sys::group(), foreign: false }
-    }
-
     #[test]
     fn what_never_fits_is_refused_with_every_candidate_named() {
         let directory = tempfile::tempdir().unwrap();
-        let error =
-            Place::choose(&PlaceRequest::Ram, u64::MAX / 4, directory.path(), &us()).unwrap_err().to_string();
+        let error = Place::choose(&PlaceRequest::Ram, u64::MAX / 4, directory.path(), &Account::ours())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("\"/dev/shm\""), "{error}");
-        let error = Place::choose(&PlaceRequest::Auto, u64::MAX / 4, directory.path(), &us())
+        let error = Place::choose(&PlaceRequest::Auto, u64::MAX / 4, directory.path(), &Account::ours())
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("cannot place") && error.contains("/var/tmp"), "{error}");
@@ -273,10 +270,10 @@ mod tests {
     fn a_named_directory_is_used_or_refused_but_never_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let request: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
-        let place = Place::choose(&request, 1000, Path::new("/nowhere"), &us()).unwrap();
+        let place = Place::choose(&request, 1000, Path::new("/nowhere"), &Account::ours()).unwrap();
         assert_eq!(place.root(), directory.path().canonicalize().unwrap());
         let missing = PlaceRequest::At(directory.path().join("missing"));
-        assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &us()).is_err());
+        assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &Account::ours()).is_err());
         assert_eq!(
             "tmp".parse::<PlaceRequest>().unwrap_err(),
             "expected auto, ram, disk or a path with a \"/\" in it"

@@ -13,6 +13,9 @@ use crate::error::CacheError;
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
+/// Bytes that are looked at together: zeros are left out if all of them are.
+const CHUNK: u64 = 64 << 10;
+
 /// The right to build one entry; no other process has it as long as this lives.
 #[derive(Debug)]
 pub struct Building {
@@ -22,8 +25,13 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the entry, which proved damaged.
-    pub fn discard(&self) -> Result<(), FileError> {
+    /// Removes the entry, which proved `damaged`, unless another process has put a new one in its place meanwhile.
+    pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
+        if damaged.is_current() { self.remove() } else { Ok(()) }
+    }
+
+    /// Removes the entry, if there is one.
+    pub(crate) fn remove(&self) -> Result<(), FileError> {
         let staging = self.staging();
         match fs::rename(&self.entry, &staging) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -107,6 +115,27 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
+/// Makes the folder for the data of `manifest` in `staging`, with all directories in it, if the file system has room for the
+/// files; `entry` is named where not. Returns the folder.
+pub(crate) fn make_directories(
+    manifest: &Manifest,
+    staging: &Path,
+    entry: &Path,
+) -> Result<PathBuf, CacheError> {
+    let data = staging.join("data");
+    let make =
+        |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path).attempt("create", path);
+    make(&data)?;
+    if manifest.bytes() > sys::Filesystem::of(staging).attempt("examine", staging)?.free {
+        let what = "it is larger than what the cache's file system has left";
+        return Err(CacheError::Unfit { path: entry.to_owned(), what });
+    }
+    for path in &manifest.directories {
+        make(&data.join(path))?;
+    }
+    Ok(data)
+}
+
 /// A folder of what is published.
 struct Source<'a> {
     /// Held open, because those who may write in it must not lead us elsewhere.
@@ -169,21 +198,17 @@ pub(crate) fn take_in(
     let mut target =
         File::options().write(true).create_new(true).mode(0o600).open(&to).attempt("create", &to)?;
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut chunk = Vec::new();
     let mut size = 0;
-    loop {
-        let count = fill(source, &mut buffer).attempt("read", from)?;
-        let chunk = &buffer[..count];
-        if count == 0 {
-            break;
-        }
-        hasher.update(chunk);
-        size += count as u64;
+    while source.by_ref().take(CHUNK).read_to_end(&mut chunk).attempt("read", from)? > 0 {
+        hasher.update(&chunk);
+        size += chunk.len() as u64;
         if chunk.iter().all(|&byte| byte == 0) {
             target.seek(io::SeekFrom::Start(size)).attempt("seek in", &to)?;
         } else {
-            target.write_all(chunk).attempt("write", &to)?;
+            target.write_all(&chunk).attempt("write", &to)?;
         }
+        chunk.clear();
     }
     target.set_len(size).attempt("write", &to)?;
     let meta = target.metadata().attempt("examine", &to)?;
@@ -193,18 +218,4 @@ pub(crate) fn take_in(
         modified: manifest::modified(&meta),
         digest: hasher.finalize(),
     })
-}
-
-/// Reads until `buffer` is full or the file ends.
-fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut count = 0;
-    while count < buffer.len() {
-        match file.read(&mut buffer[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
 }

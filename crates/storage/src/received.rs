@@ -2,7 +2,7 @@
 //! order, and each is compared with what was signed before the entry is published.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,11 +11,8 @@ use crate::entry::Entry;
 use crate::error::CacheError;
 use crate::head::{self, Head};
 use crate::manifest::{self, Manifest};
-use crate::publish::Building;
+use crate::publish::{self, Building};
 use crate::signing::{Signed, SigningKey, TrustedKey};
-
-/// How much of a file is read at once to compare it, in bytes.
-const CHUNK: usize = 256 * 1024;
 
 /// A signed entry as texts, without its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,17 +147,7 @@ pub struct Receiving<'a> {
 impl<'a> Receiving<'a> {
     /// Makes all files, each a hole of its size.
     fn begin(announced: &'a Announced, staging: &Path) -> Result<Self, CacheError> {
-        let data = staging.join("data");
-        let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).attempt("create", path);
-        make(&data)?;
-        let free = sys::Filesystem::of(staging).attempt("examine", staging)?.free;
-        if announced.bytes() > free {
-            let what = "it is larger than what the cache's file system has left";
-            return Err(CacheError::Unfit { path: staging.to_owned(), what });
-        }
-        for path in &announced.manifest.directories {
-            make(&data.join(path))?;
-        }
+        let data = publish::make_directories(&announced.manifest, staging, staging)?;
         for file in &announced.manifest.files {
             let path = data.join(&file.path);
             let created = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
@@ -198,16 +185,9 @@ impl<'a> Receiving<'a> {
     pub fn finish(&self, number: usize) -> Result<(), CacheError> {
         let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
         let file = fs::File::open(&path).attempt("open", &path)?;
-        let (mut hasher, mut buffer, mut offset) = (blake3::Hasher::new(), vec![0; CHUNK], 0);
-        loop {
-            let count = file.read_at(&mut buffer, offset).attempt("read", &path)?;
-            if count == 0 {
-                break;
-            }
-            hasher.update(&buffer[..count]);
-            offset += count as u64;
-        }
-        if (offset, hasher.finalize()) != (said.size, said.digest) {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(&file).attempt("read", &path)?;
+        if (hasher.count(), hasher.finalize()) != (said.size, said.digest) {
             return Err(CacheError::Unfit { path, what: DIFFERENT });
         }
         self.complete[number].store(true, Ordering::Release);

@@ -13,11 +13,13 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sys::{Directory, Lock};
 
 use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
+use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
 /// Bytes of the longest path: what a socket's may have, less its final zero, and less what comes behind this one: `/`, the
@@ -35,6 +37,9 @@ const OWNER_LOCK: &str = "owner.lock";
 const SERVER_LOCK: &str = "server.lock";
 /// The file that other processes of the owner's have locked.
 const HELPER_LOCK: &str = "helper.lock";
+
+/// How long processes of an earlier server in the same directory may take to end.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The link to data that stay when the directory goes.
 const PERSISTENT: &str = "persistent";
@@ -221,7 +226,8 @@ impl RunDirectory {
     /// The server's lock, for its processes to inherit. Let go of it once they have.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
-        Lock::take(&path).attempt("lock", &path)
+        let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
+        lock.ok_or(io::ErrorKind::TimedOut).attempt("lock", &path)
     }
 
     /// A share of the lock of whatever else works in the directory for its owner, for those processes to inherit.
@@ -256,12 +262,6 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots.sort();
     roots.dedup();
     roots
-}
-
-fn random_name() -> Result<String, FileError> {
-    let mut bytes = [0; 4];
-    sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
-    Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
 /// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::locks`] say is alive, then
@@ -403,7 +403,7 @@ mod tests {
 
     fn setting() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();
-        let account = Account { uid: sys::user(), gid: sys::group(), foreign: false };
+        let account = Account::ours();
         let place =
             Place::choose(&PlaceRequest::At(directory.path().into()), 0, Path::new("/nowhere"), &account)
                 .unwrap();
@@ -454,6 +454,16 @@ mod tests {
             abandoned.remove().unwrap();
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_server_s_lock_is_waited_for_and_not_for_ever() {
+        let (_directory, place, account) = setting();
+        let run = create(&place, &account);
+        let lock = run.server_lock().unwrap();
+        assert_eq!(run.server_lock().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(lock);
+        run.server_lock().unwrap();
     }
 
     #[test]

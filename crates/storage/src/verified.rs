@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::replace::replace;
+
 /// How much earlier than when it began a comparison counts: the clock of a file system is coarse, and may be another one.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -48,11 +50,8 @@ impl Verified {
 
     /// Takes note that all files are as they should be. Where that is not possible, the next copy compares them again.
     pub(crate) fn renew(&self) {
-        let staging = self.note.with_added_extension(std::process::id().to_string());
-        let written = fs::write(&staging, format!("{} {}\n", self.boot, self.begun));
-        if let Err(error) = written.and_then(|()| fs::rename(&staging, &self.note)) {
-            let removed = fs::remove_file(&staging);
-            tracing::debug!(%error, ?removed, "could not note that a template is undamaged");
+        if let Err(error) = replace(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
+            tracing::debug!(%error, "could not note that a template is undamaged");
         }
     }
 }

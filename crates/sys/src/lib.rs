@@ -42,7 +42,7 @@ pub use linux::{
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session},
     random::fill_random,
     readings::{Readings, Sensors},
-    rights::{expect_usable, expect_writable},
+    rights::{expect_usable, expect_writable, may_enter},
     segment::remove_segments,
     shortage::{ProcessorWatch, Shortage, pressure},
     socket::{bound_waiting, is_closed_by_peer, is_silent, reset_at_end, set_send_buffer},

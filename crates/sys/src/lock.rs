@@ -5,6 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -39,6 +42,18 @@ impl Lock {
         }
     }
 
+    /// The same, for no longer than `patience`; `None` if another process still holds it then.
+    pub fn take_within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
+        if let Some(lock) = Self::try_take(path)? {
+            return Ok(Some(lock));
+        }
+        let (sender, receiver) = channel();
+        let path = path.to_owned();
+        // Once the wait is over, it lets go of the lock at once.
+        thread::Builder::new().spawn(move || sender.send(Self::take(&path)))?;
+        receiver.recv_timeout(patience).ok().transpose()
+    }
+
     /// Shares the lock on `file`, which is open and was found at `path`, with any number of others; `None` if a process
     /// holds it alone, or has removed the file.
     pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
@@ -60,6 +75,12 @@ impl Lock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the file that is locked is the one at `path`.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        is_still_at(&self.0, path)
     }
 
     /// A second descriptor of the same lock, for [`crate::inherit`].
@@ -94,6 +115,18 @@ mod tests {
         drop(first);
         assert!(!Lock::is_held(&path).unwrap());
         assert!(Lock::try_take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_wait_for_a_lock_ends_with_its_holder_or_with_patience() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Lock::take(&path).unwrap();
+        assert!(Lock::take_within(&path, Duration::from_millis(20)).unwrap().is_none());
+        let holder = thread::spawn(move || drop(first));
+        assert!(Lock::take_within(&path, Duration::from_mins(1)).unwrap().is_some());
+        holder.join().unwrap();
+        assert!(Lock::take_within(&directory.path().join("no/lock"), Duration::ZERO).is_err());
     }
 
     #[test]

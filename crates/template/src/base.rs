@@ -56,7 +56,7 @@ fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
     let guard = Guard::over(&place, account, program)?;
     Initdb::of(installation).run(installation, account, &guard)?;
     let settings = Settings::preset(Preset::Fast, installation, place.budget());
-    let server = Server::start(&provisioner.order(&place, &settings), Data::Made(guard))?;
+    let server = Server::start(&provisioner.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
     for database in [DATABASE, "template1"] {
         server.write_relation_cache(database)?;
     }

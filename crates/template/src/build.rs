@@ -56,8 +56,8 @@ impl Provisioner {
             let from = spec.from.as_ref().map_or("none", |from| &from.name);
             all.add("database that it copies", from);
         }
-        for (name, value) in self.user_settings() {
-            all.add(format!("setting {name}"), value);
+        for (name, value) in &self.server_options().settings {
+            all.add(format!("setting {}", name.trim().to_ascii_lowercase()), value);
         }
         let folder = &spec.folder;
         let sql = inputs::expand(folder, &spec.sql)?;
@@ -193,7 +193,7 @@ impl Provisioner {
                 Err(error) if error.is_damage() => {
                     let fingerprint = &parent.template.fingerprint;
                     say(Step::RemovingDamagedParent { fingerprint });
-                    self.cache.building(fingerprint.as_str(), || ())?.discard()?;
+                    self.cache.building(fingerprint.as_str(), || ())?.discard(&parent.template.entry)?;
                     continue;
                 }
                 server => server?,

@@ -2,6 +2,7 @@
 //! SQL, or all of it as a dump. That server is only read.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -62,20 +63,12 @@ impl DumpError {
     }
 }
 
-/// Whether the roles are in the file too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Roles {
-    /// All of the server's, without passwords.
-    Included,
-    /// None, and neither owners nor grants: the reason is what `pg_dumpall` said.
-    LeftOut(String),
-}
-
-/// Writes the schema of the database at `url` into `file`, and the server's roles before it where they may be read.
+/// Writes the schema of the database at `url` into `file`, and the server's roles, without passwords, before it where they
+/// may be read. Where not, neither owners nor grants are in it, and the reason is returned: what `pg_dumpall` said.
 ///
 /// # Errors
 /// `file` is as it was before then.
-pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Roles, DumpError> {
+pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
     let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
@@ -84,18 +77,10 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Rol
     }
     let schema = dumped(installation, &options, &target)?;
     let mut text = "-- Imported by pgfresh.\n".to_owned();
-    let roles = match found {
-        Ok(sql) => {
-            text.push_str(&sql);
-            Roles::Included
-        }
-        Err(why) => Roles::LeftOut(why),
-    };
+    let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
-    let staging = staging(file);
-    fs::write(&staging, text).attempt("write", &staging)?;
-    hand_over(&staging, file)?;
-    Ok(roles)
+    staged(file, |staging| Ok(fs::write(staging, text).attempt("write", staging)?))?;
+    Ok(left_out)
 }
 
 /// Writes all of the database at `url` but its roles into `file`, in `pg_dump`'s custom format.
@@ -104,19 +89,26 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Rol
 /// `file` is as it was before then.
 pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), DumpError> {
     let target = ConnectionString::parse(url)?;
-    let staging = staging(file);
-    let to = format!("--file={}", staging.display());
-    // Before a server is asked for all that it has.
-    fs::write(&staging, "").attempt("write", &staging)?;
-    let saved =
-        dumped(installation, &["--format=custom", "--no-tablespaces", "--no-subscriptions", &to], &target);
-    if saved.is_err()
+    staged(file, |staging| {
+        let to = format!("--file={}", staging.display());
+        // Before a server is asked for all that it has.
+        fs::write(staging, "").attempt("write", staging)?;
+        let options = ["--format=custom", "--no-tablespaces", "--no-subscriptions", &to];
+        dumped(installation, &options, &target).map(drop)
+    })
+}
+
+/// Has `write` write a file beside `file`, which then takes its place; on any error nothing of it is left.
+fn staged(file: &Path, write: impl FnOnce(&Path) -> Result<(), DumpError>) -> Result<(), DumpError> {
+    let staging = file.with_added_extension("part");
+    let written = write(&staging).and_then(|()| Ok(hand_over(&staging, file)?));
+    if written.is_err()
         && let Err(error) = fs::remove_file(&staging)
+        && error.kind() != io::ErrorKind::NotFound
     {
         tracing::warn!(%error, path = %staging.display(), "could not remove an unfinished dump");
     }
-    saved?;
-    Ok(hand_over(&staging, file)?)
+    written
 }
 
 /// Gives a finished file the user's usual mode and its name.
@@ -124,11 +116,6 @@ fn hand_over(staging: &Path, file: &Path) -> Result<(), FileError> {
     let finished = fs::File::open(staging).attempt("open", staging)?;
     sys::leave_usual_mode(&finished).attempt("change the mode of", staging)?;
     fs::rename(staging, file).attempt("write", file)
-}
-
-/// What is written first, so that there is never half a file.
-fn staging(file: &Path) -> PathBuf {
-    file.with_added_extension("part")
 }
 
 /// What `pg_dump` gives.
@@ -177,4 +164,21 @@ fn output(
 fn answer(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(nothing)").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_file_that_cannot_be_written_or_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("schema.sql");
+        fs::create_dir_all(directory.join("full")).unwrap();
+        let write = |staging: &Path| Ok(fs::write(staging, "half").attempt("write", staging)?);
+        assert!(staged(&directory, write).is_err(), "a directory has its name");
+        assert!(staged(&folder.path().join("none/schema.sql"), write).is_err());
+        let stays: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(stays, [directory]);
+    }
 }

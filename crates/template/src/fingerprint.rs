@@ -27,17 +27,12 @@ impl Fingerprint {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// As many digits as people compare.
-    #[must_use]
-    pub fn short(&self) -> &str {
-        &self.0[..8]
-    }
 }
 
+/// As many digits as people compare.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.short())
+        f.write_str(&self.0[..8])
     }
 }
 

@@ -27,7 +27,7 @@ pub use about::About;
 pub use build::TemplateStatus;
 pub use cached::{CachedTemplate, list, select};
 pub use database_copy::{complete_copy, create_copy};
-pub use dump::{DumpError, Roles, import, save};
+pub use dump::{DumpError, import, save};
 pub use error::{ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;

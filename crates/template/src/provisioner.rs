@@ -229,7 +229,7 @@ impl Provisioner {
     ) -> Result<Server, StartError> {
         let order = self.order(place, settings);
         let watch = |done, total| say(Step::Copying { done, total });
-        Server::start_watched(&order, Data::Copy(&template.entry), &watch)
+        Server::start(&order, Data::Copy(&template.entry), &watch)
     }
 
     pub(crate) fn order<'a>(&'a self, place: &'a Place, settings: &'a Settings) -> Order<'a> {
@@ -263,14 +263,6 @@ impl Provisioner {
             settings.set(name, value)?;
         }
         Ok(settings)
-    }
-
-    /// The settings that the user wants, as they are written; the last word of each wins.
-    pub(crate) fn user_settings(&self) -> impl Iterator<Item = (String, &str)> {
-        self.server_options
-            .settings
-            .iter()
-            .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.as_str()))
     }
 
     pub(crate) fn cache_size(&self) -> u64 {

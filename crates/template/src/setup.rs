@@ -4,13 +4,14 @@
 //! and their children when we are gone.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use server::{
-    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, StartError, identifier,
+    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, StartError, end_of_log,
+    identifier,
 };
 use storage::{Account, Attempt, FileError};
 
@@ -123,7 +124,7 @@ impl Setup<'_> {
 
     /// The last lines of that.
     pub(crate) fn last_lines(log: &Path) -> Vec<String> {
-        let text = tail(log).unwrap_or_default();
+        let text = end_of_log(log, TAIL).unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
@@ -276,14 +277,6 @@ impl Setup<'_> {
         }
         child.wait()
     }
-}
-
-fn tail(log: &Path) -> std::io::Result<String> {
-    let mut file = File::open(log)?;
-    file.seek(SeekFrom::End(-TAIL)).or_else(|_| file.rewind().map(|()| 0))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What `pg_dump` made.

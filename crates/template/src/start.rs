@@ -107,18 +107,22 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. The
-    /// place must be the same.
+    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. They stay on
+    /// their file system, wherever new ones would be.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
-        let place = self.place(0)?;
+        // PLACE/pgfresh-UID/kept-ID
+        let root = kept.ancestors().nth(2).unwrap_or(kept);
+        let place = self.choose_place(&PlaceRequest::At(root.to_owned()), 0)?;
         let settings = self.settings(place.budget())?;
         let guard = Guard::over(&place, &self.account, &self.program)?;
         let (from, to) = (kept.join("data"), guard.run().data());
         fs::rename(&from, &to).attempt("rename", &from)?;
-        fs::remove_dir_all(kept).attempt("remove", kept)?;
+        if let Err(error) = fs::remove_dir_all(kept) {
+            tracing::warn!(%error, path = %kept.display(), "could not remove a run directory that was kept");
+        }
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
         let database = "postgres".to_owned();
         Ok(Started { server, place, database, templates: Vec::new(), look_up })
     }
@@ -151,7 +155,7 @@ impl Provisioner {
         let settings = self.with_users(Settings::persistent(&self.installation, place.budget()))?;
         let guard = Guard::over(&self.place(0)?, &self.account, &self.program)?.with_persistent(data)?;
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard))?;
+        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
         if is_new {
             return self.run_each_time(self.started(server, place, look_up), &each_time, say);
         }
@@ -165,7 +169,7 @@ impl Provisioner {
     /// Nothing is left of it then.
     pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, ProvisionError> {
         let settings = self.settings(place.budget())?;
-        Ok(Server::start(&self.order(place, &settings), Data::Made(guard))?)
+        Ok(Server::start(&self.order(place, &settings), Data::Made(guard), &|_, _| ())?)
     }
 
     /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
@@ -179,7 +183,7 @@ impl Provisioner {
         match use_it(&template) {
             Err(error) if error.is_damage() => {
                 say(Step::RebuildingDamaged);
-                self.cache.building(template.fingerprint.as_str(), || ())?.discard()?;
+                self.cache.building(template.fingerprint.as_str(), || ())?.discard(&template.entry)?;
                 use_it(&self.template_of(spec, say)?)
             }
             other => other,

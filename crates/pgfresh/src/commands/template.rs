@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage::human_bytes;
-use template::{BuildPlan, CachedTemplate, Roles, ServerOptions, TemplateSpec, TemplateStatus};
+use template::{BuildPlan, CachedTemplate, ServerOptions, TemplateSpec, TemplateStatus};
 
 use self::shared::Carrier;
 use crate::cancellation::cancellable;
@@ -261,11 +261,11 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
 
 fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
-    let roles = template::import(&installation, url, file)?;
+    let left_out = template::import(&installation, url, file)?;
     if settings.verbosity.is_quiet() {
         return Ok(());
     }
-    if let Roles::LeftOut(why) = roles {
+    if let Some(why) = left_out {
         eprintln!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
     }
     out!("# Wrote {}. In pgfresh.toml, beside it:", file.display());

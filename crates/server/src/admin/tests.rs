@@ -136,15 +136,6 @@ fn an_error_ends_a_query_and_a_fatal_one_the_session() {
 }
 
 #[test]
-fn queries_that_are_sent_together_are_all_answered_and_the_first_error_is_told() {
-    let pieces = [row(b"1"), READY.to_vec(), error("ERROR"), READY.to_vec(), row(b"3"), READY.to_vec()];
-    let mut session = Script::of([&pieces.concat()[..], READY]).session();
-    assert!(matches!(session.queries(&["a", "b", "c"]), Err(SessionError::Server { .. })));
-    assert_eq!(session.stream.heard, [query(b"a"), query(b"b"), query(b"c")].concat());
-    assert_eq!(session.queries(&["d"]).unwrap(), Rows::new(), "all answers before were read");
-}
-
-#[test]
 fn copies_are_passed_on_row_by_row_and_end_with_copy_done() {
     let out =
         [encode(b'H', b"\0\0\0"), encode(b'd', b"1\n"), encode(b'd', b""), encode(b'd', b"2\n")].concat();
@@ -167,4 +158,15 @@ fn nonsense_from_a_server_is_an_error() {
     let mut session = Script::of([&b"D\0\0\0\x03"[..]]).session();
     let error = session.query("SELECT").unwrap_err();
     assert!(matches!(error, SessionError::Io { verb: "understand the server's answer", .. }), "{error:?}");
+}
+
+#[test]
+fn a_server_that_takes_nothing_is_not_waited_for_for_ever() {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let mut session = AdminConnection::adopt(ours, Duration::from_millis(50)).unwrap();
+    let late = session.query(&"x".repeat(16 << 20)).unwrap_err();
+    assert!(
+        matches!(&late, SessionError::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut),
+        "{late:?}"
+    );
 }

@@ -1,5 +1,6 @@
 use std::env;
 use std::fs;
+use std::time::Instant;
 
 use sys::{Lock, Signal};
 
@@ -40,8 +41,9 @@ fn an_owner_whose_guard_was_killed_cleans_up_itself() {
     let stub = Stub::new("trap '' QUIT\nserve");
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
-    sys::signal(&guard.process.child, Signal::KILL).unwrap();
-    guard.process.child.wait().unwrap();
+    let killed = guard.process.child.as_mut().unwrap();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
     drop(guard);
     // No other process does it any more: all is gone at once.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
@@ -58,6 +60,24 @@ fn nothing_is_left_of_what_was_removed_however_long_that_takes() {
     guard.remove();
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     child.wait().unwrap();
+}
+
+#[test]
+fn a_guard_that_takes_longer_is_waited_for_once_and_leaves_no_zombie() {
+    let stub = Stub::new("serve");
+    let mut guard = stub.guard();
+    let patience = Duration::from_secs(1);
+    guard.process.patience = patience;
+    let number = guard.process.child.as_ref().unwrap().id();
+    let process = sys::ProcessHandle::of_number(number).unwrap();
+    process.signal(Signal::STOP).unwrap();
+    let begun = Instant::now();
+    drop(guard);
+    let took = begun.elapsed();
+    process.signal(Signal::CONT).unwrap();
+    assert!(took >= patience && took < patience * 2, "{took:?}");
+    wait_until("it is reaped", || sys::ProcessHandle::of_number(number).is_none());
+    assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
 }
 
 #[test]

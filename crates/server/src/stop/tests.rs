@@ -134,6 +134,22 @@ fn a_crash_keeps_the_data_as_they_are() {
     }
 }
 
+/// What ends the processes that a postmaster leaves is over before another server can be started on the same data.
+#[test]
+fn a_server_that_is_started_again_after_a_crash_is_let_be() {
+    let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
+    let mut server = stub.start_up(&TIMEOUTS, &[]).unwrap();
+    for _ in 0..10 {
+        let guard = server.crash().unwrap();
+        fs::remove_file(guard.run().data().join(PID_FILE)).unwrap();
+        server = stub.start_up_in(guard, &TIMEOUTS, &[]).expect("no process ends it");
+        std::thread::sleep(SHORT);
+        assert!(server.is_alive());
+    }
+    drop(server);
+    stub.expect_nothing_left("crashes");
+}
+
 #[test]
 fn a_server_that_is_kept_ends_and_its_directory_stays() {
     for traps in [ORDERLY, "trap '' INT QUIT TERM"] {

@@ -45,12 +45,6 @@ impl AsFd for ProcessHandle {
     }
 }
 
-impl From<ProcessHandle> for OwnedFd {
-    fn from(handle: ProcessHandle) -> Self {
-        handle.0
-    }
-}
-
 /// Sends a signal to a child that was not waited for yet: its number is still its own.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use super::memory::bytes_of;
+
 /// The kernel's release.
 #[must_use]
 pub fn kernel() -> Option<String> {
@@ -31,9 +33,7 @@ pub fn processor() -> Option<String> {
 /// Bytes of memory that it has.
 #[must_use]
 pub fn total_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?;
-    Some(kib.parse::<u64>().ok()? * 1024)
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
 }
 
 /// Ticks of a second in which processor time is counted.

@@ -4,31 +4,31 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::mount::Mount;
+
 /// Bytes of memory that may still be used without swapping or being killed: the smallest of `MemAvailable` and what
 /// the limits of our control groups (v1 and v2, at every level) leave. Page cache that the kernel can drop is free.
 ///
 /// `root` is `/`, or a folder with `proc` and `sys` below it for tests.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo"))?;
-    let machine = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable in /proc/meminfo"))?
-        .saturating_mul(1024);
+    let machine = bytes_of(&meminfo, "MemAvailable")
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable in /proc/meminfo"))?;
     Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
 }
 
-/// A control group's folder and the names of its files.
-struct Group {
-    folder: PathBuf,
-    limit: &'static str,
-    usage: &'static str,
-    reclaimable: &'static str,
+/// The bytes of a line like `MemTotal:   2000 kB` of a text like `/proc/meminfo`.
+pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Our memory control groups, each with all its ancestors that we can see.
-fn group_folders(root: &Path) -> Vec<Group> {
+/// The names of a control group's limit, of its usage, and in its `memory.stat` of what can be reclaimed: v1 and v2.
+const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
+
+/// The folders of our memory control groups, each with all its ancestors that we can see, and with the names in it.
+fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
     let mut groups = Vec::new();
@@ -39,29 +39,16 @@ fn group_folders(root: &Path) -> Vec<Group> {
         if !v2 && !controllers.split(',').any(|name| name == "memory") {
             continue;
         }
-        let Some(mount) = mounts.lines().find_map(|line| mount_of(line, v2)) else { continue };
-        let mount = root.join(mount.trim_start_matches('/'));
+        let mut mounts = mounts.lines().filter_map(Mount::parse);
+        let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
+        let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
         // In a container the path is often one of the host's; the mount itself is then our group.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);
         }
         loop {
-            groups.push(if v2 {
-                Group {
-                    folder: folder.clone(),
-                    limit: "memory.max",
-                    usage: "memory.current",
-                    reclaimable: "inactive_file",
-                }
-            } else {
-                Group {
-                    folder: folder.clone(),
-                    limit: "memory.limit_in_bytes",
-                    usage: "memory.usage_in_bytes",
-                    reclaimable: "total_inactive_file",
-                }
-            });
+            groups.push((folder.clone(), if v2 { V2 } else { V1 }));
             if folder == mount || !folder.pop() {
                 break;
             }
@@ -70,31 +57,22 @@ fn group_folders(root: &Path) -> Vec<Group> {
     groups
 }
 
-/// The mount point of a line of mountinfo, if it is the memory hierarchy of that version.
-fn mount_of(line: &str, v2: bool) -> Option<&str> {
-    let (mount, source) = line.split_once(" - ")?;
-    let mut source = source.split(' ');
-    let right = match source.next()? {
+/// Whether it is the memory hierarchy of that version.
+fn has_memory(mount: &Mount, v2: bool) -> bool {
+    match mount.kind.as_str() {
         "cgroup2" => v2,
-        "cgroup" => !v2 && source.nth(1)?.split(',').any(|option| option == "memory"),
+        "cgroup" => !v2 && mount.super_options.split(',').any(|option| option == "memory"),
         _ => false,
-    };
-    if right { mount.split(' ').nth(4) } else { None }
+    }
 }
 
 /// Bytes left in one group; `None` where it has no limit or does not say.
-fn left_in(group: &Group) -> Option<u64> {
-    let number = |name: &str| fs::read_to_string(group.folder.join(name)).ok()?.trim().parse::<u64>().ok();
-    let limit = number(group.limit)?;
-    let usage = number(group.usage)?;
-    let reclaimable = fs::read_to_string(group.folder.join("memory.stat"))
-        .ok()
-        .and_then(|stat| {
-            let line =
-                stat.lines().find_map(|line| line.strip_prefix(group.reclaimable)?.strip_prefix(' '))?;
-            line.trim().parse::<u64>().ok()
-        })
-        .unwrap_or(0);
+fn left_in((folder, [limit, usage, reclaimable]): &(PathBuf, [&str; 3])) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    let (limit, usage, stat) = (number(limit)?, number(usage)?, read("memory.stat").unwrap_or_default());
+    let line = stat.lines().find_map(|line| line.strip_prefix(reclaimable)?.strip_prefix(' '));
+    let reclaimable = line.and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or(0);
     Some(limit.saturating_sub(usage.saturating_sub(reclaimable)))
 }
 

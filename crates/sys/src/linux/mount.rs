@@ -66,7 +66,7 @@ impl Mount {
         above.max_by_key(|mount| mount.point.components().count())
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let (mount, source) = line.split_once(" - ")?;
         let mut mount = mount.split(' ');
         let mut source = source.split(' ');

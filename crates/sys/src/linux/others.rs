@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use super::memory::bytes_of;
+
 /// The words that it was started with, each ended by a zero; nothing of one that is not there.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
@@ -19,12 +21,12 @@ pub fn children_of(pid: u32) -> Vec<u32> {
 
 /// The most bytes of memory that it has taken at any time.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
-    memory(pid, "VmHWM:")
+    memory(pid, "VmHWM")
 }
 
 /// Bytes of memory that it takes now.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
-    memory(pid, "VmRSS:")
+    memory(pid, "VmRSS")
 }
 
 /// Processor time that its threads of that name have taken, or all of them. Source: Linux, Documentation/scheduler/sched-stats.rst
@@ -45,6 +47,5 @@ pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
 
 fn memory(pid: u32, name: &str) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
-    Ok(kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024)
+    Ok(bytes_of(&text, name).unwrap_or(0))
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::disk::{Disk, children, text};
+use super::memory::bytes_of;
 use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
 use super::shortage::pressure;
@@ -62,10 +63,7 @@ impl Sensors {
     pub fn look(&self) -> Readings {
         let procfs = &self.roots.procfs;
         let memory = fs::read_to_string(procfs.join("meminfo")).unwrap_or_default();
-        let kib = |name: &str| {
-            let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            line.trim().trim_end_matches(" kB").parse::<u64>().ok()
-        };
+        let bytes = |name: &str| bytes_of(&memory, name);
         let temperature = self.temperatures.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max);
         let alarm = self.alarms.iter().filter_map(|alarm| Some(text(alarm)? == "1")).max();
         let health = self.drive.as_ref().and_then(Nvme::health);
@@ -76,7 +74,7 @@ impl Sensors {
             throttles: self.throttles(),
             io_pressure: pressure(procfs, "io"),
             cpu_pressure: pressure(procfs, "cpu"),
-            dirty: kib("Dirty").zip(kib("Writeback")).map(|(dirty, writeback)| (dirty + writeback) * 1024),
+            dirty: bytes("Dirty").zip(bytes("Writeback")).map(|(dirty, writeback)| dirty + writeback),
         }
     }
 

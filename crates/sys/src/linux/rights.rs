@@ -14,3 +14,9 @@ pub fn expect_writable(path: &Path) -> io::Result<()> {
 pub fn expect_usable(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK | Access::EXEC_OK)?)
 }
+
+/// Whether we may enter a directory, and pass through all above it: by any of our groups, and by access control lists.
+#[must_use]
+pub fn may_enter(path: &Path) -> bool {
+    access(path, Access::EXEC_OK).is_ok()
+}

@@ -1,7 +1,7 @@
 //! Waking up when a file was written.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -52,11 +52,5 @@ impl Watch {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-}
-
-impl AsFd for Watch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }

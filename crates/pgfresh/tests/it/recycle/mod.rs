@@ -69,7 +69,8 @@ fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -
             let _ = session.query(statement);
         }
         if matches!(end, End::Given) {
-            let _ = session.queries(&["ROLLBACK", "DISCARD ALL"]);
+            let _ = session.query("ROLLBACK");
+            let _ = session.query("DISCARD ALL");
             if let Ok(stream) = session.release() {
                 guard.give_back(Backend { stream, greeting });
             }

@@ -1,0 +1,25 @@
+//! Replacing a file: who reads it finds the old text or the new one, and never a part.
+
+use std::fs;
+use std::path::Path;
+
+use crate::attempt::{Attempt, FileError};
+
+/// Writes `text` into the file at `path`, by a file of another name, which no other thread, process or container draws.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
+    let staging = path.with_added_extension(random_name()?);
+    let written = fs::write(&staging, text).attempt("write", &staging);
+    let replaced = written.and_then(|()| fs::rename(&staging, path).attempt("rename", path));
+    if replaced.is_err() {
+        let removed = fs::remove_file(&staging);
+        tracing::debug!(?removed, path = %staging.display(), "could not replace a file");
+    }
+    replaced
+}
+
+/// A name that no other process draws: eight hex digits.
+pub(crate) fn random_name() -> Result<String, FileError> {
+    let mut bytes = [0; 4];
+    sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
+    Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
+}
