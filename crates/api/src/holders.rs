@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -10,7 +10,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use futures_util::stream;
+use lease::cut;
 use serde_json::json;
+use sys::lock;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -29,12 +31,8 @@ struct HolderTable {
 }
 
 impl Holders {
-    fn lock(&self) -> MutexGuard<'_, HolderTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn enter(&self) -> String {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         table.serial += 1;
         let holder = format!("h{}", table.serial);
         table.leases.insert(holder.clone(), Vec::new());
@@ -42,13 +40,13 @@ impl Holders {
     }
 
     fn leave(&self, holder: &str) -> Vec<String> {
-        self.lock().leases.remove(holder).unwrap_or_default()
+        lock(&self.0).leases.remove(holder).unwrap_or_default()
     }
 
     /// The lease of `database` no longer ends with the process that took it.
     pub(crate) fn forget(&self, database: &str) {
-        for leases in self.lock().leases.values_mut() {
-            leases.retain(|leased| leased != database);
+        for leases in lock(&self.0).leases.values_mut() {
+            leases.retain(|leased| leased != cut(database));
         }
     }
 
@@ -62,7 +60,7 @@ impl Holders {
             Problem::new(StatusCode::CONFLICT, "55000", what)
                 .hint("GET /v1/hold makes one, for as long as it lasts.")
         };
-        self.lock().leases.get_mut(holder).ok_or_else(gone)?.push(database.to_owned());
+        lock(&self.0).leases.get_mut(holder).ok_or_else(gone)?.push(database.to_owned());
         Ok(())
     }
 }

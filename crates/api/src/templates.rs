@@ -1,9 +1,10 @@
 //! The templates that integresql's clients have made: their names, how far they are, and the numbers of their tests.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
+use sys::lock;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
@@ -111,11 +112,6 @@ impl Template {
     pub(crate) fn free(&self, id: usize) {
         lock(&self.tests).remove(&id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is always consistent: a panic elsewhere does not make it less so.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn no_template() -> Problem {

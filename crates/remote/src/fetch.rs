@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use storage::{Announced, Receiving, TrustedHead, TrustedKey};
+use sys::lock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -216,7 +217,7 @@ impl Download<'_> {
     async fn work(&self) -> Result<(), RemoteError> {
         let mut stopped = self.stop.subscribe();
         loop {
-            let next = self.runs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = lock(&self.runs).pop_front();
             let Some(run) = next else { return Ok(()) };
             tokio::select! {
                 biased;

@@ -25,10 +25,11 @@ mod tree;
 mod wary;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
+use sys::lock;
 use template::{About, SeekStep, Sought, TemplateSource};
 use tokio::runtime::Handle;
 
@@ -202,7 +203,7 @@ impl RemoteCache {
     }
 
     fn has_failed(&self) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = lock(&self.failed);
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
@@ -211,7 +212,7 @@ impl RemoteCache {
         use RemoteError::{Missing, TooLarge, Untrusted};
         // A part that is missing is one template's, unless nothing can be written either.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *lock(&self.failed) = Some(Instant::now());
         }
         format!("{}: {error}", self.address)
     }

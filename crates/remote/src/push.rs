@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use storage::{Attempt, CacheError, Description, Entry, FileError};
+use sys::lock;
 use tokio::runtime::Handle;
 
 use crate::digest::{Blob, BlobDigest};
@@ -181,7 +182,7 @@ pub(crate) struct PushBounds {
 impl PushBounds {
     /// How long a blob of that size may take.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
-        let rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let rate = lock(rate);
         let least = self.patience.answer.max(self.patience.stall);
         if rate.sent == 0 {
             return least;
@@ -256,7 +257,7 @@ async fn send(
     let mut sent = 0;
     let begun = Instant::now();
     let result = loop {
-        let next = packs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lock(packs).recv();
         let Ok(pack) = next else { break Ok(sent) };
         if bounds.patience.projects && begun.elapsed() > bounds.took + MARGIN {
             break Err(late(begun, bounds));
@@ -269,7 +270,7 @@ async fn send(
     if result.is_err() {
         // What is sent into this from now on is refused.
         let (_, closed) = sync_channel(0);
-        *packs.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+        *lock(packs) = closed;
     }
     result
 }
@@ -289,7 +290,7 @@ async fn put(
     let begun = Instant::now();
     let after = bounds.of_blob(blob.bytes, rate);
     within(after, ("write", &object), again(|| store.put_blob(&blob.digest, bytes.clone()))).await?;
-    let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rate = lock(rate);
     rate.sent += blob.bytes;
     rate.busy += begun.elapsed();
     Ok(blob.bytes)

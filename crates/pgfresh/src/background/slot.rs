@@ -12,7 +12,6 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -205,11 +204,7 @@ impl BackgroundSlot {
 
     /// The owner's lock, once its server has ended; `None` if that is not within `timeout`.
     pub(super) fn after_server(&self, timeout: Duration) -> Option<io::Result<Lock>> {
-        let (sender, receiver) = channel();
-        let owner = self.owner();
-        // The kernel wakes us when the lock is free, or the file is gone.
-        std::thread::spawn(move || sender.send(Lock::take(&owner)));
-        receiver.recv_timeout(timeout).ok()
+        Lock::take_within(&self.owner(), timeout).transpose()
     }
 
     /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
