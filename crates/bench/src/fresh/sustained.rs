@@ -56,7 +56,7 @@ fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Benc
 }
 
 /// Lets each worker go round; the time for one database is the phase.
-fn together<W: Send>(
+pub(super) fn together<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),
 ) -> Result<PhaseTimes, BenchError> {
