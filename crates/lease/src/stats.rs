@@ -66,7 +66,7 @@ impl DatabaseStats {
 
     fn read_by(statement: &Prepared, arguments: &[&str], admin: &AdminPool) -> Result<Self, LeaseError> {
         let (rows, mark) = admin.execute_and_mark("look at a database", statement, arguments)?;
-        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(arguments.join(" ")))?;
+        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(arguments[0].to_owned()))?;
         let mut columns = row.into_iter();
         let mut next = || columns.next().flatten();
         Ok(Self {

@@ -107,8 +107,7 @@ impl Copying {
         let from = Tree::open(&data, top, &manifest)?;
         let to = Tree::make(to, &manifest, account)?;
         let path = |&index: &usize| manifest.files[index].path.as_str();
-        let is_last =
-            |index: &usize| deferred.last.is_some() && path(index).rsplit('/').next() == deferred.last;
+        let is_last = |index: &usize| path(index).rsplit('/').next() == deferred.last;
         let (last, others): (Vec<_>, Vec<_>) = (0..manifest.files.len()).partition(is_last);
         let (behind, first): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|index| path(index).starts_with(deferred.below));
