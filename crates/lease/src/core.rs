@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) idle_workers: Vec<Instant>,
     /// When the log was read last for what is leased for long.
     pub(crate) caught_up: Option<Instant>,
+    /// Resets until `pg_database` was vacuumed last.
+    vacuumed: u64,
     /// Until when no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
@@ -226,6 +228,15 @@ impl Core {
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
         self.table.is_used().then(next)
+    }
+
+    /// Whether there were so many resets since this was last true.
+    pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
+        let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
+        if is_due {
+            self.vacuumed = self.counters.recycled.0;
+        }
+        is_due
     }
 
     /// Whether a maintenance worker that does nothing has to look at the table now. One that works will do so anyway.

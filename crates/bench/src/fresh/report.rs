@@ -2,7 +2,8 @@
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
-use super::{burst, paced, sustained};
+use super::sustained::{CROWDS, Crowd};
+use super::{burst, paced};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, find, interval, rate, ratio};
 
@@ -16,6 +17,8 @@ pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
     report.add_notes([
         "Through the gateway: over TCP, with a password. By hand: over the server's own unix socket, with a session \
          that is open already for the statement; what is made is dropped untimed, except in the rates.",
+        "A session alone: over the server's own socket, with a database that is there. With one worker it keeps no two \
+         processors busy either.",
         "The template has 30 tables. The pool, the gateway and both clients share the machine.",
     ]);
     report
@@ -56,16 +59,25 @@ fn many(timed: &[Timed]) -> Table {
 
 fn as_many_as_can_be(timed: &[Timed]) -> Table {
     let title = "Databases in a second, obtained, asked and disposed of";
-    let columns = ["through the gateway", "of the best", "by hand", "ratio"];
+    let columns =
+        ["through the gateway", "of the best", "a session alone", "of the best", "by hand", "ratio"];
     let mut table = Table::numbers(title, "workers", columns);
-    let best = sustained::WORKERS.iter().filter_map(|(_, gateway, _)| rate(timed, gateway));
-    let best = best.map(|rate| rate.value).reduce(f64::max);
-    for (workers, gateway, by_hand) in sustained::WORKERS {
-        let of_best = rate(timed, gateway).zip(best).map(|(rate, best)| rate.value / best);
+    let best = |name: fn(&Crowd) -> Option<&'static str>| {
+        let rates = CROWDS.iter().filter_map(|crowd| rate(timed, name(crowd)?));
+        rates.map(|rate| rate.value).reduce(f64::max)
+    };
+    let (best, best_alone) = (best(|crowd| Some(crowd.gateway)), best(|crowd| crowd.session));
+    let of = |rate: Option<Quantity>, best: Option<f64>| {
+        rate.zip(best).map(|(rate, best)| Quantity::new(rate.value / best, Unit::Ratio))
+    };
+    for Crowd { workers, gateway, by_hand, session } in CROWDS {
+        let (all, alone) = (rate(timed, gateway), session.and_then(|name| rate(timed, name)));
         table.add_row([
             workers.to_string().into(),
-            rate(timed, gateway).into(),
-            of_best.map(|share| Quantity::new(share, Unit::Ratio)).into(),
+            all.into(),
+            of(all, best).into(),
+            alone.into(),
+            of(alone, best_alone).into(),
             by_hand.and_then(|name| rate(timed, name)).into(),
             by_hand.and_then(|name| ratio(timed, name, gateway)).into(),
         ]);

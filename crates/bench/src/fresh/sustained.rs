@@ -7,29 +7,51 @@ use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
-use crate::fixture::{BRIEF, Fixture};
+use crate::fixture::{BRIEF, BY_HAND, Fixture};
 
 /// How long in a round.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Workers, the name of the contender through the gateway with so many, and of the one by hand where there is one: to copy a
-/// database is the work of one processor, so more workers than these gain nothing.
-pub(super) const WORKERS: [(usize, &str, Option<&str>); 7] = [
-    (1, "1 worker through the gateway", Some("1 worker by hand")),
-    (2, "2 workers through the gateway", Some("2 workers by hand")),
-    (4, "4 workers through the gateway", None),
-    (8, "8 workers through the gateway", Some("8 workers by hand")),
-    (16, "16 workers through the gateway", None),
-    (32, "32 workers through the gateway", None),
-    (64, "64 workers through the gateway", None),
+/// Contenders with so many workers, by their names. To copy a database is the work of one processor, and eight sessions at once
+/// keep two processors busy, so more workers gain nothing by hand.
+pub(super) struct Crowd {
+    pub(super) workers: usize,
+    pub(super) gateway: &'static str,
+    pub(super) by_hand: Option<&'static str>,
+    /// A session of the server's own with a database that is there: how much more of those there are with more workers.
+    pub(super) session: Option<&'static str>,
+}
+
+const fn crowd(
+    workers: usize,
+    gateway: &'static str,
+    by_hand: Option<&'static str>,
+    session: Option<&'static str>,
+) -> Crowd {
+    Crowd { workers, gateway, by_hand, session }
+}
+
+pub(super) const CROWDS: [Crowd; 7] = [
+    crowd(1, "1 worker through the gateway", Some("1 worker by hand"), Some("1 worker, a session alone")),
+    crowd(2, "2 workers through the gateway", Some("2 workers by hand"), Some("2 workers, a session alone")),
+    crowd(4, "4 workers through the gateway", None, Some("4 workers, a session alone")),
+    crowd(8, "8 workers through the gateway", Some("8 workers by hand"), Some("8 workers, a session alone")),
+    crowd(16, "16 workers through the gateway", None, None),
+    crowd(32, "32 workers through the gateway", None, None),
+    crowd(64, "64 workers through the gateway", None, None),
 ];
 
 pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
-    for (workers, gateway, by_hand) in WORKERS {
+    for Crowd { workers, gateway, by_hand, session } in CROWDS {
         contenders.push(Contender::new(gateway, move || {
             together(&mut vec![(); workers], &|()| through_the_gateway(fixture))
         }));
+        if let Some(session) = session {
+            contenders.push(Contender::new(session, move || {
+                together(&mut vec![(); workers], &|()| session_alone(fixture))
+            }));
+        }
         let Some(by_hand) = by_hand else { continue };
         let mut admins = (0..workers).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
         contenders.push(Contender::new(by_hand, move || {
@@ -37,6 +59,12 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
         }));
     }
     Ok(contenders)
+}
+
+fn session_alone(fixture: &Fixture) -> Result<(), BenchError> {
+    let mut client = fixture.socket().connect(BY_HAND, &[])?;
+    client.query(QUERY)?;
+    Ok(client.close()?)
 }
 
 fn through_the_gateway(fixture: &Fixture) -> Result<(), BenchError> {

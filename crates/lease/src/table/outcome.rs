@@ -225,7 +225,7 @@ impl LeaseTable {
         self.set_state(id, DatabaseState::Ready);
         let Some(database) = self.databases.get(&id) else { return };
         let source = database.source.clone();
-        if !self.supplies.contains_key(&source) || (self.ready(&source) > 0 && !self.wants_more(&source)) {
+        if !self.keeps_all(&source) {
             self.unname(id, true, None);
         }
         self.advance_holder(id, now);

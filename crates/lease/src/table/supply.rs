@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Then, Want};
 use crate::{Isolation, LeaseError};
 
-/// The most copies of one template that are kept ready.
-const MOST_READY: usize = 32;
+/// The most ready copies of one template that are made ahead of demand.
+const MOST_AHEAD: usize = 16;
+/// The most that are kept ready once they have been made and used. With the same bound for both, each lease after a burst would
+/// have a copy made while it lasts, and one dropped at its end.
+const MOST_READY: usize = 2 * MOST_AHEAD;
 /// How many are kept ready before a client has asked for one.
 const FIRST_READY: usize = 2;
 /// The most that are made at once.
@@ -163,7 +166,7 @@ impl LeaseTable {
     /// Nothing is ready, and a client waits: more are kept ready from now on. False if there is no room, nor will be.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
-        let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_READY };
+        let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
         if supply.line.len() > supply.wanted / 2 {
             supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
         }
@@ -238,11 +241,12 @@ impl LeaseTable {
         let mut lacking = Vec::new();
         for (source, supply) in &self.supplies {
             let making = self.making(source);
+            let coming = making + self.returning(source);
             let waiting = supply.line.len();
             let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
-            let lacks = (waiting + ahead).saturating_sub(self.ready(source) + making);
+            let lacks = (waiting + ahead).saturating_sub(self.ready(source) + coming);
             if lacks == 0 || making >= MOST_MAKING {
-                if quiet.is_some() && waiting + supply.wanted > self.ready(source) + making {
+                if quiet.is_some() && waiting + supply.wanted > self.ready(source) + coming {
                     soonest = earlier(soonest, quiet);
                 }
                 continue;
@@ -262,21 +266,34 @@ impl LeaseTable {
         Ok(Task { database: id, kind: TaskKind::Create(source) })
     }
 
-    /// Databases of a source that are being made, or made ready again.
+    /// Databases of a source that are being made.
     fn making(&self, source: &Source) -> usize {
-        let coming = |database: &&Database| {
+        let is_made = |database: &&Database| {
             database.source == *source
                 && database.state == DatabaseState::Creating
                 && database.work == Work::Running
         };
-        self.databases.values().filter(coming).count()
+        self.databases.values().filter(is_made).count()
     }
 
-    /// Whether one more ready copy is worth its room.
-    pub(super) fn wants_more(&self, source: &Source) -> bool {
+    /// Databases of a source whose lease has ended and that are made ready again, a millisecond's work.
+    fn returning(&self, source: &Source) -> usize {
+        let returns = |database: &&Database| {
+            database.source == *source
+                && matches!(
+                    database.state,
+                    DatabaseState::Changing(Change::Unnaming { retire: false })
+                        | DatabaseState::Resetting(Then::Ready)
+                )
+        };
+        self.databases.values().filter(returns).count()
+    }
+
+    /// Whether the ready copies, one that has just come back among them, are worth their room.
+    pub(super) fn keeps_all(&self, source: &Source) -> bool {
         !matches!(source, Source::Server(_))
             && self.supplies.contains_key(source)
-            && self.ready(source) < MOST_READY
+            && self.ready(source) <= MOST_READY
     }
 
     /// Whether a client waits in the line for a database like this.

@@ -52,6 +52,33 @@ impl Example {
     }
 }
 
+/// Goes on, well, with what clients wait for and what is due, until nothing is. Returns the background's tasks and the
+/// databases that clients got.
+fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
+    let (mut done, mut granted) = (Vec::new(), Vec::new());
+    loop {
+        while let Some(action) = actions.pop() {
+            match action {
+                Action::Run { task, .. } => actions.extend(example.finish(task.database, Outcome::Done)),
+                Action::Answer { answer: Answer::Session(id), .. } => granted.push(id),
+                Action::Answer { answer, .. } => panic!("a session was expected, not {answer:?}"),
+            }
+        }
+        match example.table.next_task(example.now) {
+            Ok(Task { database, kind }) => {
+                let outcome = match kind {
+                    TaskKind::Create(_) | TaskKind::Reset { .. } => Outcome::Fresh(Proof::new()),
+                    _ => Outcome::Done,
+                };
+                done.push(kind);
+                actions = example.finish(database, outcome);
+            }
+            Err(Some(later)) if later < example.now + Duration::from_secs(1) => example.now = later,
+            Err(_) => return (done, granted),
+        }
+    }
+}
+
 /// The task that a client waits for.
 fn task(actions: &[Action]) -> Task {
     match actions {
@@ -255,4 +282,36 @@ fn a_copy_that_takes_too_long_answers_no_later_request() {
     let answers = |action: &Action| matches!(action, Action::Answer { ticket, .. } if *ticket == reset);
     assert!(!actions.iter().any(answers), "{actions:?}");
     assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
+}
+
+/// After any burst, databases that come back are enough for those who still work.
+#[test]
+fn what_comes_back_is_neither_made_anew_nor_dropped() {
+    for burst in [1, 2, 5, 16, 33, 64, 200] {
+        for workers in [1, 2, 7, 16] {
+            let mut example = Example::new();
+            example.table.capacity = 1000;
+            let mut round = |count: usize| {
+                let ask = |serial| example.session(&format!("name {serial}"), 0).1;
+                let actions = (0..count).flat_map(ask).collect();
+                let (mut done, databases) = rest(&mut example, actions);
+                assert_eq!(databases.len(), count);
+                for database in databases {
+                    example.raise(Event::Disconnected { database, leaving: false });
+                    // Some end at the same time, others one after the other.
+                    if database.0 % 3 > 0 {
+                        done.extend(rest(&mut example, Vec::new()).0);
+                    }
+                }
+                done.extend(rest(&mut example, Vec::new()).0);
+                done
+            };
+            round(burst);
+            // Until as many are kept ready as these want.
+            (0..5).for_each(|_| drop(round(workers)));
+            let done: Vec<_> = (0..10).flat_map(|_| round(workers)).collect();
+            let is_long = |kind: &&TaskKind| matches!(kind, TaskKind::Create(_) | TaskKind::Drop);
+            assert_eq!(done.iter().find(is_long), None, "{workers} workers after a burst of {burst}");
+        }
+    }
 }
