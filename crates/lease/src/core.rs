@@ -190,11 +190,30 @@ impl Core {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Whether it has room for one more that a client has left in a leased database.
-    pub(crate) fn has_room_for_left(&self) -> bool {
-        let leases = self.table.leases();
-        let waiting = leases.iter().filter_map(|lease| self.databases.get(&lease.database?));
-        self.has_room() && waiting.map(|held| held.waiting.len()).sum::<usize>() < MOST_WAITING
+    /// Makes room for one more that a client leaves in its database. It needs none where the lease ends with that client: the
+    /// backend then waits in a ready database. Where there are too many, those of the lease go that ends next.
+    pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
+        if !self.has_room() || self.table.ends_with_its_session(id) {
+            return self.has_room();
+        }
+        let is_left =
+            |(id, held): &(&DatabaseId, &Held)| !held.waiting.is_empty() && self.table.is_leased(**id);
+        let waiting =
+            self.databases.iter().filter(is_left).map(|(_, held)| held.waiting.len()).sum::<usize>();
+        if waiting < MOST_WAITING {
+            return true;
+        }
+        let ends = self
+            .table
+            .by_end()
+            .find(|id| self.databases.get(id).is_some_and(|held| !held.waiting.is_empty()));
+        match ends.and_then(|id| self.databases.get_mut(&id)) {
+            Some(held) => {
+                held.waiting.clear();
+                true
+            }
+            None => false,
+        }
     }
 
     /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
@@ -344,22 +363,27 @@ mod tests {
     use crate::Isolation;
     use crate::table::{Outcome, Proof, Source, TaskKind, Terms};
 
-    /// A lease with one session, and nothing left to be done.
-    fn leased(linger: Duration) -> (Core, DatabaseId) {
-        let mut core = Core::new(1);
-        core.table.add_source(Source::Template("app".to_owned()), true);
+    /// Gives a new session that name, and leaves nothing to be done.
+    fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
         let terms =
             Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
         let want = Want::Session { params: ParamsId(0), terms, explicit: false, reset: false };
-        core.request("db", want, None);
-        while let Ok(Task { database, kind }) = core.next_task() {
+        let mut tasks = core.request(name, want, None).2;
+        while let Some(Task { database, kind }) = tasks.pop().or_else(|| core.next_task().ok()) {
             let outcome = match kind {
                 TaskKind::Create(_) => Outcome::Fresh(Proof::new()),
                 _ => Outcome::Done,
             };
             core.raise_in_background(Event::Finished { database, outcome });
         }
-        let database = core.table.holder("db").expect("it is leased");
+        core.table.holder(name).expect("it is leased")
+    }
+
+    /// A lease with one session, and nothing left to be done.
+    fn leased(linger: Duration) -> (Core, DatabaseId) {
+        let mut core = Core::new(1);
+        core.table.add_source(Source::Template("app".to_owned()), true);
+        let database = lease(&mut core, "db", linger);
         (core, database)
     }
 
@@ -389,6 +413,31 @@ mod tests {
         assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
         core.raise_in_background(Event::Finished { database, outcome: Outcome::Done });
         assert_eq!(core.reads_log_at(), None);
+    }
+
+    fn waiting_backend() -> WaitingBackend {
+        let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let backend = crate::Backend { stream, greeting: Vec::new() };
+        let params = StartupParams::new([("user", "postgres")]);
+        WaitingBackend { params, backend, stamp: "".into(), since: None }
+    }
+
+    #[test]
+    fn however_many_backends_wait_in_leases_the_last_one_stays_and_one_of_the_pool_costs_none() {
+        let mut core = Core::new(1000);
+        core.table.add_source(Source::Template("app".to_owned()), true);
+        let waiting = |core: &Core| core.databases.values().map(|held| held.waiting.len()).sum::<usize>();
+        for serial in 0..3 * MOST_WAITING {
+            let database = lease(&mut core, &format!("db_{serial}"), Duration::from_hours(1));
+            core.databases.insert(database, Held::default());
+            assert!(core.make_room_for_left(database));
+            core.databases.get_mut(&database).unwrap().waiting.push(waiting_backend());
+            core.raise_in_background(Event::Disconnected { database, leaving: false });
+            assert_eq!(waiting(&core), (serial + 1).min(MOST_WAITING));
+        }
+        let database = lease(&mut core, "brief", Duration::ZERO);
+        assert!(core.make_room_for_left(database));
+        assert_eq!(waiting(&core), MOST_WAITING);
     }
 
     #[test]

@@ -248,7 +248,6 @@ impl Inner {
                 let mut core = self.lock();
                 if let Some(held) = core.databases.get_mut(&id) {
                     held.stamp = (stamp, true);
-                    self.shared().suspect(&held.last_name);
                 }
                 Outcome::Done
             }
@@ -294,7 +293,7 @@ impl Inner {
 
     /// Takes a database away from its name.
     fn unname(&self, id: DatabaseId) -> Outcome {
-        let (oid, own_name) = {
+        let (oid, own_name, last_name) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
             if held.server.is_some() {
@@ -302,8 +301,9 @@ impl Inner {
             }
             held.transaction = None;
             held.clients.clear();
-            (held.oid, held.own_name.clone())
+            (held.oid, held.own_name.clone(), held.last_name.clone())
         };
+        self.shared().ended(&last_name);
         match DatabaseStats::rename_and_read(oid, &own_name, &self.admin) {
             Ok(stats) => {
                 self.evidence.read(stats.mark);
@@ -324,7 +324,6 @@ impl Inner {
                 if let Some(held) = self.lock().databases.get_mut(&id) {
                     held.stamp = (stamp, true);
                     name.clone_into(&mut held.last_name);
-                    self.shared().suspect(name);
                 }
                 Outcome::Done
             }
@@ -335,6 +334,8 @@ impl Inner {
     fn reset(&self, id: DatabaseId, in_place: bool) -> Outcome {
         let begun = Instant::now();
         if !in_place {
+            let name = self.lock().databases.get(&id).map_or_else(String::new, |held| held.last_name.clone());
+            self.shared().ended(&name);
             self.look_at_shared_state();
         }
         let transaction = self.lock().databases.get_mut(&id).and_then(|held| held.transaction.take());
@@ -529,8 +530,18 @@ impl Inner {
     pub(crate) fn look_at_shared_state(&self) {
         // What is read first is compared first.
         let _looking = lock(&self.looking);
+        let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();
         let files_changed = self.shared().have_files_changed(&self.options.data);
+        if !files_changed && changes.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
+        let facts = match crate::shared::facts(&self.admin) {
+            Ok(facts) => facts,
+            Err(error) => {
+                return self.report("look for changes of what all databases share", &error.to_string());
+            }
+        };
         let (leased, guilty) = {
             let core = self.lock();
             let name = |oid: u32| {
@@ -539,18 +550,9 @@ impl Inner {
             };
             let guilty: BTreeSet<_> =
                 changes.iter().flatten().filter_map(|change| name(change.from?)).collect();
-            (core.table.leases().into_iter().map(|lease| lease.name), guilty)
+            (core.table.held_names(), guilty.into_iter().collect::<Vec<_>>())
         };
-        if !files_changed && changes.is_some_and(|changes| changes.is_empty()) {
-            return self.shared().nothing_changed(leased);
-        }
-        match crate::shared::facts(&self.admin) {
-            Ok(facts) => {
-                let guilty: Vec<_> = guilty.into_iter().collect();
-                self.shared().compare(facts, leased, &guilty);
-            }
-            Err(error) => self.report("look for changes of what all databases share", &error.to_string()),
-        }
+        self.shared().compare(facts, ended, leased.into_iter(), &guilty);
     }
 
     /// Counts what went wrong in the background, and logs it.

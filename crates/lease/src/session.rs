@@ -327,7 +327,7 @@ impl SessionGuard {
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
-        let has_room = core.has_room_for_left();
+        let has_room = core.make_room_for_left(stay.id);
         if let Some(held) = core.databases.get_mut(&stay.id)
             && has_room
             && !held.has_functions

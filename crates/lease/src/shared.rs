@@ -41,11 +41,11 @@ const FACTS: Prepared = Prepared {
     pg_read_file('postgresql.auto.conf')",
 };
 
-/// The server's state when it was last looked at, and who had a database since.
+/// The server's state when it was last looked at, and who has given a database back since.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
-    suspects: BTreeSet<String>,
+    ended: BTreeSet<String>,
     /// Of the files of [`Self::have_files_changed`]: time, inode and length.
     files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
@@ -70,9 +70,16 @@ impl SharedWatch {
         watch
     }
 
-    /// A client has this database from now on.
-    pub(crate) fn suspect(&mut self, database: &str) {
-        self.suspects.insert(database.to_owned());
+    /// The lease of that name has ended.
+    pub(crate) fn ended(&mut self, name: &str) {
+        if !name.is_empty() {
+            self.ended.insert(name.to_owned());
+        }
+    }
+
+    /// Begins a look: returns whose leases have ended before.
+    pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Whether files have changed of which the log does not tell: settings of the server, and replication slots.
@@ -86,32 +93,29 @@ impl SharedWatch {
         changed
     }
 
-    /// A lease has ended, and nothing has changed. `leased` are those who still have a database.
-    pub(crate) fn nothing_changed(&mut self, leased: impl Iterator<Item = String>) {
-        self.suspects = leased.collect();
-    }
-
-    /// A lease has ended, and these are the facts: what changed since the last time is due to one of those who had a
-    /// database meanwhile. `leased` are those who still have one.
+    /// Ends a look, which found these facts: what changed since the last time is due to one of those who had a database
+    /// meanwhile: whose leases had `ended` before, who are `leased` now, and whose leases have ended since.
     /// `guilty` are those who, by the log, have changed something of that kind.
     pub(crate) fn compare(
         &mut self,
         facts: Vec<Option<String>>,
+        ended: BTreeSet<String>,
         leased: impl Iterator<Item = String>,
         guilty: &[String],
     ) {
+        let suspects: BTreeSet<_> =
+            ended.into_iter().chain(leased).chain(self.ended.iter().cloned()).collect();
         for ((what, before), now) in KINDS.iter().zip(&self.facts).zip(&facts) {
             if before != now {
                 let suspects = match (what, guilty) {
                     // A file, of which the log does not tell.
-                    (&SLOTS | &SYSTEM, _) | (_, []) => self.suspects.iter().cloned().collect(),
+                    (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
                 self.found.push(SharedStateChange { what, suspects });
             }
         }
         self.facts = facts;
-        self.suspects = leased.collect();
     }
 
     /// All leaks so far.
@@ -133,13 +137,17 @@ mod tests {
     #[test]
     fn a_change_is_named_once_with_those_who_may_have_made_it() {
         let mut watch = SharedWatch { facts: facts("a"), ..SharedWatch::default() };
-        watch.suspect("early");
-        watch.compare(facts("a"), std::iter::empty(), &[]);
-        watch.suspect("one");
-        watch.suspect("two");
-        watch.compare(facts("ab"), ["two".to_owned()].into_iter(), &[]);
-        watch.compare(facts("ab"), std::iter::empty(), &[]);
-        let suspects = vec!["one".to_owned(), "two".to_owned()];
+        watch.ended("early");
+        let early = watch.take_ended();
+        watch.compare(facts("a"), early, std::iter::empty(), &[]);
+        watch.ended("one");
+        let ended = watch.take_ended();
+        // Its lease ends while the state is read.
+        watch.ended("two");
+        watch.compare(facts("ab"), ended, ["three".to_owned()].into_iter(), &[]);
+        let ended = watch.take_ended();
+        watch.compare(facts("ab"), ended, std::iter::empty(), &[]);
+        let suspects = ["one", "three", "two"].map(str::to_owned).to_vec();
         assert_eq!(watch.found(), [SharedStateChange { what: "roles", suspects }]);
     }
 }

@@ -75,6 +75,7 @@ impl LeaseTable {
             .entry(name.to_owned())
             .or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
         line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
+        self.asked.insert(name.to_owned());
         self.advance(name, now);
     }
 
@@ -94,7 +95,7 @@ impl LeaseTable {
     pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
         let lease = match line.state {
-            NameState::Held(id) => self.databases.get(&id).and_then(|database| match &database.state {
+            NameState::Held(id) => self.databases.get(id).and_then(|database| match &database.state {
                 DatabaseState::Leased(lease) => Some(lease),
                 _ => None,
             }),
@@ -117,7 +118,7 @@ impl LeaseTable {
             NameState::Free => self.step_free(name, now),
             NameState::Reserved(terms) => self.step_reserved(name, terms, now),
             NameState::Wanted(_) => Some(Step::Wait),
-            NameState::Held(id) => match &self.databases.get(&id)?.state {
+            NameState::Held(id) => match &self.databases.get(id)?.state {
                 DatabaseState::Ready => self.step_parked(name, id, now),
                 DatabaseState::Leased(_) => self.step_leased(name, id, now),
                 _ => Some(Step::Wait),
@@ -194,7 +195,7 @@ impl LeaseTable {
 
     /// A database that was rolled back still has the name; no lease does.
     fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
-        let database = self.databases.get(&id)?;
+        let database = self.databases.get(id)?;
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
             _ if head.begun => self.answer_head(name, Answer::Done(None)),
@@ -222,7 +223,7 @@ impl LeaseTable {
 
     fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
-        let DatabaseState::Leased(lease) = &self.databases.get(&id)?.state else { return None };
+        let DatabaseState::Leased(lease) = &self.databases.get(id)?.state else { return None };
         if lease.sessions() == 0 && lease.is_due(now) {
             self.end_lease(id, false);
             return None;
@@ -247,7 +248,7 @@ impl LeaseTable {
             }
             Want::Server => {
                 let lease = lease.clone();
-                self.databases.get_mut(&id)?.state = DatabaseState::Changing(Change::Server(lease));
+                self.databases.get_mut(id)?.state = DatabaseState::Changing(Change::Server(lease));
                 self.answer_head(name, Answer::Done(Some(id)))
             }
             Want::Keep { .. } | Want::Copy { .. } if isolation != Isolation::Clone => {
@@ -261,7 +262,7 @@ impl LeaseTable {
 
     /// A session, in a database that is leased.
     fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
-        let database = self.databases.get_mut(&id)?;
+        let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let Want::Session { params, reset, .. } = &mut head.want else { return None };
@@ -297,7 +298,7 @@ impl LeaseTable {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want) = (head.ticket, head.want.clone());
         let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false, .. });
-        let database = self.databases.get_mut(&id)?;
+        let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let sessions = lease.sessions();
         let is_closing = lease.closing == Closes::Running;
@@ -347,7 +348,7 @@ impl LeaseTable {
     }
 
     fn change(&mut self, id: DatabaseId, change: Change, kind: TaskKind, ticket: Ticket) {
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(change);
         }
         self.run_now(id, kind, ticket);
@@ -359,14 +360,14 @@ impl LeaseTable {
             self.unname(id, true, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Resetting(Then::Lease(lease));
         }
         self.run_now(id, TaskKind::Reset { in_place: true }, ticket);
     }
 
     pub(super) fn run_now(&mut self, id: DatabaseId, kind: TaskKind, ticket: Ticket) {
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.work = Work::Running;
         }
         self.actions.push(Action::Run { task: Task { database: id, kind }, ticket });

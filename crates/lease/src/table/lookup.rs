@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::database::Database;
-use super::line::NameState;
+use super::database::{Database, DatabaseState};
+use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
 use crate::Isolation;
 
@@ -23,12 +23,23 @@ impl LeaseTable {
         self.names.keys().filter_map(|name| self.lease(name)).collect()
     }
 
+    /// The names of all databases that a client has, or had until now.
+    pub(crate) fn held_names(&self) -> Vec<String> {
+        let is_held = |line: &Line| match line.state {
+            NameState::Held(id) => {
+                self.databases.get(id).is_some_and(|database| database.state != DatabaseState::Ready)
+            }
+            _ => false,
+        };
+        self.names.iter().filter(|(_, line)| is_held(line)).map(|(name, _)| name.clone()).collect()
+    }
+
     /// The lease of that name.
     pub(crate) fn lease(&self, name: &str) -> Option<LeaseView> {
         let (database, terms, sessions, since) = match &self.names.get(name)?.state {
             NameState::Reserved(terms) => (None, terms, 0, None),
             NameState::Held(id) => {
-                let lease = self.databases.get(id)?.lease()?;
+                let lease = self.databases.get(*id)?.lease()?;
                 (Some(*id), &lease.terms, lease.open, Some(lease.since))
             }
             NameState::Free | NameState::Wanted(_) => return None,
@@ -46,8 +57,18 @@ impl LeaseTable {
 
     /// Whether the lease of a database ends with the one session that it has.
     pub(crate) fn ends_with_its_session(&self, id: DatabaseId) -> bool {
-        let lease = self.databases.get(&id).and_then(Database::lease);
+        let lease = self.databases.get(id).and_then(Database::lease);
         lease.is_some_and(|lease| lease.sessions() == 1 && lease.ends_with_its_sessions())
+    }
+
+    /// Whether a database is leased.
+    pub(crate) fn is_leased(&self, id: DatabaseId) -> bool {
+        self.databases.get(id).and_then(Database::lease).is_some()
+    }
+
+    /// The databases whose leases end by themselves, unless another session comes before; the next first.
+    pub(crate) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
+        self.databases.by_end()
     }
 
     /// How the lease of that name is isolated.

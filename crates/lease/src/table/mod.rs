@@ -15,6 +15,7 @@
 //! [`Proof`]. Whatever fails on the way leads to `Retiring`.
 
 mod database;
+mod databases;
 mod line;
 mod lookup;
 mod outcome;
@@ -28,7 +29,8 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use database::{Database, DatabaseState, Then};
+use database::{DatabaseState, Then};
+use databases::Databases;
 use line::Line;
 use supply::Supply;
 pub(crate) use work::WORKERS;
@@ -242,8 +244,10 @@ pub(crate) enum TaskKind {
 /// All that is known of databases and names.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
-    databases: BTreeMap<DatabaseId, Database>,
+    databases: Databases,
     names: BTreeMap<String, Line>,
+    /// Names that a client wants something of, and perhaps others.
+    asked: BTreeSet<String>,
     supplies: BTreeMap<Source, Supply>,
     /// Names whose leases last until they are released.
     pub(crate) retained: BTreeSet<String>,
@@ -267,6 +271,7 @@ impl LeaseTable {
 
     /// Takes note of what has happened.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        self.databases.sort();
         match event {
             Event::Request { ticket, name, want } => self.request(ticket, &name, want, now),
             Event::Leaving { database } => self.leaving(database, now),
@@ -278,7 +283,7 @@ impl LeaseTable {
             }
             Event::Closed { database } => self.closed(database, now),
             Event::Warmed { database, params } => {
-                if let Some(database) = self.databases.get_mut(&database) {
+                if let Some(database) = self.databases.get_mut(database) {
                     database.warm = params;
                 }
             }

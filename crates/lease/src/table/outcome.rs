@@ -9,7 +9,7 @@ use crate::{Isolation, LeaseError};
 
 impl LeaseTable {
     pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
-        let Some(database) = self.databases.get_mut(&id) else { return };
+        let Some(database) = self.databases.get_mut(id) else { return };
         database.work = Work::None;
         if matches!(outcome, Outcome::Failed(_)) {
             self.failures += 1;
@@ -31,7 +31,7 @@ impl LeaseTable {
             DatabaseState::Resetting(then) => self.was_reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
                 Outcome::Done | Outcome::Vanished => {
-                    self.databases.remove(&id);
+                    self.databases.remove(id);
                 }
                 _ => self.retry(id, now),
             },
@@ -40,7 +40,7 @@ impl LeaseTable {
     }
 
     fn created(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
-        let Some(source) = self.databases.get(&id).map(|database| database.source.clone()) else { return };
+        let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else { return };
         match outcome {
             Outcome::Fresh(_proof) => {
                 self.set_state(id, DatabaseState::Ready);
@@ -63,11 +63,11 @@ impl LeaseTable {
     }
 
     fn named(&mut self, id: DatabaseId, name: &str, outcome: Outcome, now: Instant) {
-        let terms = self.databases.get(&id).and_then(|database| database.terms.clone());
+        let terms = self.databases.get(id).and_then(|database| database.terms.clone());
         match (outcome, terms) {
             (Outcome::Done | Outcome::Fresh(_), Some(terms)) => {
                 self.leave_old_name(id, name, now);
-                let Some(database) = self.databases.get_mut(&id) else { return };
+                let Some(database) = self.databases.get_mut(id) else { return };
                 database.name = Some(name.to_owned());
                 database.isolation = terms.isolation;
                 database.params = self.names.get(name).and_then(|line| match line.requests.front()?.want {
@@ -85,7 +85,7 @@ impl LeaseTable {
             (outcome, terms) => {
                 // It may have the name now, or not: it is taken away in any case before the name gets another.
                 self.leave_old_name(id, name, now);
-                if let Some(database) = self.databases.get_mut(&id) {
+                if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
                 let retire = !matches!(outcome, Outcome::Stale);
@@ -100,7 +100,7 @@ impl LeaseTable {
 
     /// A database that had another name has given that up.
     fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
-        let old = self.databases.get_mut(&id).and_then(|database| database.name.take());
+        let old = self.databases.get_mut(id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
             self.free(&old, None, now);
         }
@@ -134,7 +134,7 @@ impl LeaseTable {
             Outcome::Vanished => true,
             _ => return self.retry(id, now),
         };
-        let Some(database) = self.databases.get_mut(&id) else { return };
+        let Some(database) = self.databases.get_mut(id) else { return };
         let (name, again) = (database.name.take(), database.terms.take());
         let source = database.source.clone();
         database.isolation = match database.isolation {
@@ -143,7 +143,7 @@ impl LeaseTable {
         };
         database.params = None;
         if is_gone {
-            self.databases.remove(&id);
+            self.databases.remove(id);
         } else if retire || !self.supplies.contains_key(&source) {
             self.set_due(id, DatabaseState::Retiring);
         } else {
@@ -169,12 +169,12 @@ impl LeaseTable {
     }
 
     fn kept(&mut self, id: DatabaseId, to: String, mut lease: Lease, outcome: &Outcome, now: Instant) {
-        let name = self.databases.get(&id).and_then(|database| database.name.clone()).unwrap_or_default();
+        let name = self.databases.get(id).and_then(|database| database.name.clone()).unwrap_or_default();
         match outcome {
             Outcome::Done | Outcome::Fresh(_) => {
                 lease.terms.retained = true;
                 lease.deadline = None;
-                if let Some(database) = self.databases.get_mut(&id) {
+                if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(to.clone());
                     database.state = DatabaseState::Leased(lease);
                 }
@@ -188,7 +188,7 @@ impl LeaseTable {
             }
             Outcome::Vanished => {
                 self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())));
-                self.databases.remove(&id);
+                self.databases.remove(id);
                 self.free(&name, None, now);
             }
             Outcome::NameTaken => {
@@ -223,7 +223,7 @@ impl LeaseTable {
 
     fn ready_again(&mut self, id: DatabaseId, now: Instant) {
         self.set_state(id, DatabaseState::Ready);
-        let Some(database) = self.databases.get(&id) else { return };
+        let Some(database) = self.databases.get(id) else { return };
         let source = database.source.clone();
         if !self.keeps_all(&source) {
             self.unname(id, true, None);
@@ -238,7 +238,7 @@ impl LeaseTable {
         self.set_state(id, DatabaseState::Leased(lease));
         self.advance_holder(id, now);
         if let Some(DatabaseState::Leased(lease)) =
-            self.databases.get_mut(&id).map(|database| &mut database.state)
+            self.databases.get_mut(id).map(|database| &mut database.state)
         {
             lease.begin_to_end(now);
         }
@@ -246,7 +246,7 @@ impl LeaseTable {
 
     /// Answers the request that a task was for.
     fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome) {
-        let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) else { return };
+        let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
             Outcome::Done | Outcome::Fresh(_) => Answer::Done(Some(id)),
             Outcome::Failed(error) => Answer::Refused(error),
@@ -273,20 +273,20 @@ impl LeaseTable {
     }
 
     fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.state = state;
         }
     }
 
     /// The same where the state asks for work at once.
     fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
         }
     }
 
     fn retry(&mut self, id: DatabaseId, now: Instant) {
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.work = Work::RetryAt(now + RETRY);
         }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use super::database::Database;
 use super::database::{Change, Closes, Lease, Work};
 use super::line::NameState;
 use super::*;
@@ -181,7 +182,7 @@ impl Simulation {
     /// Whether all clients of a brief lease have gone, or its time is over.
     fn is_over(&self, name: &str) -> bool {
         let Some(id) = self.table.holder(name) else { return true };
-        let Some(lease) = self.table.databases[&id].lease() else { return false };
+        let Some(lease) = self.table.databases.get(id).and_then(Database::lease) else { return false };
         let brief = lease.terms.linger == Duration::ZERO && !lease.terms.retained;
         let was_used = lease.leaving > 0 || lease.deadline.is_some();
         (lease.open == 0 && brief && was_used) || lease.deadline.is_some_and(|deadline| deadline <= self.now)
@@ -199,7 +200,7 @@ impl Simulation {
         *self.answered.entry(kind).or_default() += 1;
         match answer {
             Answer::Session(id) => {
-                let database = &self.table.databases[id];
+                let database = self.table.databases.get(*id).expect("it is there");
                 let lease =
                     database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
                 let is_first = lease.sessions() == 1;
@@ -236,7 +237,7 @@ impl Simulation {
             return;
         }
         let session = self.random.pick(&self.sessions.clone());
-        let isolation = self.table.databases.get(&session.database).map(|database| database.isolation);
+        let isolation = self.table.databases.get(session.database).map(|database| database.isolation);
         // The client is gone, and what it sent last may still be run.
         if let Some(copy) = self.server.get_mut(&session.database) {
             copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
@@ -271,7 +272,7 @@ impl Simulation {
 
     /// Tells the sessions of a database to end: those of the lease that is to end, and of no other.
     fn close_sessions(&mut self, id: DatabaseId) {
-        match self.table.databases.get(&id).map(|database| &database.state) {
+        match self.table.databases.get(id).map(|database| &database.state) {
             None
             | Some(DatabaseState::Retiring | DatabaseState::Changing(Change::Unnaming { retire: true })) => {}
             Some(DatabaseState::Leased(lease) | DatabaseState::Changing(Change::Server(lease)))
@@ -366,7 +367,7 @@ impl Simulation {
         let keeps_session = self.calm || !self.random.one_in(4);
         let is_taken = matches!(kind, TaskKind::Name { to, .. } | TaskKind::Keep { to } if taken(to));
         let is_rolled_back =
-            self.table.databases.get(&id).is_some_and(|database| database.isolation == Isolation::Rollback);
+            self.table.databases.get(id).is_some_and(|database| database.isolation == Isolation::Rollback);
         let lucky = self.calm || !self.random.one_in(6);
         let Some(copy) = self.server.get_mut(&id) else { return Outcome::Vanished };
         match kind {
@@ -404,33 +405,39 @@ impl Simulation {
         for task in self.tasks.iter().filter(|task| task.kind != TaskKind::Close) {
             assert!(busy.insert(task.database), "two tasks at once for {:?}", task.database);
         }
-        for (id, database) in &table.databases {
+        for (id, database) in table.databases.iter() {
             assert_eq!(
                 database.work == Work::Running,
-                busy.contains(id),
+                busy.contains(&id),
                 "{id:?} is said to be worked on, or is and is not said to be: {database:?}"
             );
-            if let Some(copy) = self.server.get(id) {
-                self.check_copy(*id, database, copy);
+            if let Some(copy) = self.server.get(&id) {
+                self.check_copy(id, database, copy);
             }
             if let Some(name) = &database.name {
                 assert_eq!(
                     table.names.get(name).map(|line| &line.state),
-                    Some(&NameState::Held(*id)),
+                    Some(&NameState::Held(id)),
                     "{name}"
                 );
             }
             if let DatabaseState::Leased(Lease { open, leaving, .. }) = database.state {
                 let count = |leaving| {
-                    let of = |session: &&Session| session.database == *id && session.leaving == leaving;
+                    let of = |session: &&Session| session.database == id && session.leaving == leaving;
                     self.sessions.iter().filter(of).count()
                 };
                 assert_eq!((open, leaving), (count(false), count(true)), "sessions of {id:?}");
             }
         }
+        self.check_order();
         for (name, line) in &table.names {
+            assert!(
+                line.requests.is_empty() || table.asked.contains(name),
+                "a request for {name} is left alone"
+            );
             if let NameState::Held(id) = &line.state {
-                let database = table.databases.get(id).unwrap_or_else(|| panic!("{name} is held by nothing"));
+                let database =
+                    table.databases.get(*id).unwrap_or_else(|| panic!("{name} is held by nothing"));
                 let naming = DatabaseState::Changing(Change::Naming(name.clone()));
                 assert!(
                     database.name.as_ref() == Some(name) || database.state == naming,
@@ -445,6 +452,25 @@ impl Simulation {
         let waiting = table.names.values().map(|line| line.requests.len()).sum::<usize>();
         assert_eq!(waiting, self.waiters.len(), "a waiter was forgotten");
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
+    }
+
+    /// Nothing that is looked through leaves a database out that belongs there.
+    fn check_order(&self) {
+        let databases = &self.table.databases;
+        let ids = |state: fn(&Database) -> bool| {
+            databases
+                .iter()
+                .filter(move |(_, database)| state(database))
+                .map(|(id, _)| id)
+                .collect::<Vec<_>>()
+        };
+        let ready = ids(|database| database.state == DatabaseState::Ready);
+        assert_eq!(databases.ready().map(|(id, _)| id).collect::<Vec<_>>(), ready);
+        let busy = ids(|database| {
+            database.work != Work::None
+                || !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_))
+        });
+        assert_eq!(databases.busy().map(|(id, _)| id).collect::<Vec<_>>(), busy);
     }
 
     fn check_copy(&self, id: DatabaseId, database: &Database, copy: &Copy) {
@@ -509,7 +535,7 @@ impl Simulation {
             "leases stay: {leases:?}"
         );
         for id in self.server.keys() {
-            assert!(self.table.databases.contains_key(id), "{id:?} was forgotten in the server");
+            assert!(self.table.databases.get(*id).is_some(), "{id:?} was forgotten in the server");
         }
     }
 }

@@ -78,13 +78,15 @@ impl LeaseTable {
     }
 
     fn ready_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = DatabaseId> + 'a {
-        let fits = |database: &Database| database.state == DatabaseState::Ready && database.source == *source;
-        self.databases.iter().filter(move |(_, database)| fits(database)).map(|(id, _)| *id)
+        self.databases.ready().filter(move |(_, database)| database.source == *source).map(|(id, _)| id)
     }
 
     /// Ready databases of a source that any client may get.
     pub(crate) fn ready(&self, source: &Source) -> usize {
-        self.ready_of(source).filter(|id| self.databases[id].isolation != Isolation::Rollback).count()
+        let is_for_any = |(_, database): &(DatabaseId, &Database)| {
+            database.source == *source && database.isolation != Isolation::Rollback
+        };
+        self.databases.ready().filter(is_for_any).count()
     }
 
     /// Gives ready databases to those who wait for them.
@@ -125,20 +127,17 @@ impl LeaseTable {
 
     /// The ready database that suits best.
     fn pick(&self, source: &Source, demand: &Demand) -> Option<DatabaseId> {
-        let worth = |id: &DatabaseId| {
-            let database = &self.databases[id];
-            match (database.isolation, demand.isolation) {
-                // Its session is for these parameters alone.
-                (Isolation::Rollback, Isolation::Rollback) if database.params == demand.params => 3,
-                (Isolation::Rollback, _) => 0,
-                _ if database.is_warm_for(demand.params) => 2,
-                _ => 1,
-            }
+        let worth = |database: &Database| match (database.isolation, demand.isolation) {
+            // Its session is for these parameters alone.
+            (Isolation::Rollback, Isolation::Rollback) if database.params == demand.params => 3,
+            (Isolation::Rollback, _) => 0,
+            _ if database.is_warm_for(demand.params) => 2,
+            _ => 1,
         };
-        // The first among equals is the one that has waited longest.
+        // The first among equals is the oldest: it is the one that was used most, and is best known to the processors.
         let mut best = None;
-        for id in self.ready_of(source) {
-            let worth = worth(&id);
+        for (id, database) in self.databases.ready().filter(|(_, database)| database.source == *source) {
+            let worth = worth(database);
             if worth > best.map_or(0, |(_, most)| most) {
                 best = Some((id, worth));
             }
@@ -155,7 +154,7 @@ impl LeaseTable {
         request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
-        if let Some(database) = self.databases.get_mut(&id) {
+        if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
             database.terms = Some(terms);
         }
@@ -177,29 +176,28 @@ impl LeaseTable {
     fn evict_idle(&mut self, source: &Source, now: Instant) -> bool {
         let in_transition =
             |database: &Database| !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
-        if self.databases.values().any(in_transition) {
+        if self.databases.busy().any(|(_, database)| in_transition(database)) {
             return true;
         }
-        let idle = |database: &Database| {
-            database.state == DatabaseState::Ready
-                && (database.source != *source || database.isolation == Isolation::Rollback)
-        };
-        if let Some(id) = self.databases.iter().find(|(_, database)| idle(database)).map(|(id, _)| *id) {
-            self.unname(id, self.databases[&id].source != *source, None);
+        let other = |database: &Database| database.source != *source;
+        let is_idle = |database: &Database| other(database) || database.isolation == Isolation::Rollback;
+        let idle = self.databases.ready().find(|(_, database)| is_idle(database));
+        if let Some((id, retire)) = idle.map(|(id, database)| (id, other(database))) {
+            self.unname(id, retire, None);
             return true;
         }
         let deadline = |database: &Database| database.lease().and_then(|lease| lease.deadline);
         let lingers =
-            self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, *id))).min();
+            self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, id))).min();
         let Some((_, id)) = lingers else { return false };
-        if let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) {
+        if let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) {
             lease.deadline = Some(now);
         }
         true
     }
 
     fn refuse_for_room(&mut self, name: &str, source: &Source, now: Instant) {
-        let leased = self.databases.values().filter(|database| database.lease().is_some()).count();
+        let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.line.pop_front();
         }
@@ -268,17 +266,17 @@ impl LeaseTable {
 
     /// Databases of a source that are being made.
     fn making(&self, source: &Source) -> usize {
-        let is_made = |database: &&Database| {
+        let is_made = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
                 && database.state == DatabaseState::Creating
                 && database.work == Work::Running
         };
-        self.databases.values().filter(is_made).count()
+        self.databases.busy().filter(is_made).count()
     }
 
     /// Databases of a source whose lease has ended and that are made ready again, a millisecond's work.
     fn returning(&self, source: &Source) -> usize {
-        let returns = |database: &&Database| {
+        let returns = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
                 && matches!(
                     database.state,
@@ -286,7 +284,7 @@ impl LeaseTable {
                         | DatabaseState::Resetting(Then::Ready)
                 )
         };
-        self.databases.values().filter(returns).count()
+        self.databases.busy().filter(returns).count()
     }
 
     /// Whether the ready copies, one that has just come back among them, are worth their room.
@@ -298,13 +296,13 @@ impl LeaseTable {
 
     /// Whether a client waits in the line for a database like this.
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
-        let supply = self.databases.get(&id).and_then(|database| self.supplies.get(&database.source));
+        let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
     }
 
     /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
-        let ready = self.databases.get(&id).map_or(0, |database| self.ready(&database.source));
+        let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)
     }
 }

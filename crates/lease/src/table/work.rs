@@ -23,7 +23,8 @@ impl LeaseTable {
         if self.made_or_dropped() >= WORKERS - 1 {
             return Err(self.next_time());
         }
-        let retiring = self.databases.values().filter(|database| database.state == DatabaseState::Retiring);
+        let is_retiring = |(_, database): &(DatabaseId, &Database)| database.state == DatabaseState::Retiring;
+        let retiring = self.databases.busy().filter(is_retiring);
         if retiring.count() > BACKLOG
             && let Some(task) = self.due(now, |state| matches!(state, DatabaseState::Retiring))
         {
@@ -42,29 +43,23 @@ impl LeaseTable {
 
     /// How many databases are being made or dropped now.
     fn made_or_dropped(&self) -> usize {
-        let takes_long = |database: &&Database| {
+        let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
                 && matches!(database.state, DatabaseState::Creating | DatabaseState::Retiring)
         };
-        self.databases.values().filter(takes_long).count()
+        self.databases.busy().filter(takes_long).count()
     }
 
     /// Begins the end of each lease that is over.
     fn end_leases(&mut self, now: Instant) {
-        let is_due = |database: &Database| match &database.state {
-            DatabaseState::Leased(lease) => lease.is_due(now),
-            _ => false,
-        };
-        let due: Vec<_> =
-            self.databases.iter().filter(|(_, database)| is_due(database)).map(|(id, _)| *id).collect();
-        for id in due {
+        while let Some((_, id)) = self.databases.next_end().filter(|(end, _)| *end <= now) {
             self.end_lease(id, false);
         }
     }
 
     /// A lease ends: its database is made ready for the next, or, where sessions would `stay` in it, removed.
     pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
-        let Some(database) = self.databases.get_mut(&id) else { return };
+        let Some(database) = self.databases.get_mut(id) else { return };
         match database.isolation {
             Isolation::Rollback if !stay => {
                 database.state = DatabaseState::Resetting(Then::Ready);
@@ -77,7 +72,7 @@ impl LeaseTable {
 
     /// Takes a database away from its name. `again`: the name gets another, on these terms.
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
-        let Some(database) = self.databases.get_mut(&id) else { return };
+        let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;
         database.state = DatabaseState::Changing(Change::Unnaming { retire });
         database.work = Work::Due;
@@ -85,13 +80,13 @@ impl LeaseTable {
 
     /// The task that is due for a database, for who has just ended its lease.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
-        let is_due = self.databases.get(&id).is_some_and(|database| database.work == Work::Due);
+        let is_due = self.databases.get(id).is_some_and(|database| database.work == Work::Due);
         if is_due { self.start_due(id) } else { None }
     }
 
     /// Starts the task that is due for a database.
     pub(super) fn start_due(&mut self, id: DatabaseId) -> Option<Task> {
-        let database = self.databases.get_mut(&id)?;
+        let database = self.databases.get_mut(id)?;
         let kind = match &database.state {
             DatabaseState::Changing(Change::Unnaming { .. }) => TaskKind::Unname,
             DatabaseState::Changing(Change::Keeping { to, .. }) => TaskKind::Keep { to: to.clone() },
@@ -109,43 +104,45 @@ impl LeaseTable {
             Work::RetryAt(time) => time <= now && of(&database.state),
             Work::None | Work::Running => false,
         };
-        let id = self.databases.iter().find(|(_, database)| is_due(database)).map(|(id, _)| *id)?;
+        let (id, _) = self.databases.busy().find(|(_, database)| is_due(database))?;
         self.start_due(id)
     }
 
     /// When the next lease ends, or the next task is due, or somebody's patience ends.
-    fn next_time(&self) -> Option<Instant> {
-        let of_database = |database: &Database| match (database.work, &database.state) {
-            (Work::RetryAt(time), _) => Some(time),
-            (_, DatabaseState::Leased(lease)) if lease.closing != Closes::Running => lease.deadline,
+    fn next_time(&mut self) -> Option<Instant> {
+        let end = self.databases.next_end().map(|(end, _)| end);
+        let retry = |(_, database): (DatabaseId, &Database)| match database.work {
+            Work::RetryAt(time) => Some(time),
             _ => None,
         };
-        let databases = self.databases.values().filter_map(of_database);
-        databases.chain(self.names.values().filter_map(|line| self.patience_ends(line))).min()
+        let retries = self.databases.busy().filter_map(retry);
+        let lines = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?));
+        retries.chain(lines).chain(end).min()
     }
 
     /// Looks after all who wait.
     pub(super) fn tick(&mut self, now: Instant) {
-        let waited_for: Vec<_> = self
-            .names
-            .iter()
-            .filter(|(_, line)| self.patience_ends(line).is_some_and(|time| time <= now))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let names = &self.names;
+        self.asked.retain(|name| names.get(name).is_some_and(|line| !line.requests.is_empty()));
+        let is_late = |name: &&String| {
+            let line = self.names.get(*name);
+            line.and_then(|line| self.patience_ends(line)).is_some_and(|time| time <= now)
+        };
+        let waited_for: Vec<_> = self.asked.iter().filter(is_late).cloned().collect();
         for name in waited_for {
             self.advance(&name, now);
         }
     }
 
     fn count_out(&mut self, id: DatabaseId, leaving: bool) {
-        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         let count = if leaving { &mut lease.leaving } else { &mut lease.open };
         *count = count.saturating_sub(1);
     }
 
     /// A client has gone, and its backend has not.
     pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
-        let Some(database) = self.databases.get_mut(&id) else { return };
+        let Some(database) = self.databases.get_mut(id) else { return };
         if let Some(lease) = database.lease_mut() {
             lease.open = lease.open.saturating_sub(1);
             lease.leaving += 1;
@@ -155,12 +152,12 @@ impl LeaseTable {
 
     pub(super) fn disconnected(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
-        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         lease.begin_to_end(now);
         if lease.is_due(now)
             && self
                 .databases
-                .get(&id)
+                .get(id)
                 .is_some_and(|database| matches!(database.state, DatabaseState::Leased(_)))
         {
             self.end_lease(id, false);
@@ -171,7 +168,7 @@ impl LeaseTable {
     /// A lease's database is not there any more, or not fit to go on with.
     pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
-        let Some(database) = self.databases.get(&id) else { return };
+        let Some(database) = self.databases.get(id) else { return };
         let DatabaseState::Leased(lease) = &database.state else {
             return self.advance_holder(id, now);
         };
@@ -182,7 +179,7 @@ impl LeaseTable {
 
     /// The sessions of a database have been told to end.
     pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
-        let Some(lease) = self.databases.get_mut(&id).and_then(Database::lease_mut) else { return };
+        let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         if lease.closing == Closes::Running {
             lease.closing = Closes::Done;
         }
@@ -191,18 +188,15 @@ impl LeaseTable {
 
     /// Serves those who wait for the name of a database.
     pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant) {
-        if let Some(name) = self.databases.get(&id).and_then(|database| database.name.clone()) {
+        if let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) {
             self.advance(&name, now);
         }
     }
 
     /// Gives up the sessions of databases that wait, rolled back, for their next lease.
     pub(super) fn vacate(&mut self) {
-        let idle = |database: &Database| {
-            database.state == DatabaseState::Ready && database.isolation == Isolation::Rollback
-        };
-        let idle: Vec<_> =
-            self.databases.iter().filter(|(_, database)| idle(database)).map(|(id, _)| *id).collect();
+        let has_session = |(_, database): &(DatabaseId, &Database)| database.isolation == Isolation::Rollback;
+        let idle: Vec<_> = self.databases.ready().filter(has_session).map(|(id, _)| id).collect();
         for id in idle {
             self.unname(id, false, None);
         }

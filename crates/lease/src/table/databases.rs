@@ -1,0 +1,128 @@
+//! All databases of the table, sorted by what may have to be done with them: however many are leased and at rest, nothing goes
+//! through these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use super::DatabaseId;
+use super::database::{Closes, Database, DatabaseState, Work};
+
+#[derive(Debug, Default)]
+pub(super) struct Databases {
+    all: BTreeMap<DatabaseId, Sorted>,
+    ready: BTreeSet<DatabaseId>,
+    busy: BTreeSet<DatabaseId>,
+    /// When leases end.
+    ends: BTreeSet<(Instant, DatabaseId)>,
+    /// Those that may have changed since they were sorted, and be anything.
+    touched: BTreeSet<DatabaseId>,
+}
+
+#[derive(Debug)]
+struct Sorted {
+    database: Database,
+    /// Its place in `ends`.
+    end: Option<Instant>,
+}
+
+impl Databases {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get(&self, id: DatabaseId) -> Option<&Database> {
+        self.all.get(&id).map(|sorted| &sorted.database)
+    }
+
+    pub(super) fn get_mut(&mut self, id: DatabaseId) -> Option<&mut Database> {
+        let sorted = self.all.get_mut(&id)?;
+        self.touched.insert(id);
+        Some(&mut sorted.database)
+    }
+
+    pub(super) fn insert(&mut self, id: DatabaseId, database: Database) {
+        self.all.insert(id, Sorted { database, end: None });
+        self.touched.insert(id);
+    }
+
+    pub(super) fn remove(&mut self, id: DatabaseId) {
+        // Its place goes when what was touched is sorted.
+        if let Some(Sorted { end: Some(end), .. }) = self.all.remove(&id) {
+            self.ends.remove(&(end, id));
+        }
+        self.touched.insert(id);
+    }
+
+    /// All of them: takes the longer, the more there are.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
+        self.all.iter().map(|(id, sorted)| (*id, &sorted.database))
+    }
+
+    /// Those that are ready.
+    pub(super) fn ready(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
+        self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
+    }
+
+    /// Those that are neither ready nor leased and at rest.
+    pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
+        self.among(&self.busy).filter(|(_, database)| is_busy(database))
+    }
+
+    /// When the next lease ends.
+    pub(super) fn next_end(&mut self) -> Option<(Instant, DatabaseId)> {
+        self.sort();
+        self.ends.first().copied()
+    }
+
+    /// Those whose leases end by themselves, as they were sorted last; the next first.
+    pub(super) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
+        self.ends.iter().map(|(_, id)| *id)
+    }
+
+    fn among<'a>(
+        &'a self,
+        sorted: &'a BTreeSet<DatabaseId>,
+    ) -> impl Iterator<Item = (DatabaseId, &'a Database)> {
+        sorted.union(&self.touched).filter_map(|id| Some((*id, self.get(*id)?)))
+    }
+
+    /// Puts what was touched into its place.
+    pub(super) fn sort(&mut self) {
+        while let Some(id) = self.touched.pop_first() {
+            let sorted = self.all.get_mut(&id);
+            let database = sorted.as_ref().map(|sorted| &sorted.database);
+            put(&mut self.ready, id, database.is_some_and(|database| database.state == DatabaseState::Ready));
+            put(&mut self.busy, id, database.is_some_and(is_busy));
+            let end = database.and_then(end_of);
+            if let Some(sorted) = sorted
+                && sorted.end != end
+            {
+                if let Some(old) = std::mem::replace(&mut sorted.end, end) {
+                    self.ends.remove(&(old, id));
+                }
+                self.ends.extend(end.map(|end| (end, id)));
+            }
+        }
+    }
+}
+
+fn put(set: &mut BTreeSet<DatabaseId>, id: DatabaseId, belongs: bool) {
+    if belongs {
+        set.insert(id);
+    } else {
+        set.remove(&id);
+    }
+}
+
+fn is_busy(database: &Database) -> bool {
+    let rests = matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
+    !rests || database.work != Work::None
+}
+
+/// When its lease ends: not while its sessions are told to end.
+fn end_of(database: &Database) -> Option<Instant> {
+    match &database.state {
+        DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,
+        _ => None,
+    }
+}
