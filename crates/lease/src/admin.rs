@@ -1,7 +1,8 @@
 //! Words of SQL, and pgfresh's own connections to the server.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,10 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is asked meanwhile: a server does not announce the end of its recovery.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
+/// How long backends that only wait may take to make room for one that is needed.
+const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often it is tried meanwhile: they go within milliseconds, and the server does not say when.
+const EVICT_POLL: Duration = Duration::from_millis(5);
 /// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set. Its commits are written to the log
 /// at once, so that what they follow can be read there.
 const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
@@ -25,6 +30,8 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
     SET synchronous_commit = on; SET row_security = off; SET role = none";
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
+/// The server has no room for one more session.
+const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// For statements that are run for every lease: each is planned once, when the catalog that it looks into has a page or two.
 /// Every lease leaves two dead rows in `pg_database`, which a scan from end to end would read, and an index does not have.
@@ -44,11 +51,18 @@ pub(crate) struct Prepared {
     pub(crate) sql: &'static str,
 }
 
+/// Knows of sessions that only wait.
+pub(crate) trait MakeRoom: Debug + Send + Sync {
+    /// Ends them. Returns whether there were any.
+    fn make_room(&self) -> bool;
+}
+
 /// Connections to the database `postgres`, opened when needed and used again.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
     major: u32,
+    room: Arc<dyn MakeRoom>,
     idle: Mutex<Vec<PreparedConnection>>,
 }
 
@@ -78,8 +92,8 @@ impl PreparedConnection {
 }
 
 impl AdminPool {
-    pub(crate) fn new(directory: PathBuf, major: u32) -> Self {
-        Self { directory, major, idle: Mutex::new(Vec::new()) }
+    pub(crate) fn new(directory: PathBuf, major: u32, room: Arc<dyn MakeRoom>) -> Self {
+        Self { directory, major, room, idle: Mutex::new(Vec::new()) }
     }
 
     /// Runs `sql`; `verb` is what it is for. It may be run twice.
@@ -165,7 +179,7 @@ impl AdminPool {
     /// A session of ours with a database, independent of what any client has set. Waits while the server recovers.
     pub(crate) fn open(&self, database: &str) -> Result<AdminConnection, LeaseError> {
         let begun = Instant::now();
-        loop {
+        let open = || loop {
             match open(&self.directory, database, self.major) {
                 Err(error) if error.is_starting() && begun.elapsed() < RECOVERY_TIMEOUT => {
                     thread::sleep(RECOVERY_POLL);
@@ -174,6 +188,27 @@ impl AdminPool {
                     return other.map_err(|source| LeaseError::Sql { verb: "open a session", source });
                 }
             }
+        };
+        self.with_room(open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
+    }
+
+    /// Starts a session. Where the server has no room for one more, those that only wait make room.
+    pub(crate) fn with_room<T>(
+        &self,
+        start: impl Fn() -> Result<T, LeaseError>,
+        is_full: impl Fn(&LeaseError) -> bool,
+    ) -> Result<T, LeaseError> {
+        let (begun, mut evicted) = (Instant::now(), false);
+        loop {
+            let result = start();
+            if !result.as_ref().is_err_and(&is_full) {
+                return result;
+            }
+            evicted |= self.room.make_room();
+            if !evicted || begun.elapsed() > EVICT_TIMEOUT {
+                return result;
+            }
+            thread::sleep(EVICT_POLL);
         }
     }
 

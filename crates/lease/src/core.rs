@@ -9,6 +9,7 @@ use server::AdminConnection;
 use sys::lock;
 
 use crate::LeaseError;
+use crate::admin::MakeRoom;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{Content, FileMap, TemplateCatalog};
 use crate::client::Client;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) caught_up: Option<Instant>,
     /// Resets until `pg_database` was vacuumed last.
     vacuumed: u64,
+    /// The most backends that wait for a client and sessions of ours that wait for a reset.
+    pub(crate) most_idle: usize,
     /// Until when no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
@@ -107,6 +110,12 @@ pub(crate) struct Held {
     pub(crate) clients: Vec<Arc<Client>>,
 }
 
+impl MakeRoom for Mutex<Core> {
+    fn make_room(&self) -> bool {
+        lock(self).evict_idle()
+    }
+}
+
 /// Where a request waits for its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -146,6 +155,11 @@ impl Held {
         self.rolled_back <= MOST_ROLLED_BACK
     }
 
+    /// How many sessions wait in it.
+    fn idle(&self) -> usize {
+        self.waiting.len() + usize::from(self.session.is_some())
+    }
+
     /// Closes what waits in it.
     pub(crate) fn close_waiting(&mut self) {
         self.waiting.clear();
@@ -155,7 +169,8 @@ impl Held {
 
 impl Core {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { table: LeaseTable::new(capacity), caught_up: Some(Instant::now()), ..Self::default() }
+        let (table, caught_up) = (LeaseTable::new(capacity), Some(Instant::now()));
+        Self { table, caught_up, most_idle: usize::MAX, ..Self::default() }
     }
 
     pub(crate) fn next_serial(&mut self) -> u64 {
@@ -216,12 +231,31 @@ impl Core {
         }
     }
 
+    /// Ends those that wait where there are more than the server has room for beside its clients: first in databases that are
+    /// removed, then in leases, of those that end next, then in the ready databases that are used last. What waits in the
+    /// one that `stays` is not ended.
+    pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
+        let mut idle = self.databases.values().map(Held::idle).sum::<usize>();
+        if idle <= self.most_idle {
+            return;
+        }
+        for id in self.table.by_need().filter(|id| *id != stays) {
+            if idle <= self.most_idle {
+                return;
+            }
+            if let Some(held) = self.databases.get_mut(&id) {
+                idle -= held.idle();
+                held.close_waiting();
+            }
+        }
+    }
+
     /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
-    pub(crate) fn evict_idle(&mut self) -> bool {
+    fn evict_idle(&mut self) -> bool {
         self.crowded = Some(Instant::now() + CROWDED);
         let mut ended = 0;
         for held in self.databases.values_mut() {
-            ended += held.waiting.len() + usize::from(held.session.is_some());
+            ended += held.idle();
             held.close_waiting();
         }
         ended > 0
@@ -368,7 +402,13 @@ mod tests {
         let terms =
             Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
         let want = Want::Session { params: ParamsId(0), terms, explicit: false, reset: false };
-        let mut tasks = core.request(name, want, None).2;
+        let tasks = core.request(name, want, None).2;
+        work(core, tasks);
+        core.table.holder(name).expect("it is leased")
+    }
+
+    /// Does these tasks, and all that are due.
+    fn work(core: &mut Core, mut tasks: Vec<Task>) {
         while let Some(Task { database, kind }) = tasks.pop().or_else(|| core.next_task().ok()) {
             let outcome = match kind {
                 TaskKind::Create(_) => Outcome::Fresh(Proof::new()),
@@ -376,7 +416,6 @@ mod tests {
             };
             core.raise_in_background(Event::Finished { database, outcome });
         }
-        core.table.holder(name).expect("it is leased")
     }
 
     /// A lease with one session, and nothing left to be done.
@@ -438,6 +477,42 @@ mod tests {
         let database = lease(&mut core, "brief", Duration::ZERO);
         assert!(core.make_room_for_left(database));
         assert_eq!(waiting(&core), MOST_WAITING);
+    }
+
+    #[test]
+    fn of_those_that_wait_beyond_the_bound_the_ones_go_that_are_needed_last() {
+        let mut core = Core::new(1000);
+        core.table.add_source(Source::Template("app".to_owned()), true);
+        let soon = lease(&mut core, "soon", Duration::from_mins(1));
+        let late = lease(&mut core, "late", Duration::from_hours(1));
+        let open = lease(&mut core, "open", Duration::from_hours(1));
+        for database in [soon, late] {
+            core.raise_in_background(Event::Disconnected { database, leaving: false });
+        }
+        assert!(core.next_task().is_err());
+        // Copies are made once no client has come for a moment.
+        std::thread::sleep(Duration::from_millis(5));
+        work(&mut core, Vec::new());
+        let ready: Vec<_> = core.table.by_need().filter(|id| ![soon, late, open].contains(id)).collect();
+        let [last, first] = ready[..] else { panic!("two are ready, not {ready:?}") };
+        let all = [soon, late, open, first, last];
+        for id in all {
+            let held = Held { waiting: vec![waiting_backend(), waiting_backend()], ..Held::default() };
+            core.databases.insert(id, held);
+        }
+        let waits = |core: &Core| all.map(|id| core.databases[&id].idle() > 0);
+        for (most_idle, expected) in [
+            (10, [true; 5]),
+            (9, [false, true, true, true, true]),
+            (6, [false, false, true, true, true]),
+            (5, [false, false, true, true, false]),
+            // What a client uses and what was just put there stays.
+            (0, [false, false, true, true, false]),
+        ] {
+            core.most_idle = most_idle;
+            core.trim_idle(first);
+            assert_eq!(waits(&core), expected, "{most_idle}");
+        }
     }
 
     #[test]

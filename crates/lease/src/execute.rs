@@ -446,6 +446,7 @@ impl Inner {
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.waiting, held.session) = (files, waiting, session);
         held.generation = generation;
+        core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });
         Ok(proof)
     }

@@ -26,6 +26,8 @@ const HANG: Duration = Duration::from_secs(30);
 const OURS: &[u8] = b"application_name\0pgfresh\0";
 /// What a backend is started with that is to wait in a ready database.
 const READY: &[u8] = b"database\0pgfresh_ready_";
+/// What a session of ours with a lease says.
+const LEASED: &[u8] = b"database\0db\0";
 /// Where its log ends.
 pub(crate) const POSITION: &str = "0/1000028";
 
@@ -114,7 +116,7 @@ impl FakeServer {
         self.lock().stamp.clear();
     }
 
-    /// Refuses the next sessions of clients.
+    /// Refuses the next sessions of clients, and those of ours in the database `db`.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
     }
@@ -185,6 +187,7 @@ impl FakeServer {
     fn serve(&self, mut stream: UnixStream) {
         let Some(startup) = read_startup(&mut stream) else { return };
         let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
+        let is_inside = startup.windows(LEASED.len()).any(|words| words == LEASED);
         // None is started ahead: a test knows which backend it gets.
         if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
             let _ = stream.write_all(&error("57P03"));
@@ -193,11 +196,13 @@ impl FakeServer {
         let pid = {
             let mut state = self.lock();
             state.last_pid += 1;
+            if (!is_ours || is_inside)
+                && let Some(sqlstate) = state.refusals.pop_front()
+            {
+                let _ = stream.write_all(&error(sqlstate));
+                return;
+            }
             if !is_ours {
-                if let Some(sqlstate) = state.refusals.pop_front() {
-                    let _ = stream.write_all(&error(sqlstate));
-                    return;
-                }
                 let pid = state.last_pid;
                 state.open.insert(pid, stream.try_clone().unwrap());
             }

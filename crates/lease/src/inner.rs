@@ -1,7 +1,7 @@
 //! What all of a server's leases share, and how something is asked of their table. Its tasks are in `execute`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     /// Whether the server may compile a query, for which it loads a library into the session's process.
     pub(crate) jit: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
-    pub(crate) core: Mutex<Core>,
+    pub(crate) core: Arc<Mutex<Core>>,
     /// Read by [`Self::shared`].
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
     /// Held by a thread that looks for changes of that, while it reads and compares.

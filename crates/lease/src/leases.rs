@@ -38,16 +38,19 @@ impl Drop for MaintenanceGuard {
 impl Leases {
     /// Takes the templates of a server into service and begins to make copies ready.
     pub fn open(options: LeaseOptions) -> Result<Self, LeaseError> {
-        let admin = AdminPool::new(options.directory.clone(), options.major);
+        let core = Arc::new(Mutex::new(Core::new(LEAST_CAPACITY)));
+        let admin =
+            AdminPool::new(options.directory.clone(), options.major, Arc::<Mutex<Core>>::clone(&core));
         let evidence = Evidence::open(options.data.clone(), &admin)?;
-        let jit = look_around(&admin)?;
-        let mut core = Core::new(LEAST_CAPACITY);
+        let (jit, sessions) = look_around(&admin)?;
+        lock(&core).most_idle = sessions / 2;
         let mut templates = Vec::new();
         for template in &options.templates {
             templates.push(Template::take(template, &admin)?);
-            core.table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
+            let table = &mut lock(&core).table;
+            table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
             if options.provisioner.is_some() {
-                core.table.add_source(Source::Server(template.name.clone()), false);
+                table.add_source(Source::Server(template.name.clone()), false);
             }
         }
         let inner = Arc::new(Inner {
@@ -56,7 +59,7 @@ impl Leases {
             evidence,
             jit,
             templates: Mutex::new(templates),
-            core: Mutex::new(core),
+            core,
             shared: OnceLock::new(),
             looking: Mutex::default(),
             has_had_clients: AtomicBool::new(false),
@@ -284,18 +287,19 @@ impl Leases {
     }
 }
 
-/// Returns whether the server compiles expressions by default, and removes the ready databases of an earlier pgfresh, on
+/// Returns whether the server compiles expressions by default and how many sessions it admits, and removes the ready databases of an earlier pgfresh, on
 /// whose data this server goes on: their names will be given again.
-fn look_around(admin: &AdminPool) -> Result<bool, LeaseError> {
+fn look_around(admin: &AdminPool) -> Result<(bool, usize), LeaseError> {
     let sql = format!(
-        "SELECT current_setting('jit'), datname FROM (VALUES (1)) AS one
+        "SELECT current_setting('jit'), current_setting('max_connections'), datname FROM (VALUES (1)) AS one
            LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_')"
     );
     let rows = admin.run("look for databases", &sql)?;
     for row in &rows {
-        if let Some(name) = row.get(1).and_then(Option::as_deref) {
+        if let Some(name) = row.get(2).and_then(Option::as_deref) {
             drop_database(name, admin)?;
         }
     }
-    Ok(text(&rows) == "on")
+    let sessions = rows.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
+    Ok((text(&rows) == "on", sessions.unwrap_or(usize::MAX)))
 }

@@ -3,8 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgwire::StartupParams;
 use sys::lock;
@@ -21,9 +20,6 @@ use crate::table::{Answer, DatabaseId, Event, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
 
-/// How long backends may take to end that were told to, and how often we look.
-const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
-const EVICT_POLL: Duration = Duration::from_millis(5);
 /// How often a lease is begun anew whose database turned out to be gone.
 const ATTEMPTS: usize = 5;
 
@@ -211,19 +207,10 @@ impl Inner {
 
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
     pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
-        let (begun, mut evicted) = (Instant::now(), false);
-        loop {
-            let result = Backend::connect(&self.options.directory, params, name);
-            if !matches!(&result, Err(LeaseError::Refused(words)) if says(words, b"C53300\0")) {
-                return result;
-            }
-            evicted |= self.lock().evict_idle();
-            if !evicted || begun.elapsed() > EVICT_TIMEOUT {
-                return result;
-            }
-            // They go within milliseconds; the server does not say when.
-            thread::sleep(EVICT_POLL);
-        }
+        let start = || Backend::connect(&self.options.directory, params, name);
+        let is_full =
+            |error: &LeaseError| matches!(error, LeaseError::Refused(words) if says(words, b"C53300\0"));
+        self.admin.with_room(start, is_full)
     }
 }
 
@@ -327,9 +314,9 @@ impl SessionGuard {
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
-        let has_room = core.make_room_for_left(stay.id);
+        let may_wait = core.make_room_for_left(stay.id);
         if let Some(held) = core.databases.get_mut(&stay.id)
-            && has_room
+            && may_wait
             && !held.has_functions
             && !stay.inner.jit
             && !may_compile(&stay.params)
@@ -337,6 +324,7 @@ impl SessionGuard {
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
             held.waiting.push(WaitingBackend { params, backend, stamp, since });
+            core.trim_idle(stay.id);
         }
         stay.leave_in(core, false);
     }

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use pgwire::encode;
 
@@ -324,6 +325,19 @@ fn those_that_wait_make_room_for_one_that_is_needed() {
     let error = fake.enter("db", &params("c"), None).unwrap_err();
     assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
     assert_eq!(fake.sessions("db"), (0, 0));
+}
+
+#[test]
+fn those_that_wait_make_room_for_a_session_of_ours() {
+    let fake = FakeLeases::open(HOUR);
+    let pid = fake.leave_waiting("db", &params("a"));
+    fake.server.refuse(&["53300", "53300"]);
+    assert!(fake.leases.0.admin.open("db").is_ok());
+    assert_eq!(fake.server.refusals(), 0);
+    fake.server.expect_closed(pid);
+    fake.server.refuse(&["53300"]);
+    let error = fake.leases.0.admin.open("db").unwrap_err();
+    assert_eq!(error.sqlstate(), "53300", "nothing waits that could make room");
 }
 
 #[test]

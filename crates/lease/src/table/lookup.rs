@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::database::{Database, DatabaseState};
+use super::database::{Change, Database, DatabaseState};
 use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
 use crate::Isolation;
@@ -69,6 +69,21 @@ impl LeaseTable {
     /// The databases whose leases end by themselves, unless another session comes before; the next first.
     pub(crate) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.databases.by_end()
+    }
+
+    /// All databases that no client has, and those of leases that end by themselves; those first that are needed last, if ever.
+    pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
+        let removed = |(_, database): &(DatabaseId, &Database)| {
+            matches!(
+                database.state,
+                DatabaseState::Retiring | DatabaseState::Changing(Change::Unnaming { retire: true })
+            )
+        };
+        let removed = self.databases.busy().filter(removed).map(|(id, _)| id);
+        // The first is used first.
+        let mut ready: Vec<_> = self.databases.ready().map(|(id, _)| id).collect();
+        ready.reverse();
+        removed.chain(self.by_end()).chain(ready)
     }
 
     /// How the lease of that name is isolated.

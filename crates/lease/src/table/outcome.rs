@@ -144,7 +144,7 @@ impl LeaseTable {
         database.params = None;
         if is_gone {
             self.databases.remove(id);
-        } else if retire || !self.supplies.contains_key(&source) {
+        } else if retire || !self.keeps_returning(&source) {
             self.set_due(id, DatabaseState::Retiring);
         } else {
             self.set_due(id, DatabaseState::Resetting(Then::Ready));
@@ -225,7 +225,7 @@ impl LeaseTable {
         self.set_state(id, DatabaseState::Ready);
         let Some(database) = self.databases.get(id) else { return };
         let source = database.source.clone();
-        if !self.keeps_all(&source) {
+        if !self.keeps_ready(&source) {
             self.unname(id, true, None);
         }
         self.advance_holder(id, now);

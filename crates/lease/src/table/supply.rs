@@ -288,10 +288,18 @@ impl LeaseTable {
     }
 
     /// Whether the ready copies, one that has just come back among them, are worth their room.
-    pub(super) fn keeps_all(&self, source: &Source) -> bool {
-        !matches!(source, Source::Server(_))
-            && self.supplies.contains_key(source)
-            && self.ready(source) <= MOST_READY
+    pub(super) fn keeps_ready(&self, source: &Source) -> bool {
+        self.keeps(source, self.ready(source))
+    }
+
+    /// Whether those that are returning, one that has just lost its name among them, are worth being made ready.
+    pub(super) fn keeps_returning(&self, source: &Source) -> bool {
+        self.keeps(source, self.ready(source) + self.returning(source))
+    }
+
+    fn keeps(&self, source: &Source, copies: usize) -> bool {
+        self.supplies.get(source).is_some_and(|supply| copies <= MOST_READY + supply.line.len())
+            && !matches!(source, Source::Server(_))
     }
 
     /// Whether a client waits in the line for a database like this.
