@@ -29,18 +29,39 @@ pub(crate) struct TemplateCatalog {
     pub(crate) major: u32,
     /// As [`DatabaseStats`](crate::stats::DatabaseStats) has them.
     pub(crate) attributes: String,
-    /// A digest of `pg_class` without what TRUNCATE and VACUUM change.
-    pub(crate) classes: String,
+    /// The rows of `pg_class`, by oid.
+    pub(crate) classes: HashMap<u32, Class>,
+    /// No row of a copy was written by this transaction or a later one, until a session has done so.
+    pub(crate) horizon: String,
     /// Tables and sequences whose contents are in no log.
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
-    /// Name and digest of each catalog, by oid.
-    pub(crate) catalogs: HashMap<u32, (String, String)>,
+    /// The other catalogs, by oid.
+    pub(crate) catalogs: HashMap<u32, Catalog>,
     /// What each file holds.
     pub(crate) files: FileMap,
-    /// What `pg_class` tells the planner of each relation, as SQL sets it back.
-    pub(crate) planner: HashMap<u32, String>,
     /// All that is in it, where databases are compared.
     pub(crate) digest: Option<Digest>,
+}
+
+/// A row of `pg_class`.
+#[derive(Debug)]
+pub(crate) struct Class {
+    /// A digest without what TRUNCATE, VACUUM and ANALYZE change.
+    pub(crate) digest: String,
+    /// What it tells the planner, as SQL sets it back.
+    pub(crate) planner: String,
+    /// What [`select_in_place`] gives.
+    pub(crate) in_place: String,
+    /// Its file, 0 if it has none in this database, and what that holds.
+    file: (u32, Content),
+}
+
+/// A catalog: its name, how many rows it has, and a digest of these.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) name: String,
+    pub(crate) rows: u64,
+    pub(crate) digest: String,
 }
 
 /// What the files of a database hold, by number.
@@ -125,16 +146,40 @@ const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compres
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// `pg_class` without the columns that TRUNCATE, VACUUM and ANALYZE change.
-pub(crate) const CLASSES: &str = "SELECT md5(string_agg((to_jsonb(c) - '{relfilenode,relpages,reltuples,\
-    relallvisible,relallfrozen,relfrozenxid,relminmxid}'::text[])::text, ',' ORDER BY oid)) FROM pg_class c";
+/// Rows of `pg_class`, those of what all databases share among them: the file, also of a mapped catalog, the table that TOAST
+/// belongs to, what the planner is told, what may be changed in place, and a digest of all that TRUNCATE, VACUUM and ANALYZE do
+/// not change. To read this of all of them takes milliseconds.
+pub(crate) fn select_classes(major: u32, condition: &str) -> String {
+    let frozen = if major < 18 { "" } else { ", ', relallfrozen = ', c.relallfrozen" };
+    format!(
+        "SELECT c.oid, CASE WHEN NOT c.relisshared THEN pg_relation_filenode(c.oid) END, c.relkind, coalesce(t.oid, c.oid), \
+         concat('relpages = ', c.relpages, ', reltuples = ', c.reltuples, ', relallvisible = ', c.relallvisible{frozen}), \
+         {}, md5((to_jsonb(c) - '{{relfilenode,relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid}}'::text[])::text) \
+         FROM pg_class c LEFT JOIN pg_class t ON c.relkind = 't' AND t.reltoastrelid = c.oid {condition}",
+        in_place(major)
+    )
+}
 
-/// All relations: their files, the mapped ones among them, with the table that TOAST belongs to, and what the planner is told
-/// of them, those among them that all databases share.
-pub(crate) const FILES: &str = "SELECT c.oid, CASE WHEN NOT c.relisshared THEN pg_relation_filenode(c.oid) END, c.relkind, coalesce(t.oid, c.oid), \
-    concat_ws(', ', 'relpages = ' || c.relpages, 'reltuples = ' || c.reltuples, 'relallvisible = ' || c.relallvisible, \
-    'relallfrozen = ' || (to_jsonb(c) ->> 'relallfrozen')) \
-    FROM pg_class c LEFT JOIN pg_class t ON c.relkind = 't' AND t.reltoastrelid = c.oid";
+/// Of all rows of `pg_class` what may be changed in place, outside transactions, and is not the age of the oldest row. Source:
+/// `vac_update_relstats()` and `index_update_stats()`.
+pub(crate) fn select_in_place(major: u32) -> String {
+    format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
+}
+
+fn in_place(major: u32) -> String {
+    let frozen = if major < 18 { "" } else { ", c.relallfrozen" };
+    format!(
+        "concat_ws(' ', c.relpages, c.reltuples, c.relallvisible, c.relhasindex, c.relhasrules, c.relhastriggers{frozen})"
+    )
+}
+
+/// The oldest transaction that still runs.
+const HORIZON: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
+
+/// Whether a row was written by the transaction `horizon` or a later one.
+pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
+    format!("pg_catalog.age({xmin}) <= pg_catalog.age('{horizon}'::pg_catalog.xid)")
+}
 
 /// The catalogs of a database but `pg_class`, of which TRUNCATE changes what is no definition.
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
@@ -143,11 +188,10 @@ const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE
 /// Whether there are functions, which languages have too, that initdb has not made.
 pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
 
-impl FileMap {
-    /// Reads it from the rows of [`FILES`]; `planner` gets what they say for the planner.
-    pub(crate) fn new(rows: &Rows, planner: &mut HashMap<u32, String>) -> Self {
-        let mut files = HashMap::new();
-        for row in rows {
+impl Class {
+    /// Reads them from the rows of [`select_classes`].
+    pub(crate) fn read(rows: &Rows) -> HashMap<u32, Self> {
+        let class = |row: &Vec<Option<String>>| {
             let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
             let (oid, file, owner) = (number(column(0)), number(column(1)), number(column(3)));
             let content = match column(2) {
@@ -158,12 +202,19 @@ impl FileMap {
                 "S" => Content::Sequence(oid),
                 _ => Content::Table(owner),
             };
-            if file != 0 {
-                files.insert(file, content);
-            }
-            planner.insert(oid, column(4).to_owned());
-        }
-        Self(files)
+            let [planner, in_place, digest] = [4, 5, 6].map(|at| column(at).to_owned());
+            (oid, Self { digest, planner, in_place, file: (file, content) })
+        };
+        rows.iter().map(class).collect()
+    }
+}
+
+impl FileMap {
+    /// The files of these rows, and of all others of `before`.
+    pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
+        let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
+        let files = others.chain(rows).map(|(_, class)| class.file);
+        Self(files.filter(|(file, _)| *file != 0).collect())
     }
 
     pub(crate) fn get(&self, file: u32) -> Option<Content> {
@@ -189,14 +240,14 @@ impl TemplateCatalog {
         major: u32,
         paranoid: bool,
     ) -> Result<Self, SessionError> {
-        let mut planner = HashMap::new();
-        let files = FileMap::new(&session.query(FILES)?, &mut planner);
+        let horizon = text(&session.query(HORIZON)?);
+        let classes = Class::read(&session.query(&select_classes(major, ""))?);
         let mut catalog = Self {
             major,
             attributes,
-            classes: text(&session.query(CLASSES)?),
-            files,
-            planner,
+            files: FileMap::new(&classes, &HashMap::new()),
+            classes,
+            horizon,
             digest: if paranoid { Some(Digest::read(session)?) } else { None },
             ..Self::default()
         };
@@ -247,22 +298,22 @@ impl TemplateCatalog {
     }
 }
 
-/// Names and digests of the catalogs.
-fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, (String, String)>, SessionError> {
+/// All catalogs but `pg_class`.
+fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, Catalog>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
     let digests: Vec<_> = names.keys().map(|name| digest_of(name, "t")).collect();
     let rows = union(session, &digests)?;
     let found = rows.into_iter().filter_map(|row| {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
-        let (name, digest) = (columns.next()?, columns.next()?);
-        Some((*names.get(&name)?, (name, digest)))
+        let (name, digest, rows) = (columns.next()?, columns.next()?, columns.next()?.parse().ok()?);
+        Some((*names.get(&name)?, Catalog { name, rows, digest }))
     });
     Ok(found.collect())
 }
 
 /// An oid and a text.
-fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
+pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     let mut columns = row.into_iter();
     Some((number(&columns.next()??), columns.next()??))
 }

@@ -12,9 +12,12 @@ use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::LeaseError;
-use crate::admin::{AdminPool, MARK, mark_of, text, union};
+use crate::admin::{AdminPool, MARK, mark_of, union};
 use crate::backend::WaitingBackend;
-use crate::catalog::{CLASSES, Content, FILES, FileMap, Seed, Sequence, Table, TemplateCatalog};
+use crate::catalog::{
+    Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair, select_classes,
+    select_in_place,
+};
 use crate::digest::digest_of;
 use crate::evidence::Evidence;
 use crate::stats::DatabaseStats;
@@ -92,6 +95,8 @@ struct Touched {
     large: BTreeSet<u32>,
     /// `pg_class` was changed, which TRUNCATE does.
     classes: bool,
+    /// Nothing shows which of its rows were changed.
+    classes_opaque: bool,
     /// Other catalogs that were changed, and may be as before: a temporary table comes and goes.
     catalogs: BTreeSet<u32>,
 }
@@ -117,12 +122,15 @@ pub(crate) fn reset(
     if !touched.catalogs.is_empty() {
         compare_catalogs(admin, used, &touched)?;
     }
+    let mut changed = None;
     if touched.classes {
-        find_truncated(admin, used, &mut touched)?;
+        changed = Some(find_truncated(admin, used, &mut touched)?);
     }
-    let mut mark = clean(admin, used, &mut touched)?;
+    let (mut mark, has_truncated) = clean(admin, used, &mut touched)?;
     if touched.classes {
-        mark = settle_classes(admin, used)?;
+        let changed = changed.filter(|_| !has_truncated);
+        let changed = changed.map_or_else(|| changed_classes(admin, used, &touched), Ok)?;
+        mark = settle_classes(admin, used, &changed)?;
     }
     check_own_changes(&evidence.changes_up_to(mark, used.oid), used, &touched)?;
     Ok(Proof::new())
@@ -197,7 +205,10 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
             Some(Content::Sequence(oid)) => {
                 touched.sequences.insert(oid);
             }
-            Some(Content::Classes) => touched.classes = true,
+            Some(Content::Classes) => {
+                touched.classes = true;
+                touched.classes_opaque |= change.other;
+            }
             Some(Content::Catalog(oid)) => {
                 touched.catalogs.insert(oid);
                 rows_of_catalogs += change.inserted + change.updated + change.deleted;
@@ -229,35 +240,80 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
 /// Makes sure that the rows of each catalog that was changed are those of the template.
 fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let catalog = used.catalog;
-    let names: Vec<_> = touched.catalogs.iter().filter_map(|oid| catalog.catalogs.get(oid)).collect();
-    if names.len() < touched.catalogs.len() {
+    let catalogs: Vec<_> = touched.catalogs.iter().filter_map(|oid| catalog.catalogs.get(oid)).collect();
+    if catalogs.len() < touched.catalogs.len() {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    let sql: Vec<_> = names.iter().map(|(name, _)| digest_of(name, "t")).collect();
-    let rows = union(own_session(admin, used)?, &sql)?;
+    let session = own_session(admin, used)?;
+    // As many rows as before, and none new: they are the same. That is quicker to see than what is in them.
+    let is_since = is_since(&catalog.horizon, "xmin");
+    let counts = |name: &str| {
+        format!("SELECT {}, count(*), count(*) FILTER (WHERE {is_since}) FROM ONLY {name}", literal(name))
+    };
+    let counts: Vec<_> = catalogs.iter().map(|catalog| counts(&catalog.name)).collect();
+    let rows = union(session, &counts)?;
+    let is_as_before = |catalog: &&&Catalog| {
+        let column = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+        rows.iter().any(|row| {
+            column(row, 0) == catalog.name
+                && column(row, 1) == catalog.rows.to_string()
+                && column(row, 2) == "0"
+        })
+    };
+    let others: Vec<_> = catalogs.iter().filter(|catalog| !is_as_before(catalog)).collect();
+    let sql: Vec<_> = others.iter().map(|catalog| digest_of(&catalog.name, "t")).collect();
+    let rows = union(session, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
         let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
-        names.iter().any(|(name, digest)| name == column(0) && digest == column(1))
+        others.iter().any(|catalog| catalog.name == column(0) && catalog.digest == column(1))
     };
-    if rows.len() == names.len() && rows.iter().all(is_same) {
+    if rows.len() == others.len() && rows.iter().all(is_same) {
         return Ok(());
     }
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
+/// The rows of `pg_class` that may not be as in the template. The others are.
+fn changed_classes(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    touched: &Touched,
+) -> Result<HashMap<u32, Class>, NotRecyclable> {
+    let catalog = used.catalog;
+    let session = own_session(admin, used)?;
+    let in_place = session.query(&select_in_place(catalog.major))?;
+    if in_place.len() != catalog.classes.len() {
+        return Err(NotRecyclable::because(DEFINITIONS));
+    }
+    let is_other =
+        |(oid, now): &(u32, String)| catalog.classes.get(oid).is_none_or(|before| before.in_place != *now);
+    let others = in_place.into_iter().filter_map(pair).filter(is_other).map(|(oid, _)| oid.to_string());
+    let since = is_since(&catalog.horizon, "c.xmin");
+    let condition = if touched.classes_opaque {
+        String::new()
+    } else {
+        format!("WHERE {since} OR c.oid = ANY ('{{{}}}')", others.collect::<Vec<_>>().join(","))
+    };
+    let changed = Class::read(&session.query(&select_classes(catalog.major, &condition))?);
+    let is_as_before = |(oid, class): (&u32, &Class)| {
+        catalog.classes.get(oid).is_some_and(|before| before.digest == class.digest)
+    };
+    if changed.iter().all(is_as_before) {
+        return Ok(changed);
+    }
+    Err(NotRecyclable::because(DEFINITIONS))
+}
+
 /// Makes sure that of `pg_class` no more was changed than TRUNCATE and VACUUM change, and adds what has another file: it may
-/// hold rows that no log tells of.
+/// hold rows that no log tells of. Returns the rows that may have been changed.
 fn find_truncated(
     admin: &AdminPool,
     used: &mut Used<'_>,
     touched: &mut Touched,
-) -> Result<(), NotRecyclable> {
+) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
-    let session = own_session(admin, used)?;
-    if text(&session.query(CLASSES)?) != catalog.classes {
-        return Err(NotRecyclable::because(DEFINITIONS));
-    }
-    let now = FileMap::new(&session.query(FILES)?, &mut HashMap::new());
+    let changed = changed_classes(admin, used, touched)?;
+    let now = FileMap::new(&changed, &catalog.classes);
     for oid in now.moved_since(used.files.as_ref().unwrap_or(&catalog.files)) {
         let known = if catalog.sequences.contains_key(&oid) {
             touched.sequences.insert(oid)
@@ -269,42 +325,51 @@ fn find_truncated(
             return Err(NotRecyclable::because(DEFINITIONS));
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Has the planner told what the template tells it, and takes note of the files that there are now. Returns up to where
 /// the log is written.
-fn settle_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<Lsn, NotRecyclable> {
+fn settle_classes(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    changed: &HashMap<u32, Class>,
+) -> Result<Lsn, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
-    let mut planner = HashMap::new();
-    let files = FileMap::new(&session.query(FILES)?, &mut planner);
-    let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, &planner));
+    let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, changed));
     let mark = mark_of(&session.query(&sql)?);
-    used.files = Some(files);
+    used.files = Some(FileMap::new(changed, &catalog.classes));
     Ok(mark)
 }
 
 /// Sets back what `pg_class` tells the planner, where it is not what the template's does.
-fn tell_planner(catalog: &TemplateCatalog, now: &HashMap<u32, String>) -> String {
+fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
     let mut sql = String::new();
-    for (oid, told) in now {
-        if let Some(values) = catalog.planner.get(oid).filter(|values| *values != told) {
-            sql.push_str(&format!("UPDATE pg_catalog.pg_class SET {values} WHERE oid = {oid}; "));
+    for (oid, class) in changed {
+        if let Some(Class { planner, .. }) =
+            catalog.classes.get(oid).filter(|before| before.planner != class.planner)
+        {
+            sql.push_str(&format!("UPDATE pg_catalog.pg_class SET {planner} WHERE oid = {oid}; "));
         }
     }
     sql
 }
 
-/// Undoes what was touched, in one transaction. Returns up to where the log is written with it.
-fn clean(admin: &AdminPool, used: &mut Used<'_>, touched: &mut Touched) -> Result<Lsn, NotRecyclable> {
+/// Undoes what was touched, in one transaction. Returns up to where the log is written with it, and whether tables were truncated
+/// for that.
+fn clean(
+    admin: &AdminPool,
+    used: &mut Used<'_>,
+    touched: &mut Touched,
+) -> Result<(Lsn, bool), NotRecyclable> {
     let mut sql = String::from(
         "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
          SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; ",
     );
     let catalog = used.catalog;
     let sizes = read_sizes(admin, used, touched)?;
-    let mut seeded = Vec::new();
+    let (mut seeded, mut truncates) = (Vec::new(), false);
     for oid in &touched.tables {
         let Some(table) = catalog.tables.get(oid) else { continue };
         match &table.rows {
@@ -316,7 +381,7 @@ fn clean(admin: &AdminPool, used: &mut Used<'_>, touched: &mut Touched) -> Resul
         if grown && table.referenced {
             return Err(NotRecyclable::because("a table grew beyond 1 MB that others refer to"));
         }
-        touched.classes |= grown;
+        truncates |= grown;
         let verb = if grown { "TRUNCATE" } else { "DELETE FROM" };
         sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
@@ -324,7 +389,8 @@ fn clean(admin: &AdminPool, used: &mut Used<'_>, touched: &mut Touched) -> Resul
         let Some(Sequence { name, last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
         sql.push_str(&format!("SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name)));
     }
-    run_clean(admin, used, sql, &seeded)
+    touched.classes |= truncates;
+    Ok((run_clean(admin, used, sql, &seeded)?, truncates))
 }
 
 /// Runs it in a session that waits for a client, if it does not matter in which: to empty tables and to set sequences
