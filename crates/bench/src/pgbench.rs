@@ -71,6 +71,9 @@ impl Pgbench {
             }
         }
         command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
+        // The kernel shares processors among sessions first, and each backend is one: what runs in our process must not have to
+        // share its part with the client, while what runs in another has one of its own. Source: sched(7), autogroup.
+        sys::new_session(&mut command);
         let output = command.output().attempt("run", &self.program)?;
         if !output.status.success() {
             let last_words = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
