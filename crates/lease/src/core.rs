@@ -208,8 +208,11 @@ impl Core {
     /// Makes room for one more that a client leaves in its database. It needs none where the lease ends with that client: the
     /// backend then waits in a ready database. Where there are too many, those of the lease go that ends next.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
-        if !self.has_room() || self.table.ends_with_its_session(id) {
-            return self.has_room();
+        if !self.has_room() {
+            return false;
+        }
+        if self.table.ends_with_its_session(id) {
+            return true;
         }
         let is_left =
             |(id, held): &(&DatabaseId, &Held)| !held.waiting.is_empty() && self.table.is_leased(**id);

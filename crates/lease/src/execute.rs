@@ -540,6 +540,7 @@ impl Inner {
         let facts = match crate::shared::facts(&self.admin) {
             Ok(facts) => facts,
             Err(error) => {
+                self.shared().put_back(ended);
                 return self.report("look for changes of what all databases share", &error.to_string());
             }
         };

@@ -287,8 +287,8 @@ impl Leases {
     }
 }
 
-/// Returns whether the server compiles expressions by default and how many sessions it admits, and removes the ready databases of an earlier pgfresh, on
-/// whose data this server goes on: their names will be given again.
+/// Returns whether the server compiles expressions by default, and how many sessions it admits. Removes the ready databases
+/// of an earlier pgfresh, on whose data this server goes on: their names will be given again.
 fn look_around(admin: &AdminPool) -> Result<(bool, usize), LeaseError> {
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname FROM (VALUES (1)) AS one

@@ -82,6 +82,11 @@ impl SharedWatch {
         std::mem::take(&mut self.ended)
     }
 
+    /// Ends a look that could not read the facts: the next one is about the same.
+    pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
+        self.ended.extend(ended);
+    }
+
     /// Whether files have changed of which the log does not tell: settings of the server, and replication slots.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {

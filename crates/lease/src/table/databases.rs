@@ -46,7 +46,7 @@ impl Databases {
     }
 
     pub(super) fn remove(&mut self, id: DatabaseId) {
-        // Its place goes when what was touched is sorted.
+        // Its other places are left when what was touched is sorted.
         if let Some(Sorted { end: Some(end), .. }) = self.all.remove(&id) {
             self.ends.remove(&(end, id));
         }
