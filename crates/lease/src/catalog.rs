@@ -66,7 +66,10 @@ pub(crate) struct Catalog {
 
 /// What the files of a database hold, by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FileMap(HashMap<u32, Content>);
+pub(crate) struct FileMap(HashMap<u32, (Oid, Content)>);
+
+/// Of the relation that a file is of.
+type Oid = u32;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +81,10 @@ pub(crate) enum Content {
     Index,
     /// `pg_class` itself.
     Classes,
-    /// Another catalog, or what belongs to one, by its oid.
+    /// Another catalog, by its oid.
     Catalog(u32),
+    /// Values of a catalog that are kept apart (TOAST), by the oid of the catalog.
+    CatalogValues(u32),
 }
 
 #[derive(Debug)]
@@ -160,8 +165,8 @@ pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     )
 }
 
-/// Of all rows of `pg_class` what may be changed in place, outside transactions, and is not the age of the oldest row. Source:
-/// `vac_update_relstats()` and `index_update_stats()`.
+/// Of all rows of `pg_class` the file, and what may be changed in place, outside transactions, and is not the age of the oldest
+/// row. Source: `vac_update_relstats()` and `index_update_stats()`.
 pub(crate) fn select_in_place(major: u32) -> String {
     format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
 }
@@ -169,7 +174,7 @@ pub(crate) fn select_in_place(major: u32) -> String {
 fn in_place(major: u32) -> String {
     let frozen = if major < 18 { "" } else { ", c.relallfrozen" };
     format!(
-        "concat_ws(' ', c.relpages, c.reltuples, c.relallvisible, c.relhasindex, c.relhasrules, c.relhastriggers{frozen})"
+        "concat_ws(' ', c.relfilenode, c.relpages, c.reltuples, c.relallvisible, c.relhasindex, c.relhasrules, c.relhastriggers{frozen})"
     )
 }
 
@@ -198,6 +203,7 @@ impl Class {
                 "i" => Content::Index,
                 // The catalog `pg_class`. Source: `src/include/catalog/pg_class.h`.
                 _ if oid == 1259 => Content::Classes,
+                "t" if owner < 16384 => Content::CatalogValues(owner),
                 _ if owner < 16384 => Content::Catalog(owner),
                 "S" => Content::Sequence(oid),
                 _ => Content::Table(owner),
@@ -213,22 +219,28 @@ impl FileMap {
     /// The files of these rows, and of all others of `before`.
     pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
-        let files = others.chain(rows).map(|(_, class)| class.file);
+        let files =
+            others.chain(rows).map(|(oid, Class { file: (file, content), .. })| (*file, (*oid, *content)));
         Self(files.filter(|(file, _)| *file != 0).collect())
     }
 
     pub(crate) fn get(&self, file: u32) -> Option<Content> {
-        self.0.get(&file).copied()
+        self.0.get(&file).map(|(_, content)| *content)
     }
 
-    /// Oids of tables and sequences whose file is another than in `before`.
-    pub(crate) fn moved_since(&self, before: &Self) -> HashSet<u32> {
-        let is_new = |file: &u32| !before.0.contains_key(file);
-        let oid = |content: &Content| match content {
-            Content::Table(oid) | Content::Sequence(oid) => Some(*oid),
-            Content::Index | Content::Classes | Content::Catalog(_) => None,
-        };
-        self.0.iter().filter(|(file, _)| is_new(file)).filter_map(|(_, content)| oid(content)).collect()
+    /// Oids of tables and sequences whose file is another than in `before`. `None` if that is so of a catalog, whose new file
+    /// may hold anything, or if a file is another relation's now: no statement does that, but who writes into `pg_class` can.
+    pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
+        let mut moved = HashSet::new();
+        for (file, (oid, content)) in &self.0 {
+            match (before.0.get(file), content) {
+                (Some((same, _)), _) if same == oid => {}
+                (None, Content::Table(oid) | Content::Sequence(oid)) => drop(moved.insert(*oid)),
+                (None, Content::Index) => {}
+                _ => return None,
+            }
+        }
+        Some(moved)
     }
 }
 

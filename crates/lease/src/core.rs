@@ -144,7 +144,10 @@ impl Held {
     pub(crate) fn are_definitions_among(&self, files: &[u32]) -> bool {
         let known = self.files.as_ref().or_else(|| Some(&self.catalog()?.files));
         files.iter().any(|file| match known {
-            Some(known) => matches!(known.get(*file), None | Some(Content::Catalog(_) | Content::Classes)),
+            Some(known) => matches!(
+                known.get(*file),
+                None | Some(Content::Catalog(_) | Content::CatalogValues(_) | Content::Classes)
+            ),
             None => *file < FIRST_NORMAL,
         })
     }

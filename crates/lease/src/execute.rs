@@ -245,8 +245,7 @@ impl Inner {
         match self.read_stamp(oid) {
             Ok((stamp, _)) if stamp.is_empty() => Outcome::Vanished,
             Ok((stamp, _)) => {
-                let mut core = self.lock();
-                if let Some(held) = core.databases.get_mut(&id) {
+                if let Some(held) = self.lock().databases.get_mut(&id) {
                     held.stamp = (stamp, true);
                 }
                 Outcome::Done

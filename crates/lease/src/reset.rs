@@ -95,10 +95,10 @@ struct Touched {
     large: BTreeSet<u32>,
     /// `pg_class` was changed, which TRUNCATE does.
     classes: bool,
-    /// Nothing shows which of its rows were changed.
-    classes_opaque: bool,
     /// Other catalogs that were changed, and may be as before: a temporary table comes and goes.
     catalogs: BTreeSet<u32>,
+    /// Those of them of which values were changed that are kept apart (TOAST).
+    with_values: BTreeSet<u32>,
 }
 
 /// Returns a database that has no sessions but those that wait to its template's state, or says why not.
@@ -129,7 +129,7 @@ pub(crate) fn reset(
     let (mut mark, has_truncated) = clean(admin, used, &mut touched)?;
     if touched.classes {
         let changed = changed.filter(|_| !has_truncated);
-        let changed = changed.map_or_else(|| changed_classes(admin, used, &touched), Ok)?;
+        let changed = changed.map_or_else(|| changed_classes(admin, used), Ok)?;
         mark = settle_classes(admin, used, &changed)?;
     }
     check_own_changes(&evidence.changes_up_to(mark, used.oid), used, &touched)?;
@@ -207,10 +207,13 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
             }
             Some(Content::Classes) => {
                 touched.classes = true;
-                touched.classes_opaque |= change.other;
+                opaque |= change.other;
             }
-            Some(Content::Catalog(oid)) => {
+            Some(content @ (Content::Catalog(oid) | Content::CatalogValues(oid))) => {
                 touched.catalogs.insert(oid);
+                if content == Content::CatalogValues(oid) {
+                    touched.with_values.insert(oid);
+                }
                 rows_of_catalogs += change.inserted + change.updated + change.deleted;
                 opaque |= change.in_place || change.other;
             }
@@ -227,7 +230,8 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
         touched.catalogs.clear();
         touched.tables.clone_from(&touched.large);
     }
-    if !touched.catalogs.is_empty() && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
+    let has_definitions = touched.classes || !touched.catalogs.is_empty();
+    if has_definitions && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     // What is not in the log may have been touched.
@@ -237,22 +241,31 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
     Ok(touched)
 }
 
+/// Catalogs of what a query computes with: functions, aggregates, operators, casts. Source: `src/include/catalog`.
+const COMPUTES: [u32; 4] = [1255, 2600, 2617, 2605];
+
 /// Makes sure that the rows of each catalog that was changed are those of the template.
 fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let catalog = used.catalog;
-    let catalogs: Vec<_> = touched.catalogs.iter().filter_map(|oid| catalog.catalogs.get(oid)).collect();
+    let find = |oid: &u32| Some((*oid, catalog.catalogs.get(oid)?));
+    let catalogs: Vec<_> = touched.catalogs.iter().filter_map(find).collect();
     if catalogs.len() < touched.catalogs.len() {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     let session = own_session(admin, used)?;
-    // As many rows as before, and none new: they are the same. That is quicker to see than what is in them.
+    // As many rows as before, and none new: they are the same. That is quicker to see than what is in them. It is not seen of
+    // values that are kept apart, nor by what may be another function now.
+    let is_counted = |oid: &u32| {
+        !touched.with_values.contains(oid) && !COMPUTES.iter().any(|oid| touched.catalogs.contains(oid))
+    };
     let is_since = is_since(&catalog.horizon, "xmin");
     let counts = |name: &str| {
         format!("SELECT {}, count(*), count(*) FILTER (WHERE {is_since}) FROM ONLY {name}", literal(name))
     };
-    let counts: Vec<_> = catalogs.iter().map(|catalog| counts(&catalog.name)).collect();
+    let counted = catalogs.iter().filter(|(oid, _)| is_counted(oid));
+    let counts: Vec<_> = counted.map(|(_, catalog)| counts(&catalog.name)).collect();
     let rows = union(session, &counts)?;
-    let is_as_before = |catalog: &&&Catalog| {
+    let is_as_before = |catalog: &&Catalog| {
         let column = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten().unwrap_or_default();
         rows.iter().any(|row| {
             column(row, 0) == catalog.name
@@ -260,7 +273,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
                 && column(row, 2) == "0"
         })
     };
-    let others: Vec<_> = catalogs.iter().filter(|catalog| !is_as_before(catalog)).collect();
+    let others: Vec<_> =
+        catalogs.into_iter().map(|(_, catalog)| catalog).filter(|catalog| !is_as_before(catalog)).collect();
     let sql: Vec<_> = others.iter().map(|catalog| digest_of(&catalog.name, "t")).collect();
     let rows = union(session, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
@@ -274,11 +288,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
 }
 
 /// The rows of `pg_class` that may not be as in the template. The others are.
-fn changed_classes(
-    admin: &AdminPool,
-    used: &mut Used<'_>,
-    touched: &Touched,
-) -> Result<HashMap<u32, Class>, NotRecyclable> {
+fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
     let in_place = session.query(&select_in_place(catalog.major))?;
@@ -288,12 +298,11 @@ fn changed_classes(
     let is_other =
         |(oid, now): &(u32, String)| catalog.classes.get(oid).is_none_or(|before| before.in_place != *now);
     let others = in_place.into_iter().filter_map(pair).filter(is_other).map(|(oid, _)| oid.to_string());
-    let since = is_since(&catalog.horizon, "c.xmin");
-    let condition = if touched.classes_opaque {
-        String::new()
-    } else {
-        format!("WHERE {since} OR c.oid = ANY ('{{{}}}')", others.collect::<Vec<_>>().join(","))
-    };
+    let condition = format!(
+        "WHERE {} OR c.oid = ANY ('{{{}}}')",
+        is_since(&catalog.horizon, "c.xmin"),
+        others.collect::<Vec<_>>().join(",")
+    );
     let changed = Class::read(&session.query(&select_classes(catalog.major, &condition))?);
     let is_as_before = |(oid, class): (&u32, &Class)| {
         catalog.classes.get(oid).is_some_and(|before| before.digest == class.digest)
@@ -312,9 +321,10 @@ fn find_truncated(
     touched: &mut Touched,
 ) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
-    let changed = changed_classes(admin, used, touched)?;
+    let changed = changed_classes(admin, used)?;
     let now = FileMap::new(&changed, &catalog.classes);
-    for oid in now.moved_since(used.files.as_ref().unwrap_or(&catalog.files)) {
+    let moved = now.moved_since(used.files.as_ref().unwrap_or(&catalog.files));
+    for oid in moved.ok_or(NotRecyclable::because(DEFINITIONS))? {
         let known = if catalog.sequences.contains_key(&oid) {
             touched.sequences.insert(oid)
         } else {
@@ -455,7 +465,7 @@ fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> R
             Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
             Some(Content::Index) => true,
             Some(Content::Classes) | None => touched.classes,
-            Some(Content::Catalog(_)) => false,
+            Some(Content::Catalog(_) | Content::CatalogValues(_)) => false,
         };
         if !is_ours {
             return Err(meanwhile());

@@ -131,6 +131,60 @@ fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_use
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }
 
+/// What a superuser can do so that a look at what was written lately does not see it: catalogs with another file, files of other
+/// relations, values of catalogs that are kept apart, rows that seem old, functions that see what they should not.
+const HIDDEN: [&[&str]; 9] = [
+    &["VACUUM FULL pg_description", "COMMENT ON TABLE note IS 'hidden'"],
+    &["SET allow_system_table_mods = on", "TRUNCATE pg_description"],
+    &["VACUUM FULL pg_statistic", "ANALYZE country"],
+    &["CLUSTER pg_depend USING pg_depend_depender_index", "CREATE TABLE hidden (id int)"],
+    &[
+        "SET allow_system_table_mods = on",
+        "UPDATE pg_class c SET relfilenode = d.relfilenode FROM pg_class d WHERE c.oid IN ('base'::regclass, 'note'::regclass) \
+         AND d.oid IN ('base'::regclass, 'note'::regclass) AND c.oid <> d.oid",
+    ],
+    &[
+        "SET allow_system_table_mods = on",
+        "UPDATE pg_class c SET relfilenode = d.relfilenode FROM pg_class d WHERE c.oid IN ('city'::regclass, 'tree'::regclass) \
+         AND d.oid IN ('city'::regclass, 'tree'::regclass) AND c.oid <> d.oid",
+    ],
+    &[
+        "SET allow_system_table_mods = on",
+        "UPDATE pg_class SET relkind = 'r' WHERE oid = 'pg_toast.pg_toast_2618'::regclass",
+        "UPDATE pg_toast.pg_toast_2618 SET chunk_data = overlay(chunk_data PLACING '\\x00' FROM 20) \
+         WHERE ctid = (SELECT min(ctid) FROM pg_toast.pg_toast_2618)",
+        "UPDATE pg_class SET relkind = 't' WHERE relname = 'pg_toast_2618'",
+    ],
+    &[
+        "CREATE EXTENSION pg_surgery",
+        "BEGIN; TRUNCATE note; SELECT heap_force_freeze('pg_class', ARRAY[(SELECT ctid FROM pg_class WHERE relname = 'note')]); COMMIT",
+        "DROP EXTENSION pg_surgery",
+    ],
+    &[
+        "DO $$ BEGIN EXECUTE format('CREATE OR REPLACE FUNCTION pg_catalog.age(xid) RETURNS int LANGUAGE sql STABLE \
+       CALLED ON NULL INPUT AS ''SELECT CASE WHEN $1::text::int8 BETWEEN %s AND %s THEN 0 ELSE 1 END''', \
+       (SELECT max(xmin::text::int8) + 1 FROM pg_class), pg_current_xact_id()::text::int8 - 1); END $$",
+    ],
+];
+
+#[test]
+fn what_is_hidden_from_a_quick_look_is_seen() {
+    let fixture = make_fixture();
+    for statements in HIDDEN {
+        let lease = |done: &[&str]| {
+            let done = done.iter().map(|statement| (*statement).to_owned()).collect();
+            check(&fixture, "hidden", &[(done, End::Closed, false)])
+                .unwrap_or_else(|error| panic!("{statements:?}: {error}"));
+        };
+        lease(statements);
+        // What is known of files in a later lease may be wrong.
+        for later in ["INSERT INTO note VALUES (1, 'x')", "TRUNCATE base", "INSERT INTO note VALUES (2, 'x')"]
+        {
+            lease(&[later]);
+        }
+    }
+}
+
 /// The server keeps what it reads of a statement on a stack, which is as small here as it can be.
 #[test]
 fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
