@@ -255,9 +255,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     let session = own_session(admin, used)?;
     // As many rows as before, and none new: they are the same. That is quicker to see than what is in them. It is not seen of
     // values that are kept apart, nor by what may be another function now.
-    let is_counted = |oid: &u32| {
-        !touched.with_values.contains(oid) && !COMPUTES.iter().any(|oid| touched.catalogs.contains(oid))
-    };
+    let computes_alike = COMPUTES.iter().all(|oid| !touched.catalogs.contains(oid));
+    let is_counted = |oid: &u32| computes_alike && !touched.with_values.contains(oid);
     let is_since = is_since(&catalog.horizon, "xmin");
     let counts = |name: &str| {
         format!("SELECT {}, count(*), count(*) FILTER (WHERE {is_since}) FROM ONLY {name}", literal(name))
