@@ -137,7 +137,7 @@ pub(crate) fn front(
     major: u32,
     template: &str,
 ) -> Result<(Leases, Gateway), BenchError> {
-    let leases = Leases::open(LeaseOptions {
+    let options = LeaseOptions {
         directory: run.socket_directory(),
         data: run.data(),
         major,
@@ -147,7 +147,8 @@ pub(crate) fn front(
         linger: LINGER,
         paranoid: false,
         provisioner: None,
-    })?;
+    };
+    let leases = Leases::open(options, None)?;
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;
     let listen = ([127, 0, 0, 1], 0).into();
     let options = GatewayOptions {

@@ -167,6 +167,18 @@ impl AdminPool {
         }
     }
 
+    /// Takes a superuser's session with the database `postgres` in, on which nothing was set.
+    pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
+        let adopt = || {
+            let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
+            session.query(&format!("{}; {BY_INDEX}", plain(self.major)))?;
+            Ok(PreparedConnection { session, prepared: Vec::new() })
+        };
+        let connection = adopt().map_err(|source| LeaseError::Sql { verb: "open a session", source })?;
+        lock(&self.idle).push(connection);
+        Ok(())
+    }
+
     fn open_admin(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
         let mut session = self.open("postgres").map_err(|error| match error {
             LeaseError::Sql { source, .. } => LeaseError::Sql { verb, source },
@@ -253,11 +265,13 @@ fn list(items: &[&str]) -> String {
 
 fn open(directory: &Path, database: &str, major: u32) -> Result<AdminConnection, SessionError> {
     let mut session = AdminConnection::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
-    match major {
-        ..14 => session.query(PLAIN)?,
-        _ => session.query(&format!("{PLAIN}; {PLAIN_FROM_14}"))?,
-    };
+    session.query(&plain(major))?;
     Ok(session)
+}
+
+/// What a session of ours begins with.
+fn plain(major: u32) -> String {
+    if major < 14 { PLAIN.to_owned() } else { format!("{PLAIN}; {PLAIN_FROM_14}") }
 }
 
 /// The position that [`MARK`] has returned, in the first column of the last row; zero for none.

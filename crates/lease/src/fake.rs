@@ -73,7 +73,7 @@ impl FakeLeases {
     pub(crate) fn open(linger: Duration) -> Self {
         let folder = log_with(0xD118);
         let server = FakeServer::start(folder.path());
-        let leases = Leases::open(LeaseOptions {
+        let options = LeaseOptions {
             directory: folder.path().to_owned(),
             data: folder.path().to_owned(),
             major: 18,
@@ -83,8 +83,8 @@ impl FakeLeases {
             linger,
             paranoid: false,
             provisioner: None,
-        });
-        let leases = leases.unwrap();
+        };
+        let leases = Leases::open(options, None).unwrap();
         leases.0.evidence.change_settings("0/0".parse().unwrap());
         Self { leases, server, _folder: folder }
     }

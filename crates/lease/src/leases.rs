@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
+use server::AdminConnection;
 use sys::lock;
 
 use crate::admin::{AdminPool, text};
@@ -36,11 +37,15 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service and begins to make copies ready.
-    pub fn open(options: LeaseOptions) -> Result<Self, LeaseError> {
+    /// Takes the templates of a server into service and begins to make copies ready. The superuser's `session` with the database
+    /// `postgres` is the first of pgfresh's own, where there is one already.
+    pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(Mutex::new(Core::new(LEAST_CAPACITY)));
         let admin =
             AdminPool::new(options.directory.clone(), options.major, Arc::<Mutex<Core>>::clone(&core));
+        if let Some(session) = session {
+            admin.adopt(session)?;
+        }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let (jit, sessions) = look_around(&admin)?;
         lock(&core).most_idle = sessions / 2;

@@ -57,7 +57,8 @@ impl Leases {
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        let leaks = self.0.shared().found();
+        // What is still being read for the first time has found nothing.
+        let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
         let now = Instant::now();

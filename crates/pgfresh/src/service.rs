@@ -158,7 +158,7 @@ impl Service {
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
         let secret = secret(serve_options.password)?;
-        let Started { server, place, database, templates: names, look_up } = started;
+        let Started { server, session, place, database, templates: names, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
         let times = Times { template: look_up, boot };
@@ -168,7 +168,7 @@ impl Service {
         // Persistent databases are the user's own: none is leased.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
-        let leases = Leases::open(LeaseOptions {
+        let options = LeaseOptions {
             directory: directory.clone(),
             data: server.run().data(),
             major: provisioner.installation.version().major,
@@ -178,7 +178,8 @@ impl Service {
             linger: serve_options.linger,
             paranoid: serve_options.paranoid,
             provisioner: (!is_persistent).then(|| provisioner.clone()),
-        })?;
+        };
+        let leases = Leases::open(options, session)?;
         // Clients that wait for a database hear of the server's end.
         server.when_gone({
             let leases = leases.clone();

@@ -103,6 +103,16 @@ impl Server {
     /// # Errors
     /// Nothing is left of the server then, whatever the error.
     pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
+        Self::start_and_connect(order, data, watch).map(|(server, _)| server)
+    }
+
+    /// The same, and returns the session with the database `postgres` that had the answer: who goes on with it saves about
+    /// 3 ms for one more.
+    pub fn start_and_connect(
+        order: &Order<'_>,
+        data: Data<'_>,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<(Self, AdminConnection), StartError> {
         Self::start_within(&TIMEOUTS, order, data, watch)
     }
 
@@ -111,7 +121,7 @@ impl Server {
         order: &Order<'_>,
         data: Data<'_>,
         watch: &dyn Fn(u64, u64),
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, AdminConnection), StartError> {
         let begun = Instant::now();
         let (guard, copying) = match data {
             Data::Made(guard) => (guard, None),
@@ -144,10 +154,10 @@ impl Server {
         let boot = spawned.elapsed();
         server.copied = copying.map(|copying| copying.finish(watch)).transpose()?;
         let rest = spawned.elapsed().saturating_sub(boot);
-        server.prove(order)?;
+        let session = server.prove(order)?;
         let ready = spawned.elapsed().saturating_sub(boot + rest);
         server.phases = Phases { copy, boot, rest, ready };
-        Ok(server)
+        Ok((server, session))
     }
 
     /// Waits for the word "ready" in the pid file, which the kernel tells us of, or for the end of the server.
@@ -176,8 +186,8 @@ impl Server {
         }
     }
 
-    /// Compares what is in effect with what was asked.
-    fn prove(&self, order: &Order<'_>) -> Result<(), StartError> {
+    /// Compares what is in effect with what was asked, in a session that it returns.
+    fn prove(&self, order: &Order<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
         let wanted: Vec<_> = order.settings.iter().collect();
         let mut sql = String::from("SELECT 1;");
@@ -195,7 +205,7 @@ impl Server {
                 });
             }
         }
-        Ok(())
+        Ok(session)
     }
 
     /// How to reach `database`, as the superuser, with nothing in the way.

@@ -139,7 +139,7 @@ impl Stub {
     pub(crate) fn start_in(&self, guard: Guard, timeouts: &Timeouts) -> Result<Server, StartError> {
         let Self { account, place, installation, program, settings, .. } = self;
         let order = Order { installation, account, place, settings, program };
-        Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ())
+        Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ()).map(|(server, _)| server)
     }
 
     /// Starts a server that answers no SQL.

@@ -227,7 +227,7 @@ impl Provisioner {
         for (name, value) in BUILDING {
             settings.set(name, value)?;
         }
-        Ok(self.boot(template, &place, &settings, say)?)
+        Ok(self.boot(template, &place, &settings, say).map(|(server, _)| server)?)
     }
 
     /// Runs the steps of one specification in `server`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use server::{Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest};
+use server::{AdminConnection, Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest};
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
@@ -226,10 +226,10 @@ impl Provisioner {
         place: &Place,
         settings: &Settings,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Server, StartError> {
+    ) -> Result<(Server, AdminConnection), StartError> {
         let order = self.order(place, settings);
         let watch = |done, total| say(Step::Copying { done, total });
-        Server::start(&order, Data::Copy(&template.entry), &watch)
+        Server::start_and_connect(&order, Data::Copy(&template.entry), &watch)
     }
 
     pub(crate) fn order<'a>(&'a self, place: &'a Place, settings: &'a Settings) -> Order<'a> {

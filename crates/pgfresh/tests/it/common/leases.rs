@@ -32,10 +32,10 @@ impl LeaseFixture {
         let cache = storage::Cache::locate(Some(&ground::cache(User::Ourselves))).unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
         let provisioner = Provisioner::find(options, cache, program).unwrap();
-        let started = provisioner.start(&|_| ()).unwrap();
+        let mut started = provisioner.start(&|_| ()).unwrap();
         admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
         admin(&started, "app").query(setup).unwrap();
-        let leases = Leases::open(LeaseOptions {
+        let options = LeaseOptions {
             directory: started.server.run().socket_directory(),
             data: started.server.run().data(),
             major: provisioner.installation.version().major,
@@ -45,8 +45,10 @@ impl LeaseFixture {
             linger,
             paranoid,
             provisioner: None,
-        })
-        .unwrap();
+        };
+        let leases = Leases::open(options, None).unwrap();
+        // Sessions are counted.
+        started.session = None;
         let watchdog = Watchdog::new(&started.server.run().data());
         Self { leases, started, _watchdog: watchdog }
     }
