@@ -4,11 +4,13 @@
 //! is read once, in the first copy, and holds for all.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::admin::{number, text, union};
-use crate::digest::{Digest, digest_of};
+use crate::digest::{Digest, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
@@ -37,6 +39,8 @@ pub(crate) struct TemplateCatalog {
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// The other catalogs, by oid.
     pub(crate) catalogs: HashMap<u32, Catalog>,
+    /// What is in them.
+    pub(crate) digests: Digests,
     /// What each file holds.
     pub(crate) files: FileMap,
     /// All that is in it, where databases are compared.
@@ -56,12 +60,33 @@ pub(crate) struct Class {
     file: (u32, Content),
 }
 
-/// A catalog: its name, how many rows it has, and a digest of these.
+/// A catalog: its name, and how many rows it has.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
-    pub(crate) digest: String,
+}
+
+/// Digests of the rows of catalogs, by name. Few resets need them, and reading them takes longer than all else that is read of a
+/// template: 60 ms without any tables. So they are read once they have been asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Digests {
+    known: OnceLock<HashMap<String, String>>,
+    wanted: AtomicBool,
+}
+
+impl Digests {
+    /// All of them; `None` if they are still to be read.
+    pub(crate) fn ask(&self) -> Option<&HashMap<String, String>> {
+        let known = self.known.get();
+        self.wanted.store(known.is_none(), Ordering::Relaxed);
+        known
+    }
+
+    /// Whether they were asked for, and are still to be read.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
 }
 
 /// What the files of a database hold, by number.
@@ -304,6 +329,19 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
+    /// Reads the digests in an unused copy, through a session of ours.
+    pub(crate) fn read_digests(&self, session: &mut AdminConnection) -> Result<(), SessionError> {
+        let digests: Vec<_> = self.catalogs.values().map(|catalog| digest_of(&catalog.name, "t")).collect();
+        let rows = union(session, &digests)?;
+        let both = |row: Vec<Option<String>>| {
+            let mut columns = row.into_iter().map(Option::unwrap_or_default);
+            Some((columns.next()?, columns.next()?))
+        };
+        self.digests.known.get_or_init(|| rows.into_iter().filter_map(both).collect());
+        self.digests.wanted.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The tables, as SQL wants them.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
@@ -314,12 +352,12 @@ impl TemplateCatalog {
 fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, Catalog>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
-    let digests: Vec<_> = names.keys().map(|name| digest_of(name, "t")).collect();
-    let rows = union(session, &digests)?;
+    let counts = |name: &String| format!("SELECT {}, count(*) FROM {}", literal(name), rows_of(name));
+    let rows = union(session, &names.keys().map(counts).collect::<Vec<_>>())?;
     let found = rows.into_iter().filter_map(|row| {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
-        let (name, digest, rows) = (columns.next()?, columns.next()?, columns.next()?.parse().ok()?);
-        Some((*names.get(&name)?, Catalog { name, rows, digest }))
+        let (name, rows) = (columns.next()?, columns.next()?.parse().ok()?);
+        Some((*names.get(&name)?, Catalog { name, rows }))
     });
     Ok(found.collect())
 }

@@ -108,6 +108,8 @@ pub(crate) struct Held {
     /// Since when it is known what was changed in it.
     pub(crate) epoch: Epoch,
     pub(crate) clients: Vec<Arc<Client>>,
+    /// Whether a session has begun in it since it was given its lease's name.
+    pub(crate) entered: bool,
 }
 
 impl MakeRoom for Mutex<Core> {
@@ -143,12 +145,14 @@ impl Held {
     /// Whether any of these files is a catalog, which says what is defined in it.
     pub(crate) fn are_definitions_among(&self, files: &[u32]) -> bool {
         let known = self.files.as_ref().or_else(|| Some(&self.catalog()?.files));
+        // The system's own template has catalogs where initdb has put them, others may have them anywhere.
+        let is_unread = self.template.as_ref().is_some_and(Template::is_recyclable);
         files.iter().any(|file| match known {
             Some(known) => matches!(
                 known.get(*file),
                 None | Some(Content::Catalog(_) | Content::CatalogValues(_) | Content::Classes)
             ),
-            None => *file < FIRST_NORMAL,
+            None => is_unread || *file < FIRST_NORMAL,
         })
     }
 

@@ -28,15 +28,21 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// A query for a relation's name, a digest of its rows, of each of which `row` counts, and their number. Schemas of temporary
-/// tables are made once, and stay.
+/// A query for a relation's name and a digest of its rows, of each of which `row` counts.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
-    let rows = if name == "pg_catalog.pg_namespace" { "WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
     format!(
         "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}::pg_catalog.text, E'\\n' \
-         ORDER BY {row}::pg_catalog.text COLLATE \"C\")), pg_catalog.count(*) FROM ONLY {name} t {rows}",
-        literal(name)
+         ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM {}",
+        literal(name),
+        rows_of(name)
     )
+}
+
+/// The rows of a relation that count. Schemas of temporary tables are made once, and stay.
+pub(crate) fn rows_of(name: &str) -> String {
+    let condition =
+        if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
+    format!("ONLY {name} t{condition}")
 }
 
 impl Digest {

@@ -7,9 +7,8 @@ use std::time::Instant;
 use ::template::{complete_copy, create_copy};
 use sys::lock;
 
-use crate::admin::{MARK, mark_of, number, text};
-use crate::backend::{WaitingBackend, ids, may_compile};
-use crate::catalog::{FUNCTIONS, TemplateCatalog};
+use crate::admin::{MARK, mark_of};
+use crate::backend::{ids, may_compile};
 use crate::core::Held;
 use crate::evidence::Epoch;
 use crate::inner::Inner;
@@ -19,7 +18,7 @@ use crate::rollback::{TransactionSession, restore_sequences};
 use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
 use crate::template::{Template, database_of, drop_database, rename};
-use crate::{Backend, Difference, Digest, Isolation, LeaseError, TemplateDatabase};
+use crate::{Difference, Digest, Isolation, LeaseError, TemplateDatabase};
 
 impl Inner {
     /// Does what a task asks for.
@@ -41,119 +40,6 @@ impl Inner {
             self.report(kind.verb(), &format!("{error}: {}", error.detail().unwrap_or_default()));
         }
         outcome
-    }
-
-    fn create(&self, id: DatabaseId, template: &str) -> Outcome {
-        let begun = Instant::now();
-        let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
-        let made = self.template(template).and_then(|template| {
-            self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
-            self.make(&template, &own_name).map(|(oid, has_functions)| (template, oid, has_functions))
-        });
-        let (template, oid, has_functions) = match made {
-            Ok(made) => made,
-            Err(error) => return Outcome::Failed(error),
-        };
-        // A client that waits for it starts a backend of its own, while the next copy is made.
-        let is_awaited = self.lock().table.is_awaited(id);
-        let waiting =
-            if is_awaited { Vec::new() } else { self.warm_up(oid, &own_name, &template, Vec::new()) };
-        let mut core = self.lock();
-        core.counters.created.0 += 1;
-        core.counters.created.1 += begun.elapsed();
-        let params = ids(&waiting);
-        if let Some(held) = core.databases.get_mut(&id) {
-            (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
-        }
-        core.raise_in_background(Event::Warmed { database: id, params });
-        drop(core);
-        if !template.has_unlogged() {
-            return Outcome::Fresh(Proof::new());
-        }
-        if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
-            return self.unless_crashed(id, &template);
-        }
-        // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
-        match self.recycle(id, false) {
-            Ok(proof) => Outcome::Fresh(proof),
-            Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
-        }
-    }
-
-    /// A copy of a template with unlogged tables, where no reset can restore their rows.
-    fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
-        let now = self.generation();
-        if now == 0 || *template.generation.get_or_init(|| now) != now {
-            return Outcome::Failed(LeaseError::Emptied(template.name.clone()));
-        }
-        if let Some(held) = self.lock().databases.get_mut(&id) {
-            held.generation = now;
-        }
-        Outcome::Fresh(Proof::new())
-    }
-
-    /// Makes a copy, and reads from the first one what is in it. Returns its oid, and whether it has functions of its own.
-    fn make(&self, template: &Template, own_name: &str) -> Result<(u32, bool), LeaseError> {
-        let oid = template.copy(own_name, self.options.major, &self.admin)?;
-        if !template.is_recyclable() {
-            // It may change from copy to copy.
-            return Ok((oid, self.has_functions(own_name)?));
-        }
-        if let Some((_, has_functions)) = template.catalog.get() {
-            return Ok((oid, *has_functions));
-        }
-        let catalog = (self.read_catalog(oid, own_name)?, self.has_functions(own_name)?);
-        // Two may read it at once: both read the same.
-        let (_, has_functions) = template.catalog.get_or_init(|| catalog);
-        Ok((oid, *has_functions))
-    }
-
-    fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {
-        let found = self.admin.ask(name, "look for functions", |session| session.query(FUNCTIONS))?;
-        Ok(text(&found) != "f")
-    }
-
-    fn read_catalog(&self, oid: u32, name: &str) -> Result<TemplateCatalog, LeaseError> {
-        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
-        let (major, paranoid) = (self.options.major, self.options.paranoid);
-        self.admin.ask(name, "read a template's catalog", |session| {
-            TemplateCatalog::read(session, attributes.clone(), major, paranoid)
-        })
-    }
-
-    /// Starts backends with the parameters that clients came with last, where none waits yet. One that does not start (a
-    /// role that may not connect) is the client's to hear of.
-    pub(crate) fn warm_up(
-        &self,
-        oid: u32,
-        name: &str,
-        template: &Template,
-        mut waiting: Vec<WaitingBackend>,
-    ) -> Vec<WaitingBackend> {
-        let recent = {
-            let core = self.lock();
-            if core.has_room() { core.recent_params.clone() } else { Vec::new() }
-        };
-        let lacking: Vec<_> =
-            recent.into_iter().filter(|params| waiting.iter().all(|waits| waits.params != *params)).collect();
-        if lacking.is_empty() {
-            return waiting;
-        }
-        let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
-        let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
-        let mut started = Vec::new();
-        for params in lacking {
-            let backend = Backend::connect(&self.options.directory, &params, name);
-            if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
-                started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
-            }
-        }
-        // What was set only while they started leaves no trace in the stamp.
-        let is_same = self.read_stamp(oid).is_ok_and(|(now, _)| now == stamp);
-        if is_same && self.evidence.are_settings_unchanged(before) {
-            waiting.append(&mut started);
-        }
-        waiting
     }
 
     fn start_server(&self, id: DatabaseId, template: &str) -> Outcome {
@@ -184,6 +70,7 @@ impl Inner {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
             held.clients.clear();
+            held.entered = false;
             (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
         };
         // A crash empties the unlogged tables of every database.
@@ -214,14 +101,8 @@ impl Inner {
         Outcome::Done
     }
 
-    /// Names the server's life since its last crash: after one, the checkpointer is another process. 0 if it is not known.
-    fn generation(&self) -> u32 {
-        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
-        self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
-    }
-
     /// Whether a crash may have emptied unlogged tables of a database since it was known to be fresh.
-    fn has_crashed_since(&self, id: DatabaseId) -> bool {
+    pub(crate) fn has_crashed_since(&self, id: DatabaseId) -> bool {
         let known = {
             let core = self.lock();
             let Some(held) = core.databases.get(&id) else { return true };
@@ -260,7 +141,7 @@ impl Inner {
         name: &str,
         params: Option<ParamsId>,
     ) -> Result<Box<TransactionSession>, LeaseError> {
-        let (params, waiting, stamp, oid, catalog) = {
+        let (params, waiting, stamp, oid, has_catalog) = {
             let mut core = self.lock();
             let known = params.and_then(|params| core.params_of(params));
             let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
@@ -272,9 +153,11 @@ impl Inner {
                 .position(|waits| waits.params == params && waits.stamp == stamp && waits.is_alive());
             let waiting = at.map(|at| held.waiting.swap_remove(at)).filter(|waits| waits.since.is_none());
             held.waiting.clear();
-            (params, waiting, stamp, held.oid, held.catalog().is_some())
+            let has_catalog =
+                held.catalog().is_some() || held.template.as_ref().is_some_and(Template::is_recyclable);
+            (params, waiting, stamp, held.oid, has_catalog)
         };
-        if !catalog {
+        if !has_catalog {
             let catalog = Arc::new(self.read_catalog(oid, name)?);
             if let Some(held) = self.lock().databases.get_mut(&id) {
                 held.catalog = Some(catalog);
@@ -374,7 +257,7 @@ impl Inner {
                 (held.template.clone(), held.catalog.clone(), held.files.clone());
             (held.oid, held.last_name.clone(), template, catalog, files, held.epoch, !held.has_functions)
         };
-        let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog());
+        let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog_when_read());
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let leaves_nothing = session.transaction.leaves_nothing;
         let (touched, rows) = session.roll_back(&self.evidence, oid, catalog, files.as_ref())?;
@@ -406,7 +289,7 @@ impl Inner {
     }
 
     /// Returns a database to its template's state.
-    fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
+    pub(crate) fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
         let (template, name, oid, epoch, stats, files, waiting, session) = {
             let mut core = self.lock();
@@ -427,7 +310,7 @@ impl Inner {
         if !template.is_recyclable() {
             return Err(NotRecyclable::because("databases of this template are not recycled"));
         }
-        let catalog = template.catalog();
+        let catalog = template.catalog_when_read();
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let generation = if template.has_unlogged() { self.generation() } else { 0 };
         let mut used = Used { oid, name: &name, catalog, stats, files, waiting, session };
@@ -444,6 +327,9 @@ impl Inner {
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.waiting, held.session) = (files, waiting, session);
+        held.entered = false;
+        // It may have been handed out before that was known.
+        held.has_functions = template.may_have_functions();
         held.generation = generation;
         core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });

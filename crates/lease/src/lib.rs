@@ -15,6 +15,7 @@ mod admin;
 mod backend;
 mod catalog;
 mod client;
+mod copies;
 mod core;
 mod digest;
 mod error;

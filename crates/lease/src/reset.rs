@@ -18,7 +18,7 @@ use crate::catalog::{
     Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair, select_classes,
     select_in_place,
 };
-use crate::digest::digest_of;
+use crate::digest::{digest_of, rows_of};
 use crate::evidence::Evidence;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
@@ -259,7 +259,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     let is_counted = |oid: &u32| computes_alike && !touched.with_values.contains(oid);
     let is_since = is_since(&catalog.horizon, "xmin");
     let counts = |name: &str| {
-        format!("SELECT {}, count(*), count(*) FILTER (WHERE {is_since}) FROM ONLY {name}", literal(name))
+        let rows = rows_of(name);
+        format!("SELECT {}, count(*), count(*) FILTER (WHERE {is_since}) FROM {rows}", literal(name))
     };
     let counted = catalogs.iter().filter(|(oid, _)| is_counted(oid));
     let counts: Vec<_> = counted.map(|(_, catalog)| counts(&catalog.name)).collect();
@@ -274,11 +275,16 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     };
     let others: Vec<_> =
         catalogs.into_iter().map(|(_, catalog)| catalog).filter(|catalog| !is_as_before(catalog)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let digests = catalog.digests.ask();
+    let digests = digests.ok_or(NotRecyclable::because("its template's definitions were not known yet"))?;
     let sql: Vec<_> = others.iter().map(|catalog| digest_of(&catalog.name, "t")).collect();
     let rows = union(session, &sql)?;
     let is_same = |row: &Vec<Option<String>>| {
         let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
-        others.iter().any(|catalog| catalog.name == column(0) && catalog.digest == column(1))
+        digests.get(column(0)).is_some_and(|before| before == column(1))
     };
     if rows.len() == others.len() && rows.iter().all(is_same) {
         return Ok(());

@@ -146,11 +146,11 @@ impl Leases {
             stamp: CatalogStamp::from(""),
             since: None,
         };
-        let (server, transaction) = {
+        let (server, transaction, is_first) = {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
             held.clients.push(Arc::clone(&stay.client));
-            (held.server.clone(), held.transaction.take())
+            (held.server.clone(), held.transaction.take(), !held.entered)
         };
         if let Some(server) = server {
             let backend = lock(&server).connect(&stay.params);
@@ -174,6 +174,8 @@ impl Leases {
                 backend
             }
             None => match inner.start_backend(name, &stay.params) {
+                // The server may have crashed after the database was given its name, and before this session began.
+                Ok(_) if is_first && inner.has_crashed_since(id) => return Err(stay.lost(name)),
                 Ok(backend) => {
                     inner.lock().counters.cold += 1;
                     backend
@@ -185,6 +187,9 @@ impl Leases {
                 }
             },
         };
+        if is_first && let Some(held) = inner.lock().databases.get_mut(&id) {
+            held.entered = true;
+        }
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(stay)) }))
     }
 }

@@ -1,10 +1,12 @@
 //! Template databases: taken into service, and copied.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
 use server::{SessionError, identifier, literal};
+use sys::lock;
 
 use crate::admin::{AdminPool, Prepared, text};
 use crate::backend::{CatalogStamp, stamp};
@@ -30,11 +32,34 @@ pub(crate) struct Template {
     pub(crate) bytes: u64,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
-    /// What a reset needs to know, and whether there are functions; read in the first copy. `template1` may change, so it has
-    /// none.
+    /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
+    /// so it has none.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
+    /// Held while something of it is read.
+    pub(crate) reading: Arc<Mutex<()>>,
+    coming: Arc<Coming>,
+    /// Whether a copy was handed out before its catalog was read.
+    pub(crate) passed_over: Arc<AtomicBool>,
     /// In which life of the server its first copy was made.
     pub(crate) generation: Arc<OnceLock<u32>>,
+}
+
+/// Copies that are being made.
+#[derive(Debug, Default)]
+struct Coming {
+    copies: Mutex<usize>,
+    fewer: Condvar,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct ComingCopy(Arc<Coming>);
+
+impl Drop for ComingCopy {
+    fn drop(&mut self) {
+        *lock(&self.0.copies) -= 1;
+        self.0.fewer.notify_all();
+    }
 }
 
 impl Template {
@@ -79,6 +104,9 @@ impl Template {
             bytes: next().parse().unwrap_or(0),
             forgets: next() == "t" && called != "template1",
             catalog: Arc::default(),
+            reading: Arc::default(),
+            coming: Arc::default(),
+            passed_over: Arc::default(),
             generation: Arc::default(),
         })
     }
@@ -93,9 +121,28 @@ impl Template {
         self.catalog.get().map(|(catalog, _)| catalog)
     }
 
-    /// Whether there are tables or sequences in it whose contents are in no log; false while that is not known.
+    /// Says that a copy is about to be made, until what this returns is dropped.
+    pub(crate) fn announce_copy(&self) -> ComingCopy {
+        *lock(&self.coming.copies) += 1;
+        ComingCopy(Arc::clone(&self.coming))
+    }
+
+    /// The catalog. Where it is still to be read, and a copy is being made in which that may be done, waits for it.
+    pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
+        let may_come = |copies: &mut usize| *copies > 0 && self.catalog().is_none();
+        drop(self.coming.fewer.wait_while(lock(&self.coming.copies), may_come));
+        self.catalog()
+    }
+
+    /// Whether there are tables or sequences in it whose contents are in no log. Where that is not known yet, there are none:
+    /// without its catalog no copy of such a template is handed out.
     pub(crate) fn has_unlogged(&self) -> bool {
         self.catalog().is_some_and(|catalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty())
+    }
+
+    /// Whether there may be functions in it that initdb has not made.
+    pub(crate) fn may_have_functions(&self) -> bool {
+        self.catalog.get().is_none_or(|(_, has_functions)| *has_functions)
     }
 
     /// Whether a reset cannot restore all that is in no log.

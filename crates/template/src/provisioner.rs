@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use server::{AdminConnection, Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest};
+use server::{
+    AdminConnection, Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest,
+};
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
 use crate::error::ProvisionError;

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
 use crate::common::depth;
 use crate::common::gateway::Gateway;
@@ -14,6 +16,7 @@ on_every_major! {
     a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database
     a_crashed_backend_hides_no_change
     a_crash_empties_no_unlogged_table_of_a_later_database
+    a_crash_that_is_noticed_late_empties_no_unlogged_table
     a_large_unlogged_table_is_whole_in_each_database
     sessions_that_time_out_leave_no_data
     terminating_all_other_sessions_harms_no_later_one
@@ -191,6 +194,33 @@ fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
         let count = session.value("SELECT count(*) FROM unlogged_seed").unwrap();
         assert_eq!(count, "2", "database {number} after the crash, on PostgreSQL {major}");
     }
+}
+
+/// A database is given its name after a backend has been killed, and before the postmaster hears of that: its first session
+/// begins after the recovery.
+fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let mut witness = gateway.connect_in_time("witness", LASTING);
+    let number =
+        |text: String| text.lines().next().unwrap().trim().parse().map(Pid::from_raw).unwrap().unwrap();
+    let mut killed = gateway.connect_in_time("killed", LASTING);
+    let backend = number(killed.value("SELECT pg_backend_pid()").unwrap());
+    let postmaster = number(witness.value("SELECT pg_read_file('postmaster.pid')").unwrap());
+    wait_until("a ready database", || gateway.status()["templates"][0]["ready"].as_u64() > Some(0));
+    kill_process(postmaster, Signal::STOP).unwrap();
+    kill_process(backend, Signal::KILL).unwrap();
+    let count = thread::scope(|scope| {
+        let later = scope.spawn(|| {
+            // No backend waits that has this.
+            let mut session = gateway.connect_in_time("later", &format!("{LASTING} -c work_mem=1234kB"));
+            session.value("SELECT count(*) FROM unlogged_seed").unwrap()
+        });
+        let named = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'later')";
+        wait_until("a database for the lease", || witness.value(named).unwrap() == "t");
+        kill_process(postmaster, Signal::CONT).unwrap();
+        later.join().unwrap()
+    });
+    assert_eq!(count, "2", "on PostgreSQL {major}");
 }
 
 /// Its rows are too many to be put back: each database is a new copy, until a crash has emptied the template's.

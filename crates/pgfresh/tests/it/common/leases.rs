@@ -16,7 +16,7 @@ use super::{User, WAIT_TIMEOUT, ground};
 /// A server with a template database `app`, and its leases, which are closed before it stops.
 pub(crate) struct LeaseFixture {
     pub(crate) leases: Leases,
-    started: Started,
+    pub(crate) started: Started,
     _watchdog: Watchdog,
 }
 

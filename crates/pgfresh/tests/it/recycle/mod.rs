@@ -202,6 +202,29 @@ fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
     }
 }
 
+/// By the server's log: the client has its answer before all tables are read for the reset, which has all of it.
+#[test]
+fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
+    let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
+    let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), false);
+    let fixture = Fixture { server, never_used: Digest::default() };
+    let read = || {
+        let log = std::fs::read_to_string(fixture.server.started.server.run().log()).unwrap();
+        log.matches(" TO STDOUT (FORMAT binary)").count()
+    };
+    let (mut session, _, guard) = fixture.connect("first", "postgres");
+    session.query("INSERT INTO t7 VALUES (2)").unwrap();
+    assert!(read() < tables.len());
+    drop((session, guard));
+    fixture.server.leases.reset("first", true).unwrap();
+    assert_eq!(read(), tables.len());
+    assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
+    let (mut session, ..) = fixture.connect("first", "postgres");
+    assert_eq!(session.query("SELECT count(*) FROM t7").unwrap(), [[Some("1".to_owned())]]);
+}
+
 #[test]
 fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
     let fixture = make_fixture();

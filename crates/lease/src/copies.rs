@@ -1,0 +1,191 @@
+//! Copies of templates, from their making until they are ready for a client; and what is read of a template in one of them.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use server::AdminConnection;
+use sys::lock;
+
+use crate::admin::{number, text};
+use crate::backend::{WaitingBackend, ids};
+use crate::catalog::{FUNCTIONS, TemplateCatalog};
+use crate::core::Held;
+use crate::inner::Inner;
+use crate::reset::NotRecyclable;
+use crate::stats::DatabaseStats;
+use crate::table::{DatabaseId, Event, Outcome, Proof};
+use crate::template::Template;
+use crate::{Backend, LeaseError};
+
+impl Inner {
+    /// Makes a copy of a template, ready for a client.
+    pub(crate) fn create(&self, id: DatabaseId, template: &str) -> Outcome {
+        let begun = Instant::now();
+        let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
+        let made = self.template(template).and_then(|template| {
+            self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
+            let _coming = template.announce_copy();
+            let oid = template.copy(&own_name, self.options.major, &self.admin)?;
+            let has_functions = self.look_into(id, oid, &own_name, &template)?;
+            Ok((template, oid, has_functions))
+        });
+        let (template, oid, has_functions) = match made {
+            Ok(made) => made,
+            Err(error) => return Outcome::Failed(error),
+        };
+        // A client that waits for it starts a backend of its own, while the next copy is made.
+        let is_awaited = self.lock().table.is_awaited(id);
+        let waiting =
+            if is_awaited { Vec::new() } else { self.warm_up(oid, &own_name, &template, Vec::new()) };
+        let mut core = self.lock();
+        core.counters.created.0 += 1;
+        core.counters.created.1 += begun.elapsed();
+        let params = ids(&waiting);
+        if let Some(held) = core.databases.get_mut(&id) {
+            (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
+        }
+        core.raise_in_background(Event::Warmed { database: id, params });
+        drop(core);
+        if !template.has_unlogged() {
+            return Outcome::Fresh(Proof::new());
+        }
+        if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
+            return self.unless_crashed(id, &template);
+        }
+        // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
+        match self.recycle(id, false) {
+            Ok(proof) => Outcome::Fresh(proof),
+            Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
+        }
+    }
+
+    /// A copy of a template with unlogged tables, where no reset can restore their rows.
+    fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
+        let now = self.generation();
+        if now == 0 || *template.generation.get_or_init(|| now) != now {
+            return Outcome::Failed(LeaseError::Emptied(template.name.clone()));
+        }
+        if let Some(held) = self.lock().databases.get_mut(&id) {
+            held.generation = now;
+        }
+        Outcome::Fresh(Proof::new())
+    }
+
+    /// Names the server's life since its last crash: after one, the checkpointer is another process. 0 if it is not known.
+    pub(crate) fn generation(&self) -> u32 {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+        self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
+    }
+
+    /// Reads in an unused copy what is not known of its template yet, and is not read in another one. Returns whether it may have
+    /// functions of its own.
+    fn look_into(
+        &self,
+        id: DatabaseId,
+        oid: u32,
+        name: &str,
+        template: &Template,
+    ) -> Result<bool, LeaseError> {
+        if !template.is_recyclable() {
+            // It may change from copy to copy.
+            return self.has_functions(name);
+        }
+        let is_awaited = || self.lock().table.is_awaited(id);
+        match template.catalog() {
+            None => self.read_catalog_once(is_awaited, oid, name, template)?,
+            Some(catalog) if catalog.digests.are_wanted() && !is_awaited() => {
+                if let Ok(_reading) = template.reading.try_lock() {
+                    let read = |session: &mut AdminConnection| catalog.read_digests(session);
+                    self.admin.ask(name, "read a template's definitions", read)?;
+                }
+            }
+            Some(_) => {}
+        }
+        Ok(template.may_have_functions())
+    }
+
+    /// Reads a template's catalog, which only the end of a lease needs. A client that waits for the server's first copy does not
+    /// wait for that, nor do other copies while it is read in one, unless a crash could take away what is to be read.
+    fn read_catalog_once(
+        &self,
+        is_awaited: impl Fn() -> bool,
+        oid: u32,
+        name: &str,
+        template: &Template,
+    ) -> Result<(), LeaseError> {
+        let can_wait = self.is_all_logged(template);
+        if can_wait && is_awaited() && !template.passed_over.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let reading = if can_wait { template.reading.try_lock().ok() } else { Some(lock(&template.reading)) };
+        if reading.is_none() || template.catalog().is_some() {
+            return Ok(());
+        }
+        let catalog = (self.read_catalog(oid, name)?, self.has_functions(name)?);
+        template.catalog.get_or_init(|| catalog);
+        Ok(())
+    }
+
+    /// Whether a template has no unlogged tables or sequences, by its files: each of these has one that tells how to begin anew.
+    fn is_all_logged(&self, template: &Template) -> bool {
+        let is_init = |file: io::Result<DirEntry>| {
+            file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
+        };
+        let data = &self.options.data;
+        let files = fs::read_dir(data.join("base").join(template.oid.to_string()));
+        let tablespaces = fs::read_dir(data.join("pg_tblspc"));
+        files.is_ok_and(|mut files| !files.any(is_init))
+            && tablespaces.is_ok_and(|mut tablespaces| tablespaces.next().is_none())
+    }
+
+    fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {
+        let found = self.admin.ask(name, "look for functions", |session| session.query(FUNCTIONS))?;
+        Ok(text(&found) != "f")
+    }
+
+    pub(crate) fn read_catalog(&self, oid: u32, name: &str) -> Result<TemplateCatalog, LeaseError> {
+        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        let (major, paranoid) = (self.options.major, self.options.paranoid);
+        self.admin.ask(name, "read a template's catalog", |session| {
+            TemplateCatalog::read(session, attributes.clone(), major, paranoid)
+        })
+    }
+
+    /// Starts backends with the parameters that clients came with last, where none waits yet. One that does not start (a
+    /// role that may not connect) is the client's to hear of.
+    pub(crate) fn warm_up(
+        &self,
+        oid: u32,
+        name: &str,
+        template: &Template,
+        mut waiting: Vec<WaitingBackend>,
+    ) -> Vec<WaitingBackend> {
+        let recent = {
+            let core = self.lock();
+            if core.has_room() { core.recent_params.clone() } else { Vec::new() }
+        };
+        let lacking: Vec<_> =
+            recent.into_iter().filter(|params| waiting.iter().all(|waits| waits.params != *params)).collect();
+        if lacking.is_empty() {
+            return waiting;
+        }
+        let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
+        let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
+        let mut started = Vec::new();
+        for params in lacking {
+            let backend = Backend::connect(&self.options.directory, &params, name);
+            if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
+                started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
+            }
+        }
+        // What was set only while they started leaves no trace in the stamp.
+        let is_same = self.read_stamp(oid).is_ok_and(|(now, _)| now == stamp);
+        if is_same && self.evidence.are_settings_unchanged(before) {
+            waiting.append(&mut started);
+        }
+        waiting
+    }
+}
