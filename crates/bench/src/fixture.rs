@@ -58,8 +58,11 @@ impl Fixture {
         // Ours, those that we keep warm, and those by hand are in one server.
         server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
         let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
-        let started = provisioner.start(&|_| ())?;
-        let mut admin = started.server.session("postgres")?;
+        let mut started = provisioner.start(&|_| ())?;
+        let mut admin = match started.session.take() {
+            Some(session) => session,
+            None => started.server.session("postgres")?,
+        };
         admin.query(&format!("CREATE DATABASE {TEMPLATE}"))?;
         let (begun, mut session) = (Instant::now(), started.server.session(TEMPLATE)?);
         for sql in statements(tables) {

@@ -93,10 +93,9 @@ impl Inner {
             // It may change from copy to copy.
             return self.has_functions(name);
         }
-        let is_awaited = || self.lock().table.is_awaited(id);
         match template.catalog() {
-            None => self.read_catalog_once(is_awaited, oid, name, template)?,
-            Some(catalog) if catalog.digests.are_wanted() && !is_awaited() => {
+            None => self.read_catalog_once(oid, name, template)?,
+            Some(catalog) if catalog.digests.are_wanted() && !self.lock().table.is_awaited(id) => {
                 if let Ok(_reading) = template.reading.try_lock() {
                     let read = |session: &mut AdminConnection| catalog.read_digests(session);
                     self.admin.ask(name, "read a template's definitions", read)?;
@@ -107,17 +106,12 @@ impl Inner {
         Ok(template.may_have_functions())
     }
 
-    /// Reads a template's catalog, which only the end of a lease needs. A client that waits for the server's first copy does not
-    /// wait for that, nor do other copies while it is read in one, unless a crash could take away what is to be read.
-    fn read_catalog_once(
-        &self,
-        is_awaited: impl Fn() -> bool,
-        oid: u32,
-        name: &str,
-        template: &Template,
-    ) -> Result<(), LeaseError> {
+    /// Reads a template's catalog, which only the end of a lease needs: in the second copy, so that the first client does not
+    /// wait for that. Nor do other copies while it is read in one. But where a crash could take away what is to be read, that
+    /// comes first.
+    fn read_catalog_once(&self, oid: u32, name: &str, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
-        if can_wait && is_awaited() && !template.passed_over.swap(true, Ordering::Relaxed) {
+        if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let reading = if can_wait { template.reading.try_lock().ok() } else { Some(lock(&template.reading)) };

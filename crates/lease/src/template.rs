@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
@@ -17,6 +18,8 @@ use crate::{LeaseError, TemplateDatabase};
 
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
+/// How long the making of a server's second copy may take to begin, once the first is leased.
+const NEXT_COPY: Duration = Duration::from_millis(100);
 
 /// What the database of a template in service is called, so that its own name is free for copies.
 pub(crate) fn database_of(template: &str) -> String {
@@ -48,7 +51,7 @@ pub(crate) struct Template {
 #[derive(Debug, Default)]
 struct Coming {
     copies: Mutex<usize>,
-    fewer: Condvar,
+    changed: Condvar,
 }
 
 /// One of them.
@@ -58,7 +61,7 @@ pub(crate) struct ComingCopy(Arc<Coming>);
 impl Drop for ComingCopy {
     fn drop(&mut self) {
         *lock(&self.0.copies) -= 1;
-        self.0.fewer.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
@@ -124,13 +127,18 @@ impl Template {
     /// Says that a copy is about to be made, until what this returns is dropped.
     pub(crate) fn announce_copy(&self) -> ComingCopy {
         *lock(&self.coming.copies) += 1;
+        self.coming.changed.notify_all();
         ComingCopy(Arc::clone(&self.coming))
     }
 
-    /// The catalog. Where it is still to be read, and a copy is being made in which that may be done, waits for it.
+    /// The catalog. Where it is still to be read, and a copy is made in which that may be done, waits for it.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
-        let may_come = |copies: &mut usize| *copies > 0 && self.catalog().is_none();
-        drop(self.coming.fewer.wait_while(lock(&self.coming.copies), may_come));
+        let Coming { copies, changed } = &*self.coming;
+        let is_unread = || self.is_recyclable() && self.catalog().is_none();
+        let next = |copies: &mut usize| *copies == 0 && is_unread();
+        if let Ok((copies, _)) = changed.wait_timeout_while(lock(copies), NEXT_COPY, next) {
+            drop(changed.wait_while(copies, |copies| *copies > 0 && is_unread()));
+        }
         self.catalog()
     }
 

@@ -15,8 +15,10 @@ const MOST_AHEAD: usize = 16;
 const MOST_READY: usize = 2 * MOST_AHEAD;
 /// How many are kept ready before a client has asked for one.
 const FIRST_READY: usize = 2;
-/// The most that are made at once.
+/// The most that are made at once while clients wait.
 const MOST_MAKING: usize = 2;
+/// The most that are made at once ahead of demand: the other processors are for who uses the databases.
+const MOST_MAKING_AHEAD: usize = 1;
 /// How long a session that was just given a database has the machine to itself before the next is made: that long a
 /// session takes to start and to have its first answer.
 const QUIET: Duration = Duration::from_millis(3);
@@ -243,7 +245,8 @@ impl LeaseTable {
             let waiting = supply.line.len();
             let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
             let lacks = (waiting + ahead).saturating_sub(self.ready(source) + coming);
-            if lacks == 0 || making >= MOST_MAKING {
+            let most = if waiting > 0 { MOST_MAKING } else { MOST_MAKING_AHEAD };
+            if lacks == 0 || making >= most {
                 if quiet.is_some() && waiting + supply.wanted > self.ready(source) + coming {
                     soonest = earlier(soonest, quiet);
                 }

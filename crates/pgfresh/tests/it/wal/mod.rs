@@ -77,8 +77,8 @@ impl Fixture {
         let server_options = ServerOptions { installation, settings, ..ServerOptions::default() };
         let provisioner =
             Provisioner::find(server_options, cache, PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"))).unwrap();
-        let started = provisioner.start(&|_| ()).unwrap();
-        let mut admin = started.server.session("postgres").unwrap();
+        let mut started = provisioner.start(&|_| ()).unwrap();
+        let mut admin = started.session.take().unwrap();
         compress(&mut admin, variant.compression);
         admin.query("CREATE DATABASE app").unwrap();
         started.server.session("app").unwrap().query(TEMPLATE).unwrap();
