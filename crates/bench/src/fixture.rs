@@ -1,5 +1,6 @@
 //! A server with a template of 30 tables or another number of them, its databases, and a gateway before it: where leases are measured.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +9,8 @@ use gateway::{Access, Budget, Gateway, GatewayOptions};
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use report::Report;
 use server::{AdminConnection, Installation, SOCKET, SUPERUSER, Server};
-use storage::{Attempt, Cache, Place, RunDirectory};
-use template::{Provisioner, ServerOptions};
+use storage::{Attempt, Cache, Entry, Place, RunDirectory};
+use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 
 use crate::client::Address;
 use crate::{BenchError, environment};
@@ -54,11 +55,7 @@ impl Fixture {
         tables: u32,
     ) -> Result<Self, BenchError> {
         let load = environment::load();
-        let mut server_options = ServerOptions { template: None, ..server_options.clone() };
-        // Ours, those that we keep warm, and those by hand are in one server.
-        server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
-        let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
-        let mut started = provisioner.start(&|_| ())?;
+        let (provisioner, mut started) = start(server_options, None, cache, program)?;
         let mut admin = match started.session.take() {
             Some(session) => session,
             None => started.server.session("postgres")?,
@@ -72,8 +69,31 @@ impl Fixture {
         drop(session);
         // It waits for the end of the session that has made the tables.
         admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
+        // It is in no cache now.
+        started.entry = None;
+        Self::serve(provisioner, started, load, built)
+    }
+
+    /// One that starts from a template in the cache, as users' servers do. Nothing is made by hand in it.
+    pub(crate) fn of_template(
+        server_options: &ServerOptions,
+        template: TemplateSpec,
+        cache: &Path,
+        program: PathBuf,
+    ) -> Result<Self, BenchError> {
+        let load = environment::load();
+        let (provisioner, started) = start(server_options, Some(template), Some(cache), program)?;
+        Self::serve(provisioner, started, load, Duration::ZERO)
+    }
+
+    fn serve(
+        provisioner: Provisioner,
+        started: Started,
+        load: String,
+        built: Duration,
+    ) -> Result<Self, BenchError> {
         let major = provisioner.installation.version().major;
-        let (leases, gateway) = front(started.server.run(), &started.place, major, TEMPLATE)?;
+        let (leases, gateway) = front(started.server.run(), &started.place, major, TEMPLATE, started.entry)?;
         let place = started.place.why();
         Ok(Self {
             gateway,
@@ -133,12 +153,35 @@ impl Fixture {
     }
 }
 
+/// Starts a server that admits many sessions: ours, those that we keep warm, and those by hand.
+fn start(
+    server_options: &ServerOptions,
+    template: Option<TemplateSpec>,
+    cache: Option<&Path>,
+    program: PathBuf,
+) -> Result<(Provisioner, Started), BenchError> {
+    let mut server_options = ServerOptions { template, ..server_options.clone() };
+    server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
+    let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
+    let started = provisioner.start(&|_| ())?;
+    Ok((provisioner, started))
+}
+
+/// The tables of a template as a file in `folder`, and how a template is made of that.
+pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
+    let file = folder.join("tables.sql");
+    fs::write(&file, statements(TABLES).join(";\n")).attempt("write", &file)?;
+    let sql = vec!["tables.sql".to_owned()];
+    Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
+}
+
 /// Opens leases of the databases of a server, which all are copies of one, and a gateway before them, on any port that is free.
 pub(crate) fn front(
     run: &RunDirectory,
     place: &Place,
     major: u32,
     template: &str,
+    entry: Option<Entry>,
 ) -> Result<(Leases, Gateway), BenchError> {
     let options = LeaseOptions {
         directory: run.socket_directory(),
@@ -146,6 +189,7 @@ pub(crate) fn front(
         major,
         budget: place.budget(),
         templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
+        entry,
         isolation: Isolation::Clone,
         linger: LINGER,
         paranoid: false,

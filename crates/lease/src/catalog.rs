@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::admin::{number, text, union};
@@ -14,41 +15,46 @@ use crate::digest::{Digest, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
-/// Why a table is not filled again.
-const UNCOPIED: &str = "a table whose rows cannot be copied was touched";
 /// Types whose binary form is read back as it was written, whatever a session has set. Those of a user's own are made of
 /// them, or are not in the list.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
 
-/// Everything in a template that has rows or a value.
-#[derive(Debug, Default)]
+/// Everything in a template that has rows or a value. A note of it has what is the same in every server on the same files.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateCatalog {
     pub(crate) tables: HashMap<u32, Table>,
     pub(crate) sequences: HashMap<u32, Sequence>,
     /// The server's major version.
+    #[serde(skip)]
     pub(crate) major: u32,
     /// As [`DatabaseStats`](crate::stats::DatabaseStats) has them.
+    #[serde(skip)]
     pub(crate) attributes: String,
     /// The rows of `pg_class`, by oid.
     pub(crate) classes: HashMap<u32, Class>,
     /// No row of a copy was written by this transaction or a later one, until a session has done so.
+    #[serde(skip)]
     pub(crate) horizon: String,
     /// Tables and sequences whose contents are in no log.
+    #[serde(skip)]
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// The other catalogs, by oid.
     pub(crate) catalogs: HashMap<u32, Catalog>,
     /// What is in them.
+    #[serde(skip)]
     pub(crate) digests: Digests,
     /// What each file holds.
+    #[serde(skip)]
     pub(crate) files: FileMap,
     /// All that is in it, where databases are compared.
+    #[serde(skip)]
     pub(crate) digest: Option<Digest>,
 }
 
 /// A row of `pg_class`.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Class {
     /// A digest without what TRUNCATE, VACUUM and ANALYZE change.
     pub(crate) digest: String,
@@ -61,7 +67,7 @@ pub(crate) struct Class {
 }
 
 /// A catalog: its name, and how many rows it has.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
@@ -97,7 +103,7 @@ pub(crate) struct FileMap(HashMap<u32, (Oid, Content)>);
 type Oid = u32;
 
 /// What a file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// Rows of a user's table, or values of one that are kept apart (TOAST), by the oid of the table.
     Table(u32),
@@ -112,7 +118,7 @@ pub(crate) enum Content {
     CatalogValues(u32),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Table {
     /// As SQL wants it.
     pub(crate) name: String,
@@ -124,16 +130,37 @@ pub(crate) struct Table {
 }
 
 /// What a table has in the template.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Seed {
     Empty,
     /// Its rows as `COPY … (FORMAT binary)` gives them.
-    Rows(Vec<u8>),
+    Rows(#[serde(with = "crate::note::base64")] Vec<u8>),
     /// Why they cannot be put back.
-    Fixed(&'static str),
+    Fixed(Reason),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why the rows of a table cannot be put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reason {
+    MaterialisedView,
+    AlwaysFires,
+    Uncopied,
+    Large,
+}
+
+impl Reason {
+    /// What is said of a lease in which such a table was touched.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::MaterialisedView => "a materialised view was refreshed",
+            Self::AlwaysFires => "a table with triggers or rules that always fire was touched",
+            Self::Uncopied => "a table whose rows cannot be copied was touched",
+            Self::Large => "a large table with rows in the template was touched",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sequence {
     pub(crate) name: String,
     pub(crate) last_value: i64,
@@ -204,7 +231,7 @@ fn in_place(major: u32) -> String {
 }
 
 /// The oldest transaction that still runs.
-const HORIZON: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
+pub(crate) const HORIZON: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
 /// Whether a row was written by the transaction `horizon` or a later one.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
@@ -217,6 +244,13 @@ const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE
 
 /// Whether there are functions, which languages have too, that initdb has not made.
 pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
+
+/// All that a catalog is read by, but for what is never noted.
+pub(crate) fn queries(major: u32) -> String {
+    let classes = select_classes(major, "");
+    let sizes = LARGEST_SEED.to_string();
+    [&classes, RELATIONS, INEXACT, EXACT_TYPES, COMPRESSION, CATALOGS, FUNCTIONS, &sizes].join("\n")
+}
 
 impl Class {
     /// Reads them from the rows of [`select_classes`].
@@ -310,12 +344,10 @@ impl TemplateCatalog {
                 continue;
             }
             let rows = match kind.as_str() {
-                "m" => Seed::Fixed("a materialised view was refreshed"),
-                _ if always_fires => {
-                    Seed::Fixed("a table with triggers or rules that always fire was touched")
-                }
+                "m" => Seed::Fixed(Reason::MaterialisedView),
+                _ if always_fires => Seed::Fixed(Reason::AlwaysFires),
                 _ if bytes == 0 => Seed::Empty,
-                _ if inexact.contains(&oid) => Seed::Fixed(UNCOPIED),
+                _ if inexact.contains(&oid) => Seed::Fixed(Reason::Uncopied),
                 _ => seed(session, &name, bytes, compression.get(&oid))?,
             };
             catalog.tables.insert(oid, Table { name, rows, referenced, unlogged });
@@ -327,6 +359,13 @@ impl TemplateCatalog {
             catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
         catalog.unlogged = (tables.collect(), sequences.collect());
         Ok(catalog)
+    }
+
+    /// One that was noted, in a server of this major version, which has not had a client with a copy, and whose copies have these
+    /// attributes.
+    pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
+        let files = FileMap::new(&self.classes, &HashMap::new());
+        Self { major, attributes, horizon, files, ..self }
     }
 
     /// Reads the digests in an unused copy, through a session of ours.
@@ -379,19 +418,19 @@ fn seed(
         return Ok(Seed::Empty);
     }
     if size > LARGEST_SEED {
-        return Ok(Seed::Fixed("a large table with rows in the template was touched"));
+        return Ok(Seed::Fixed(Reason::Large));
     }
     if let Some(condition) = compression
         && !session.query(&format!("SELECT FROM ONLY {name} WHERE {condition} LIMIT 1"))?.is_empty()
     {
-        return Ok(Seed::Fixed(UNCOPIED));
+        return Ok(Seed::Fixed(Reason::Uncopied));
     }
     let mut rows = Vec::new();
     let copy = format!("COPY {name} TO STDOUT (FORMAT binary)");
     match session.copy_out(&copy, &mut |row| rows.extend_from_slice(row)) {
         Ok(()) => Ok(Seed::Rows(rows)),
         // A type without binary output.
-        Err(SessionError::Server { .. }) => Ok(Seed::Fixed(UNCOPIED)),
+        Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),
     }
 }

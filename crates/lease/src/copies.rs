@@ -11,7 +11,7 @@ use sys::lock;
 
 use crate::admin::{number, text};
 use crate::backend::{WaitingBackend, ids};
-use crate::catalog::{FUNCTIONS, TemplateCatalog};
+use crate::catalog::{FUNCTIONS, HORIZON, TemplateCatalog};
 use crate::core::Held;
 use crate::inner::Inner;
 use crate::reset::NotRecyclable;
@@ -94,6 +94,7 @@ impl Inner {
             return self.has_functions(name);
         }
         match template.catalog() {
+            None if self.recall_catalog(oid, template)? => {}
             None => self.read_catalog_once(oid, name, template)?,
             Some(catalog) if catalog.digests.are_wanted() && !self.lock().table.is_awaited(id) => {
                 if let Ok(_reading) = template.reading.try_lock() {
@@ -118,9 +119,33 @@ impl Inner {
         if reading.is_none() || template.catalog().is_some() {
             return Ok(());
         }
-        let catalog = (self.read_catalog(oid, name)?, self.has_functions(name)?);
-        template.catalog.get_or_init(|| catalog);
+        let (catalog, has_functions) = (self.read_catalog(oid, name)?, self.has_functions(name)?);
+        let has_unlogged = !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
+        if !has_unlogged && self.is_unchanged(template) {
+            template.remember(&catalog, has_functions);
+        }
+        template.catalog.get_or_init(|| (catalog, has_functions));
         Ok(())
+    }
+
+    /// Whether the log says that a template is what it was when the server started.
+    fn is_unchanged(&self, template: &Template) -> bool {
+        self.evidence.has_known_format()
+            && self.evidence.catch_up(&self.admin).is_ok()
+            && self.evidence.is_untouched(template.oid)
+    }
+
+    /// Takes the catalog from a note, if an earlier server on the same files has left one. What is the server's own is read.
+    fn recall_catalog(&self, oid: u32, template: &Template) -> Result<bool, LeaseError> {
+        let major = self.options.major;
+        // The digest of all that is in a database is in no note.
+        let Some((noted, has_functions)) = template.recall(major).filter(|_| !self.options.paranoid) else {
+            return Ok(false);
+        };
+        let horizon = text(&self.admin.run("look for the oldest transaction", HORIZON)?);
+        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        template.catalog.get_or_init(|| (noted.recalled(attributes, horizon, major), has_functions));
+        Ok(true)
     }
 
     /// Whether a template has no unlogged tables or sequences, by its files: each of these has one that tells how to begin anew.

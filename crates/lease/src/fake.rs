@@ -79,6 +79,7 @@ impl FakeLeases {
             major: 18,
             budget: 1 << 30,
             templates: vec![TemplateDatabase { name: "app".to_owned(), database: "template1".to_owned() }],
+            entry: None,
             isolation: Isolation::Clone,
             linger,
             paranoid: false,

@@ -51,7 +51,7 @@ impl Leases {
         lock(&core).most_idle = sessions / 2;
         let mut templates = Vec::new();
         for template in &options.templates {
-            templates.push(Template::take(template, &admin)?);
+            templates.push(Template::take(template, options.entry.clone(), &admin)?);
             let table = &mut lock(&core).table;
             table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
             if options.provisioner.is_some() {
@@ -153,7 +153,7 @@ impl Leases {
             return Ok(());
         }
         let template = TemplateDatabase { name: name.to_owned(), database: database_of(name) };
-        let taken = Template::take(&template, &inner.admin)?;
+        let taken = Template::take(&template, None, &inner.admin)?;
         lock(&inner.templates).push(taken);
         inner.measure_capacity();
         lock(&inner.core).table.add_source(Source::Template(name.to_owned()), false);

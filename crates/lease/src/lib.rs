@@ -30,6 +30,7 @@ mod leased_server;
 mod leases;
 mod maintenance;
 mod names;
+mod note;
 mod options;
 mod reset;
 mod rollback;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::template::Provisioner;
+use storage::Entry;
 
 use crate::Isolation;
 
@@ -20,6 +21,8 @@ pub struct LeaseOptions {
     pub budget: u64,
     /// The templates; the first is the default, of which copies are ready before a client asks.
     pub templates: Vec<TemplateDatabase>,
+    /// What the server's data are a copy of, and nothing else: what is read of its templates is noted there for the next one.
+    pub entry: Option<Entry>,
     /// How leases are isolated that do not say.
     pub isolation: Isolation,
     /// How long a lease outlives its last session, if it does not say.

@@ -388,7 +388,7 @@ fn clean(
     for oid in &touched.tables {
         let Some(table) = catalog.tables.get(oid) else { continue };
         match &table.rows {
-            Seed::Fixed(why) => return Err(NotRecyclable::because(why)),
+            Seed::Fixed(reason) => return Err(NotRecyclable::because(reason.why())),
             Seed::Rows(rows) => seeded.push((table, rows)),
             Seed::Empty => {}
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
 use server::{SessionError, identifier, literal};
+use storage::Entry;
 use sys::lock;
 
 use crate::admin::{AdminPool, Prepared, text};
@@ -14,7 +15,7 @@ use crate::backend::{CatalogStamp, stamp};
 use crate::catalog::{Seed, Table, TemplateCatalog};
 use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
-use crate::{LeaseError, TemplateDatabase};
+use crate::{LeaseError, TemplateDatabase, note};
 
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
@@ -35,6 +36,8 @@ pub(crate) struct Template {
     pub(crate) bytes: u64,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
+    /// What it came from.
+    entry: Option<Entry>,
     /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
     /// so it has none.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
@@ -69,7 +72,12 @@ impl Template {
     /// Renames the database so that its own name is free for copies, and refuses connections to it.
     ///
     /// `template1` stays what it is everywhere: the one that users may change before they make databases.
-    pub(crate) fn take(template: &TemplateDatabase, admin: &AdminPool) -> Result<Self, LeaseError> {
+    /// Where the server's data are a copy of an `entry` and nothing else, so is the template.
+    pub(crate) fn take(
+        template: &TemplateDatabase,
+        entry: Option<Entry>,
+        admin: &AdminPool,
+    ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let mut called = database.clone();
         if database != "template1" {
@@ -106,6 +114,7 @@ impl Template {
             oid: next().parse().unwrap_or(0),
             bytes: next().parse().unwrap_or(0),
             forgets: next() == "t" && called != "template1",
+            entry,
             catalog: Arc::default(),
             reading: Arc::default(),
             coming: Arc::default(),
@@ -122,6 +131,26 @@ impl Template {
     /// What a reset needs to know, once it was read.
     pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
         self.catalog.get().map(|(catalog, _)| catalog)
+    }
+
+    /// The catalog that an earlier server on the same entry has noted, and whether there are functions.
+    pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
+        note::read(&self.entry.as_ref()?.recall(&self.note())?, major)
+    }
+
+    /// Notes what was read, for the next server on the same entry.
+    pub(crate) fn remember(&self, catalog: &TemplateCatalog, has_functions: bool) {
+        let Some((entry, text)) = self.entry.as_ref().zip(note::write(catalog, has_functions)) else {
+            return;
+        };
+        if let Err(error) = entry.remember(&self.note(), &text) {
+            tracing::debug!(%error, template = self.name, "could not note a template's catalog");
+        }
+    }
+
+    /// One entry may have several templates, each with an oid of its own.
+    fn note(&self) -> String {
+        format!("catalog-{}", self.oid)
     }
 
     /// Says that a copy is about to be made, until what this returns is dropped.

@@ -158,7 +158,7 @@ impl Service {
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
         let secret = secret(serve_options.password)?;
-        let Started { server, session, place, database, templates: names, look_up } = started;
+        let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let phases = server.phases();
         let boot = phases.copy + phases.boot + phases.rest + phases.ready;
         let times = Times { template: look_up, boot };
@@ -174,6 +174,7 @@ impl Service {
             major: provisioner.installation.version().major,
             budget: place.budget(),
             templates,
+            entry,
             isolation: serve_options.isolation,
             linger: serve_options.linger,
             paranoid: serve_options.paranoid,

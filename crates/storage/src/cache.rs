@@ -240,7 +240,7 @@ impl Cache {
 }
 
 /// What was tried in the cache, which is no error in one that we may only read.
-fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
+pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {
         Err(error) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => Ok(()),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::attempt::{Attempt, FileError};
+use crate::cache::unless_read_only;
 use crate::manifest::Manifest;
+use crate::replace::replace;
 
 /// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
 #[derive(Debug, Clone)]
@@ -44,6 +46,18 @@ impl Entry {
     #[must_use]
     pub fn about(&self) -> String {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()
+    }
+
+    /// A note that was left with it, if there is one. It goes with the entry, and belongs to no other.
+    #[must_use]
+    pub fn recall(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.directory.join(name)).ok()
+    }
+
+    /// Leaves a note with it, for the next process that uses it; in a cache that we may only read, nothing is left. `name` is
+    /// fit for a file name, and none that the entry itself has: `data`, `about`, `manifest`, `verified`.
+    pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
+        unless_read_only(replace(&self.directory.join(name), text))
     }
 
     /// When it was last looked up.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Data, Guard, Server, Settings, StartError};
-use storage::{Attempt, Copying, Deferred, PersistentData, Place, PlaceRequest};
+use storage::{Attempt, Copying, Deferred, Entry, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -19,6 +19,8 @@ pub struct Started {
     pub server: Server,
     /// The session that had its first answer, if no setup was run in it since.
     pub session: Option<AdminConnection>,
+    /// What its data are a copy of, if no setup was run in it since.
+    pub entry: Option<Entry>,
     /// Where its data live.
     pub place: Place,
     /// The database that was prepared in it, the default one of several; `postgres` without a template.
@@ -69,7 +71,8 @@ impl Provisioner {
             let settings = self.settings(place.budget())?;
             let look_up = begun.elapsed();
             let (server, session) = self.boot(template, &place, &settings, say)?;
-            Ok(Started { session: Some(session), ..self.started(server, place, look_up) })
+            let entry = Some(template.entry.clone());
+            Ok(Started { session: Some(session), entry, ..self.started(server, place, look_up) })
         })?;
         self.run_each_time(started, &each_time, say)
     }
@@ -80,7 +83,7 @@ impl Provisioner {
         let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::served);
         let templates: Vec<_> = templates.into_iter().map(str::to_owned).collect();
         let database = templates.first().cloned().unwrap_or_else(|| "postgres".to_owned());
-        Started { server, session: None, place, database, templates, look_up }
+        Started { server, session: None, entry: None, place, database, templates, look_up }
     }
 
     /// The templates from the first to that of the options: those that the cache keeps, and those that are run each time.
@@ -99,8 +102,8 @@ impl Provisioner {
         say: &dyn Fn(Step<'_>),
     ) -> Result<Started, ProvisionError> {
         for spec in specs {
-            // It would be in the way of setups that drop or copy its database.
-            started.session = None;
+            // The session would be in the way of setups that drop or copy its database.
+            (started.session, started.entry) = (None, None);
             if spec.runs_each_time() {
                 say(Step::RunsEachTime { name: &spec.name });
             }
@@ -128,7 +131,7 @@ impl Provisioner {
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
         let database = "postgres".to_owned();
-        Ok(Started { server, session: None, place, database, templates: Vec::new(), look_up })
+        Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
     /// Starts a server on persistent data. New ones are made first, as [`Self::start`] makes them, in place of what is there.
@@ -164,7 +167,7 @@ impl Provisioner {
             return self.run_each_time(self.started(server, place, look_up), &each_time, say);
         }
         let database = "postgres".to_owned();
-        Ok(Started { server, session: None, place, database, templates: Vec::new(), look_up })
+        Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
     /// Starts a server that was shut down, or crashed, on its data in `place`.

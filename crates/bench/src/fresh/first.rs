@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 
 use report::{Contender, PhaseTimes, Quantity, Report, Sample, Table, Timed, Unit};
 
+use server::Guard;
+use storage::{Account, Cache, Place, PlaceRequest};
+use template::ProvisionError;
+
 use super::report::count;
 use super::{Fresh, goals, obtain, sample};
 use crate::BenchError;
-use crate::fixture::{BRIEF, Fixture};
+use crate::fixture::{BRIEF, Fixture, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
@@ -18,6 +22,9 @@ const FIRST: u32 = 100;
 const PACE: Duration = Duration::from_millis(50);
 /// How long a pool may take until its first databases are ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What the cache with the template may occupy, in bytes.
+const SIZE: u64 = 200 << 20;
 
 /// How the first databases are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -45,16 +52,52 @@ impl Default for Samples {
     }
 }
 
-pub(super) fn contenders<'a>(fresh: &'a Fresh, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
+/// A cache with a template that servers have started from before.
+pub(super) struct Ground(Guard);
+
+impl Ground {
+    /// Builds the template, and starts a first server on it, which leaves a note of what it has read.
+    pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
+        let cache = Cache::locate(fresh.cache.as_deref())?;
+        let account = Account::ours();
+        let place =
+            Place::choose(&PlaceRequest::Auto, SIZE, cache.root(), &account).map_err(ProvisionError::from)?;
+        let ground = Self(Guard::over(&place, &account, &fresh.program)?);
+        let fixture = ground.fixture(fresh)?;
+        for _ in 0..2 {
+            obtain(&fixture, &[BRIEF])?;
+        }
+        fixture.close();
+        Ok(ground)
+    }
+
+    /// A server on that template.
+    pub(super) fn fixture(&self, fresh: &Fresh) -> Result<Fixture, BenchError> {
+        let folder = self.0.run().path();
+        let (template, cache) = (template_in(folder)?, folder.join("cache"));
+        Fixture::of_template(&fresh.server_options, template, &cache, fresh.program.clone())
+    }
+}
+
+pub(super) fn contenders<'a>(
+    fresh: &'a Fresh,
+    ground: &'a Ground,
+    samples: &'a Samples,
+) -> Vec<Contender<'a, BenchError>> {
     let contender = |(manner, sample): (&'static Manner, &'a RefCell<Sample>)| {
-        Contender::new(manner.name, move || first(fresh, manner, sample))
+        Contender::new(manner.name, move || first(fresh, ground, manner, sample))
     };
     MANNERS.iter().zip(&samples.0).map(contender).collect()
 }
 
 /// Starts a server, waits until a database is ready, and obtains the first ones.
-fn first(fresh: &Fresh, manner: &Manner, sample: &RefCell<Sample>) -> Result<PhaseTimes, BenchError> {
-    let fixture = fresh.fixture()?;
+fn first(
+    fresh: &Fresh,
+    ground: &Ground,
+    manner: &Manner,
+    sample: &RefCell<Sample>,
+) -> Result<PhaseTimes, BenchError> {
+    let fixture = ground.fixture(fresh)?;
     wait_for_pool(&fixture);
     let mut sum = Duration::ZERO;
     for _ in 0..FIRST {
@@ -111,6 +154,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
         MANNERS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
     report.add_notes([
         format!("Each round starts a server of its own and obtains {FIRST} databases over TCP, with a password."),
+        "All of them start from a template in the cache that has been used before.".to_owned(),
         format!(
             "{}: each database outlives the next requests, so each is a new copy, and the rate is that of CREATE DATABASE.",
             copied.join("; ")

@@ -115,8 +115,9 @@ impl Fresh {
     /// Nothing was measured at all.
     pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let samples = first::Samples::default();
-        let described = self.fixture()?;
-        let mut contenders = first::contenders(self, &samples);
+        let ground = first::Ground::prepare(self)?;
+        let described = ground.fixture(self)?;
+        let mut contenders = first::contenders(self, &ground, &samples);
         let report = |timed: &[Timed]| {
             let mut report = first::report(timed, &samples);
             described.describe(&mut report);

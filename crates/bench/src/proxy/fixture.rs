@@ -84,7 +84,7 @@ impl ProxyFixture {
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
         let major = provisioner.installation.version().major;
-        let (leases, gateway) = front(guarded.run(), place, major, "template1")?;
+        let (leases, gateway) = front(guarded.run(), place, major, "template1", None)?;
         let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
         let forwarder = Forwarder::start(&socket)?;
         let bouncers = bouncer.as_ref().map(|bouncer| bouncer.address);

@@ -1,5 +1,6 @@
 //! The leases of a server without a gateway before it.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use lease::{
 };
 use pgwire::StartupParams;
 use server::AdminConnection;
-use template::{Provisioner, ServerOptions, Started};
+use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 
 use super::watchdog::Watchdog;
 use super::{User, WAIT_TIMEOUT, ground};
@@ -35,12 +36,45 @@ impl LeaseFixture {
         let mut started = provisioner.start(&|_| ()).unwrap();
         admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
         admin(&started, "app").query(setup).unwrap();
+        // It is in no cache now.
+        started.entry = None;
+        Self::open(&provisioner, started, linger, paranoid)
+    }
+
+    /// The same on a template that was made of `sql` and `setup` in the cache, and that an earlier server has started from.
+    pub(crate) fn noted(options: ServerOptions, sql: &str, setup: Option<&str>, linger: Duration) -> Self {
+        let (folder, _) = ground::folders(User::Ourselves);
+        let cache = folder.join("cache");
+        ground::copy_base_cache(User::Ourselves, &cache);
+        fs::write(folder.join("setup.sql"), sql).unwrap();
+        let template = TemplateSpec {
+            name: "app".to_owned(),
+            folder,
+            sql: vec!["setup.sql".to_owned()],
+            setup: setup.map(ToOwned::to_owned),
+            ..TemplateSpec::default()
+        };
+        let options = ServerOptions { template: Some(template), ..options };
+        let cache = storage::Cache::locate(Some(&cache)).unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
+        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), linger, false);
+        let earlier = open();
+        drop(earlier.connect_with("any", None, &StartupParams::new([("user", "postgres")])).unwrap());
+        // It waits until the catalog is read.
+        earlier.leases.reset("any", true).unwrap();
+        drop(earlier);
+        open()
+    }
+
+    fn open(provisioner: &Provisioner, mut started: Started, linger: Duration, paranoid: bool) -> Self {
         let options = LeaseOptions {
             directory: started.server.run().socket_directory(),
             data: started.server.run().data(),
             major: provisioner.installation.version().major,
             budget: 1 << 30,
             templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+            entry: started.entry.clone(),
             isolation: Isolation::Clone,
             linger,
             paranoid,

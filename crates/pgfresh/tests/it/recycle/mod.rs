@@ -23,10 +23,18 @@ struct Fixture {
 }
 
 fn make_fixture() -> Fixture {
+    fixture_with(|options, setup| LeaseFixture::new(options, setup, Duration::from_mins(10), false))
+}
+
+/// The same, where what resets need was noted by an earlier server.
+fn make_noted_fixture() -> Fixture {
+    fixture_with(|options, setup| LeaseFixture::noted(options, setup, None, Duration::from_mins(10)))
+}
+
+fn fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> Fixture {
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
-    let setup = format!("CREATE ROLE guest LOGIN; {SETUP}");
-    let server = LeaseFixture::new(options, &setup, Duration::from_mins(10), false);
+    let server = open(options, &format!("CREATE ROLE guest LOGIN; {SETUP}"));
     let mut fixture = Fixture { server, never_used: Digest::default() };
     fixture.never_used = fixture.digest("never_used");
     fixture
@@ -115,7 +123,15 @@ fn cases() -> u32 {
 
 #[test]
 fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_used() {
-    let fixture = make_fixture();
+    comes_back_as_never_used(make_fixture());
+}
+
+#[test]
+fn the_same_holds_by_the_note_of_an_earlier_server() {
+    comes_back_as_never_used(make_noted_fixture());
+}
+
+fn comes_back_as_never_used(fixture: Fixture) {
     let config = ProptestConfig {
         cases: cases(),
         max_shrink_iters: 300,
@@ -169,11 +185,16 @@ const HIDDEN: [&[&str]; 9] = [
 
 #[test]
 fn what_is_hidden_from_a_quick_look_is_seen() {
-    let fixture = make_fixture();
+    for fixture in [make_fixture(), make_noted_fixture()] {
+        expect_seen(&fixture);
+    }
+}
+
+fn expect_seen(fixture: &Fixture) {
     for statements in HIDDEN {
         let lease = |done: &[&str]| {
             let done = done.iter().map(|statement| (*statement).to_owned()).collect();
-            check(&fixture, "hidden", &[(done, End::Closed, false)])
+            check(fixture, "hidden", &[(done, End::Closed, false)])
                 .unwrap_or_else(|error| panic!("{statements:?}: {error}"));
         };
         lease(statements);
@@ -199,6 +220,33 @@ fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
         drop((session, guard));
         fixture.server.leases.reset("many", true).unwrap();
         assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
+    }
+}
+
+/// By the server's log: what a first server has read is noted with the template. What no cache keeps is read each time: it may be
+/// another each time, as the row here is.
+#[test]
+fn a_template_is_read_once_for_all_servers_on_it() {
+    let sql = "CREATE TABLE base (id int); INSERT INTO base VALUES (1); CREATE TABLE note (id int)";
+    let setup = "psql -Atqc \"INSERT INTO base VALUES (floor(extract(epoch FROM clock_timestamp()) * 1000000) % 1000000000)\"";
+    for (setup, reads) in [(None, 0), (Some(setup), 1)] {
+        let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
+        let options = ServerOptions { settings, ..ServerOptions::default() };
+        let server = LeaseFixture::noted(options, sql, setup, Duration::from_mins(10));
+        let fixture = Fixture { server, never_used: Digest::default() };
+        let rows = || {
+            let (mut session, ..) = fixture.connect("a", "postgres");
+            session.query("SELECT (SELECT sum(id) FROM base), (SELECT count(*) FROM note)").unwrap()
+        };
+        let before = rows();
+        let (mut session, ..) = fixture.connect("a", "postgres");
+        session.query("UPDATE base SET id = 0; INSERT INTO note VALUES (2)").unwrap();
+        drop(session);
+        fixture.server.leases.reset("a", true).unwrap();
+        assert_eq!(rows(), before);
+        assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
+        let log = std::fs::read_to_string(fixture.server.started.server.run().log()).unwrap();
+        assert_eq!(log.matches(" TO STDOUT (FORMAT binary)").count(), reads, "{log}");
     }
 }
 

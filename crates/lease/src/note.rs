@@ -1,0 +1,113 @@
+//! The note of a template's catalog that is left with its cache entry, so that the next server on that need not read it again.
+//!
+//! ```text
+//! pgfresh catalog QUERIES CHECKSUM     both CRC-32C in hex; the queries are those by which it was read, with pgfresh's version
+//! {…}                                  JSON
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{TemplateCatalog, queries};
+
+/// The longest note, in bytes: to read a longer one is no quicker than to read the catalog.
+const LONGEST: usize = 4 << 20;
+
+#[derive(Serialize)]
+struct Written<'a> {
+    catalog: &'a TemplateCatalog,
+    has_functions: bool,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    catalog: TemplateCatalog,
+    has_functions: bool,
+}
+
+/// The text of a note, if there is to be one.
+pub(crate) fn write(catalog: &TemplateCatalog, has_functions: bool) -> Option<String> {
+    let body = serde_json::to_string(&Written { catalog, has_functions }).ok()?;
+    (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(&body, catalog.major)))
+}
+
+/// The catalog that a note of this pgfresh tells of, and whether there are functions. `None` for a damaged note, and for one of
+/// another version.
+pub(crate) fn read(text: &str, major: u32) -> Option<(TemplateCatalog, bool)> {
+    let (first, body) = text.split_once('\n')?;
+    if first != header(body, major) {
+        return None;
+    }
+    let Read { catalog, has_functions } = serde_json::from_str(body).ok()?;
+    Some((catalog, has_functions))
+}
+
+fn header(body: &str, major: u32) -> String {
+    let queries = [env!("CARGO_PKG_VERSION"), &queries(major)].join("\n");
+    let [queries, body] = [queries.as_str(), body].map(|text| crc32c::crc32c(text.as_bytes()));
+    format!("pgfresh catalog {queries:08x} {body:08x}")
+}
+
+/// Bytes in JSON.
+pub(crate) mod base64 {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = <&str>::deserialize(from)?;
+        STANDARD.decode(text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::{Reason, Seed, Table};
+
+    fn catalog(rows: Seed) -> TemplateCatalog {
+        let table = Table { name: "public.\"ä\"".to_owned(), rows, referenced: true, unlogged: false };
+        TemplateCatalog { major: 15, tables: [(16384, table)].into(), ..TemplateCatalog::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(rows: Vec<u8>, has_functions: bool) {
+            for rows in [Seed::Empty, Seed::Rows(rows), Seed::Fixed(Reason::Large)] {
+                let catalog = catalog(rows);
+                let text = write(&catalog, has_functions).unwrap();
+                let (read, functions) = read(&text, 15).unwrap();
+                prop_assert_eq!(functions, has_functions);
+                prop_assert_eq!(format!("{:?}", read.tables), format!("{:?}", catalog.tables));
+            }
+        }
+
+        #[test]
+        fn a_damaged_note_is_none(rows: Vec<u8>, at: prop::sample::Index, byte: u8) {
+            let text = write(&catalog(Seed::Rows(rows)), true).unwrap();
+            let mut bytes = text.clone().into_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let damaged = String::from_utf8_lossy(&bytes);
+            prop_assert_eq!(read(&damaged, 15).is_some(), damaged == text);
+            prop_assert!(read(&text[..text.floor_char_boundary(at)], 15).is_none());
+        }
+    }
+
+    #[test]
+    fn a_note_of_another_major_version_is_none() {
+        let text = write(&catalog(Seed::Empty), false).unwrap();
+        assert!(read(&text, 15).is_some());
+        assert!(read(&text, 18).is_none());
+    }
+
+    #[test]
+    fn a_catalog_that_is_too_large_leaves_no_note() {
+        assert!(write(&catalog(Seed::Rows(vec![0; LONGEST])), false).is_none());
+    }
+}
