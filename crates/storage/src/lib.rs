@@ -9,6 +9,7 @@
 //! CACHE/images/FINGERPRINT/about         what its maker says of it
 //! CACHE/images/FINGERPRINT/data/…        the files
 //! CACHE/images/FINGERPRINT/verified      when they were last compared with the manifest
+//! CACHE/images/FINGERPRINT/NOTE          what its users have left for the next one
 //! CACHE/images/FINGERPRINT.lock          held while it is built
 //! CACHE/images/FINGERPRINT.staging/      half-made; whoever holds the lock removes it
 //! PLACE/pgfresh-UID/ID/owner.lock        held by the owner
