@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
-use crate::admin::{number, text, union};
+use crate::admin::{number, union};
 use crate::digest::{Digest, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
@@ -34,7 +34,7 @@ pub(crate) struct TemplateCatalog {
     pub(crate) attributes: String,
     /// The rows of `pg_class`, by oid.
     pub(crate) classes: HashMap<u32, Class>,
-    /// No row of a copy was written by this transaction or a later one, until a session has done so.
+    /// The template's.
     #[serde(skip)]
     pub(crate) horizon: String,
     /// Tables and sequences whose contents are in no log.
@@ -231,7 +231,7 @@ fn in_place(major: u32) -> String {
 }
 
 /// The oldest transaction that still runs.
-pub(crate) const HORIZON: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
+pub(crate) const HORIZON: &str = "pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
 /// Whether a row was written by the transaction `horizon` or a later one.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
@@ -304,14 +304,15 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads it in an unused copy that has these attributes, through a session of ours.
+    /// Reads it in an unused copy that has these attributes, through a session of ours. The `horizon` is from before any copy was
+    /// handed out.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,
+        horizon: String,
         major: u32,
         paranoid: bool,
     ) -> Result<Self, SessionError> {
-        let horizon = text(&session.query(HORIZON)?);
         let classes = Class::read(&session.query(&select_classes(major, ""))?);
         let mut catalog = Self {
             major,
@@ -361,8 +362,8 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
-    /// One that was noted, in a server of this major version, which has not had a client with a copy, and whose copies have these
-    /// attributes.
+    /// One that was noted, in a server of this major version whose copies have these attributes. The `horizon` is as for
+    /// [`Self::read`].
     pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
         let files = FileMap::new(&self.classes, &HashMap::new());
         Self { major, attributes, horizon, files, ..self }

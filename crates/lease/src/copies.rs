@@ -11,7 +11,7 @@ use sys::lock;
 
 use crate::admin::{number, text};
 use crate::backend::{WaitingBackend, ids};
-use crate::catalog::{FUNCTIONS, HORIZON, TemplateCatalog};
+use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::Held;
 use crate::inner::Inner;
 use crate::reset::NotRecyclable;
@@ -119,7 +119,7 @@ impl Inner {
         if reading.is_none() || template.catalog().is_some() {
             return Ok(());
         }
-        let (catalog, has_functions) = (self.read_catalog(oid, name)?, self.has_functions(name)?);
+        let (catalog, has_functions) = (self.read_catalog(oid, name, template)?, self.has_functions(name)?);
         let has_unlogged = !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
         if !has_unlogged && self.is_unchanged(template) {
             template.remember(&catalog, has_functions);
@@ -142,8 +142,8 @@ impl Inner {
         let Some((noted, has_functions)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
-        let horizon = text(&self.admin.run("look for the oldest transaction", HORIZON)?);
         let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        let horizon = template.horizon.clone();
         template.catalog.get_or_init(|| (noted.recalled(attributes, horizon, major), has_functions));
         Ok(true)
     }
@@ -165,11 +165,16 @@ impl Inner {
         Ok(text(&found) != "f")
     }
 
-    pub(crate) fn read_catalog(&self, oid: u32, name: &str) -> Result<TemplateCatalog, LeaseError> {
+    pub(crate) fn read_catalog(
+        &self,
+        oid: u32,
+        name: &str,
+        template: &Template,
+    ) -> Result<TemplateCatalog, LeaseError> {
         let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
         let (major, paranoid) = (self.options.major, self.options.paranoid);
         self.admin.ask(name, "read a template's catalog", |session| {
-            TemplateCatalog::read(session, attributes.clone(), major, paranoid)
+            TemplateCatalog::read(session, attributes.clone(), template.horizon.clone(), major, paranoid)
         })
     }
 

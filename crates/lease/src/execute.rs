@@ -141,7 +141,7 @@ impl Inner {
         name: &str,
         params: Option<ParamsId>,
     ) -> Result<Box<TransactionSession>, LeaseError> {
-        let (params, waiting, stamp, oid, has_catalog) = {
+        let (params, waiting, stamp, oid, unread) = {
             let mut core = self.lock();
             let known = params.and_then(|params| core.params_of(params));
             let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
@@ -153,12 +153,11 @@ impl Inner {
                 .position(|waits| waits.params == params && waits.stamp == stamp && waits.is_alive());
             let waiting = at.map(|at| held.waiting.swap_remove(at)).filter(|waits| waits.since.is_none());
             held.waiting.clear();
-            let has_catalog =
-                held.catalog().is_some() || held.template.as_ref().is_some_and(Template::is_recyclable);
-            (params, waiting, stamp, held.oid, has_catalog)
+            let unread = held.template.clone().filter(|template| !template.is_recyclable());
+            (params, waiting, stamp, held.oid, unread.filter(|_| held.catalog().is_none()))
         };
-        if !has_catalog {
-            let catalog = Arc::new(self.read_catalog(oid, name)?);
+        if let Some(template) = unread {
+            let catalog = Arc::new(self.read_catalog(oid, name, &template)?);
             if let Some(held) = self.lock().databases.get_mut(&id) {
                 held.catalog = Some(catalog);
             }

@@ -12,7 +12,7 @@ use sys::lock;
 
 use crate::admin::{AdminPool, Prepared, text};
 use crate::backend::{CatalogStamp, stamp};
-use crate::catalog::{Seed, Table, TemplateCatalog};
+use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog};
 use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase, note};
@@ -38,6 +38,8 @@ pub(crate) struct Template {
     forgets: bool,
     /// What it came from.
     entry: Option<Entry>,
+    /// No row of a copy was written by this transaction or a later one, until a session has done so.
+    pub(crate) horizon: String,
     /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
     /// so it has none.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
@@ -97,7 +99,7 @@ impl Template {
             "SELECT oid, pg_database_size(oid), \
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
-             OR shobj_description(oid, 'pg_database') IS NOT NULL \
+             OR shobj_description(oid, 'pg_database') IS NOT NULL, {HORIZON} \
              FROM pg_database d WHERE datname = {}",
             literal(&called)
         );
@@ -114,6 +116,7 @@ impl Template {
             oid: next().parse().unwrap_or(0),
             bytes: next().parse().unwrap_or(0),
             forgets: next() == "t" && called != "template1",
+            horizon: next(),
             entry,
             catalog: Arc::default(),
             reading: Arc::default(),

@@ -250,6 +250,24 @@ fn a_template_is_read_once_for_all_servers_on_it() {
     }
 }
 
+/// What the first client has written is not taken for what the template has, which is read later.
+#[test]
+fn what_is_changed_before_the_template_is_read_is_seen() {
+    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
+    let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", tables.join(";"));
+    let options = ServerOptions::default();
+    let server = LeaseFixture::new(options, &setup, Duration::from_mins(10), false);
+    let fixture = Fixture { server, never_used: Digest::default() };
+    let (mut session, _, guard) = fixture.connect("first", "postgres");
+    // As many rows as before.
+    session.query("COMMENT ON TABLE t1 IS 'changed'").unwrap();
+    drop((session, guard));
+    fixture.server.leases.reset("first", true).unwrap();
+    let (mut session, ..) = fixture.connect("first", "postgres");
+    let comment = session.query("SELECT obj_description('t1'::regclass)").unwrap();
+    assert_eq!(comment, [[Some("as in the template".to_owned())]]);
+}
+
 /// By the server's log: the client has its answer before all tables are read for the reset, which has all of it.
 #[test]
 fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
