@@ -22,12 +22,14 @@ const RECOVERY_POLL: Duration = Duration::from_millis(10);
 const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it is tried meanwhile: they go within milliseconds, and the server does not say when.
 const EVICT_POLL: Duration = Duration::from_millis(5);
-/// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set. Its commits are written to the log
-/// at once, so that what they follow can be read there.
+/// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set: also the text of values, by which they
+/// are compared. Its commits are written to the log at once, so that what they follow can be read there.
 const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
     SET client_min_messages = error; SET default_transaction_read_only = off; \
     SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
-    SET synchronous_commit = on; SET row_security = off; SET role = none";
+    SET synchronous_commit = on; SET row_security = off; SET role = none; SET extra_float_digits = 3; \
+    SET bytea_output = hex; SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; \
+    SET quote_all_identifiers = off";
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 /// The server has no room for one more session.
@@ -270,7 +272,7 @@ fn open(directory: &Path, database: &str, major: u32) -> Result<AdminConnection,
 }
 
 /// What a session of ours begins with.
-fn plain(major: u32) -> String {
+pub(crate) fn plain(major: u32) -> String {
     if major < 14 { PLAIN.to_owned() } else { format!("{PLAIN}; {PLAIN_FROM_14}") }
 }
 

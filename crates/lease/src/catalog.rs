@@ -54,7 +54,7 @@ pub(crate) struct TemplateCatalog {
 }
 
 /// A row of `pg_class`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
     /// A digest without what TRUNCATE, VACUUM and ANALYZE change.
     pub(crate) digest: String,
@@ -67,7 +67,7 @@ pub(crate) struct Class {
 }
 
 /// A catalog: its name, and how many rows it has.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
@@ -118,7 +118,7 @@ pub(crate) enum Content {
     CatalogValues(u32),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
     /// As SQL wants it.
     pub(crate) name: String,
@@ -130,7 +130,7 @@ pub(crate) struct Table {
 }
 
 /// What a table has in the template.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Seed {
     Empty,
     /// Its rows as `COPY … (FORMAT binary)` gives them.
@@ -245,7 +245,7 @@ const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE
 /// Whether there are functions, which languages have too, that initdb has not made.
 pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
 
-/// All that a catalog is read by, but for what is never noted.
+/// All that a catalog is read by, but for what is never noted, and what a session says before.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = LARGEST_SEED.to_string();
@@ -360,6 +360,14 @@ impl TemplateCatalog {
             catalog.sequences.iter().filter(|(_, sequence)| sequence.unlogged).map(|(oid, _)| *oid);
         catalog.unlogged = (tables.collect(), sequences.collect());
         Ok(catalog)
+    }
+
+    /// Whether a note of it would say the same.
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+        self.tables == other.tables
+            && self.sequences == other.sequences
+            && self.classes == other.classes
+            && self.catalogs == other.catalogs
     }
 
     /// One that was noted, in a server of this major version whose copies have these attributes. The `horizon` is as for

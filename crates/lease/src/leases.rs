@@ -83,6 +83,7 @@ impl Leases {
             };
             lock(&inner.workers).push(thread::spawn(work));
         }
+        inner.wait_for_note();
         Ok(Self(inner))
     }
 

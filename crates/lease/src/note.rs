@@ -1,13 +1,13 @@
 //! The note of a template's catalog that is left with its cache entry, so that the next server on that need not read it again.
 //!
 //! ```text
-//! pgfresh catalog QUERIES CHECKSUM     both CRC-32C in hex; the queries are those by which it was read, with pgfresh's version
-//! {…}                                  JSON
+//! pgfresh catalog SUBJECT CHECKSUM     the subject is what the note is about and how it was read
+//! {…}                                  JSON; null where that would be too long
 //! ```
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{TemplateCatalog, queries};
+use crate::catalog::TemplateCatalog;
 
 /// The longest note, in bytes: to read a longer one is no quicker than to read the catalog.
 const LONGEST: usize = 4 << 20;
@@ -24,27 +24,30 @@ struct Read {
     has_functions: bool,
 }
 
-/// The text of a note, if there is to be one.
-pub(crate) fn write(catalog: &TemplateCatalog, has_functions: bool) -> Option<String> {
-    let body = serde_json::to_string(&Written { catalog, has_functions }).ok()?;
-    (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(&body, catalog.major)))
+/// The text of a note.
+pub(crate) fn write(catalog: &TemplateCatalog, has_functions: bool, subject: &str) -> String {
+    let body = serde_json::to_string(&Written { catalog, has_functions }).unwrap_or_default();
+    let body = if body.is_empty() || body.len() > LONGEST { "null" } else { &body };
+    format!("{}\n{body}", header(subject, body))
 }
 
-/// The catalog that a note of this pgfresh tells of, and whether there are functions. `None` for a damaged note, and for one of
-/// another version.
-pub(crate) fn read(text: &str, major: u32) -> Option<(TemplateCatalog, bool)> {
+/// The JSON of a note about that subject; `None` for a damaged one, and for any other.
+pub(crate) fn body<'a>(text: &'a str, subject: &str) -> Option<&'a str> {
     let (first, body) = text.split_once('\n')?;
-    if first != header(body, major) {
-        return None;
-    }
-    let Read { catalog, has_functions } = serde_json::from_str(body).ok()?;
+    (first == header(subject, body)).then_some(body)
+}
+
+/// The catalog that the JSON of a note tells of, and whether there are functions; `None` if it tells of none.
+pub(crate) fn read(body: &str) -> Option<(TemplateCatalog, bool)> {
+    let Read { catalog, has_functions } = serde_json::from_str::<Option<Read>>(body).ok()??;
     Some((catalog, has_functions))
 }
 
-fn header(body: &str, major: u32) -> String {
-    let queries = [env!("CARGO_PKG_VERSION"), &queries(major)].join("\n");
-    let [queries, body] = [queries.as_str(), body].map(|text| crc32c::crc32c(text.as_bytes()));
-    format!("pgfresh catalog {queries:08x} {body:08x}")
+/// With CRC-32C in hex.
+fn header(subject: &str, body: &str) -> String {
+    let [subject_sum, body_sum] = [subject, body].map(|text| crc32c::crc32c(text.as_bytes()));
+    let identity = subject.lines().next().unwrap_or_default();
+    format!("pgfresh catalog {identity} {subject_sum:08x} {body_sum:08x}")
 }
 
 /// Bytes in JSON.
@@ -70,6 +73,8 @@ mod tests {
     use super::*;
     use crate::catalog::{Reason, Seed, Table};
 
+    const SUBJECT: &str = "entry\nqueries";
+
     fn catalog(rows: Seed) -> TemplateCatalog {
         let table = Table { name: "public.\"ä\"".to_owned(), rows, referenced: true, unlogged: false };
         TemplateCatalog { major: 15, tables: [(16384, table)].into(), ..TemplateCatalog::default() }
@@ -80,34 +85,37 @@ mod tests {
         fn what_is_written_is_read(rows: Vec<u8>, has_functions: bool) {
             for rows in [Seed::Empty, Seed::Rows(rows), Seed::Fixed(Reason::Large)] {
                 let catalog = catalog(rows);
-                let text = write(&catalog, has_functions).unwrap();
-                let (read, functions) = read(&text, 15).unwrap();
+                let text = write(&catalog, has_functions, SUBJECT);
+                let (noted, functions) = read(body(&text, SUBJECT).unwrap()).unwrap();
                 prop_assert_eq!(functions, has_functions);
-                prop_assert_eq!(format!("{:?}", read.tables), format!("{:?}", catalog.tables));
+                prop_assert!(noted.says_the_same_as(&catalog));
             }
         }
 
         #[test]
         fn a_damaged_note_is_none(rows: Vec<u8>, at: prop::sample::Index, byte: u8) {
-            let text = write(&catalog(Seed::Rows(rows)), true).unwrap();
+            let text = write(&catalog(Seed::Rows(rows)), true, SUBJECT);
             let mut bytes = text.clone().into_bytes();
             let at = at.index(bytes.len());
             bytes[at] = byte;
             let damaged = String::from_utf8_lossy(&bytes);
-            prop_assert_eq!(read(&damaged, 15).is_some(), damaged == text);
-            prop_assert!(read(&text[..text.floor_char_boundary(at)], 15).is_none());
+            prop_assert_eq!(body(&damaged, SUBJECT).is_some(), damaged == text);
+            prop_assert!(body(&text[..text.floor_char_boundary(at)], SUBJECT).is_none());
         }
     }
 
     #[test]
-    fn a_note_of_another_major_version_is_none() {
-        let text = write(&catalog(Seed::Empty), false).unwrap();
-        assert!(read(&text, 15).is_some());
-        assert!(read(&text, 18).is_none());
+    fn a_note_about_another_subject_is_none() {
+        let text = write(&catalog(Seed::Empty), false, SUBJECT);
+        for other in ["entry", "entry\nother queries", "other\nqueries"] {
+            assert!(body(&text, other).is_none(), "{other}");
+        }
     }
 
     #[test]
-    fn a_catalog_that_is_too_large_leaves_no_note() {
-        assert!(write(&catalog(Seed::Rows(vec![0; LONGEST])), false).is_none());
+    fn a_note_that_would_be_too_long_says_only_that() {
+        let text = write(&catalog(Seed::Rows(vec![0; LONGEST])), false, SUBJECT);
+        assert!(text.len() < 200);
+        assert!(read(body(&text, SUBJECT).unwrap()).is_none());
     }
 }

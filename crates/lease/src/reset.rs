@@ -38,8 +38,7 @@ const MOST_OF_CATALOGS: u64 = 500;
 /// Settings on which it depends how rows are read and written: the database's own encoding, so that nothing is converted,
 /// and what no other program can have set.
 const NEUTRAL: &str = "SELECT set_config('client_encoding', getdatabaseencoding(), false); \
-    SET session_replication_role = replica; SET lock_timeout = '5s'; SET xmloption = content; SET bytea_output = hex; \
-    SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; SET extra_float_digits = 3; \
+    SET session_replication_role = replica; SET lock_timeout = '5s'; SET xmloption = content; \
     SET lo_compat_privileges = off; SET default_tablespace = ''";
 
 /// What a reset needs to know of a database.

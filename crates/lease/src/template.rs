@@ -10,9 +10,9 @@ use server::{SessionError, identifier, literal};
 use storage::Entry;
 use sys::lock;
 
-use crate::admin::{AdminPool, Prepared, text};
+use crate::admin::{AdminPool, Prepared, plain, text};
 use crate::backend::{CatalogStamp, stamp};
-use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog};
+use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::reset::roll_back_prepared;
 use crate::wal::Lsn;
 use crate::{LeaseError, TemplateDatabase, note};
@@ -138,14 +138,24 @@ impl Template {
 
     /// The catalog that an earlier server on the same entry has noted, and whether there are functions.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
-        note::read(&self.entry.as_ref()?.recall(&self.note())?, major)
+        let entry = self.entry.as_ref()?;
+        note::read(note::body(&entry.recall(&self.note())?, &subject(entry, major))?)
+    }
+
+    /// Whether nothing is noted of it, and something can be.
+    pub(crate) fn lacks_note(&self, major: u32) -> bool {
+        self.entry.as_ref().filter(|entry| self.is_recyclable() && entry.can_remember()).is_some_and(
+            |entry| {
+                let text = entry.recall(&self.note()).unwrap_or_default();
+                note::body(&text, &subject(entry, major)).is_none()
+            },
+        )
     }
 
     /// Notes what was read, for the next server on the same entry.
     pub(crate) fn remember(&self, catalog: &TemplateCatalog, has_functions: bool) {
-        let Some((entry, text)) = self.entry.as_ref().zip(note::write(catalog, has_functions)) else {
-            return;
-        };
+        let Some(entry) = &self.entry else { return };
+        let text = note::write(catalog, has_functions, &subject(entry, catalog.major));
         if let Err(error) = entry.remember(&self.note(), &text) {
             tracing::debug!(%error, template = self.name, "could not note a template's catalog");
         }
@@ -222,6 +232,11 @@ impl Template {
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
+}
+
+/// What a note is about: the files of this very entry, and how this pgfresh reads them.
+fn subject(entry: &Entry, major: u32) -> String {
+    [&entry.identity(), env!("CARGO_PKG_VERSION"), &plain(major), &queries(major)].join("\n")
 }
 
 const NAME: Prepared = Prepared {

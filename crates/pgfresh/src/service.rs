@@ -159,9 +159,7 @@ impl Service {
     ) -> Result<Self, Failure> {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
-        let phases = server.phases();
-        let boot = phases.copy + phases.boot + phases.rest + phases.ready;
-        let times = Times { template: look_up, boot };
+        let times = Times { template: look_up, boot: server.phases().total() };
         let directory = server.run().socket_directory();
         // Not beside the server's own, where its account could put another in its place.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };

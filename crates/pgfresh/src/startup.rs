@@ -209,7 +209,7 @@ fn describe(started: &Started) -> String {
     format!(
         "{}\npgfresh: {copied}ready after {} (look-up {}, copy {}, boot {}, rest of the copy {}, first answer {})",
         started.place.why(),
-        ms(started.look_up + phases.copy + phases.boot + phases.rest + phases.ready),
+        ms(started.look_up + phases.total()),
         ms(started.look_up),
         ms(phases.copy),
         ms(phases.boot),

@@ -60,6 +60,14 @@ pub struct Phases {
     pub ready: Duration,
 }
 
+impl Phases {
+    /// Of all steps.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.copy + self.boot + self.rest + self.ready
+    }
+}
+
 /// How long a server may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {

@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::private;
 use crate::publish::Building;
 use crate::removal::remove_tree;
-use crate::replace::replace;
+use crate::replace::{replace, unless_read_only};
 
 /// Marks a directory that backups may leave out. Source: bford.info/cachedir.
 const TAG: &str =
@@ -236,15 +236,6 @@ impl Cache {
         let folder = self.root.join("notes");
         private::ensure(&folder, 0o700)?;
         replace(&folder.join(name), text)
-    }
-}
-
-/// What was tried in the cache, which is no error in one that we may only read.
-pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
-    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    match tried {
-        Err(error) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => Ok(()),
-        other => other,
     }
 }
 

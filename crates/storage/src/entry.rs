@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::attempt::{Attempt, FileError};
-use crate::cache::unless_read_only;
 use crate::manifest::Manifest;
-use crate::replace::replace;
+use crate::replace::{replace, unless_read_only};
 
 /// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
 #[derive(Debug, Clone)]
@@ -48,10 +47,23 @@ impl Entry {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()
     }
 
-    /// A note that was left with it, if there is one. It goes with the entry, and belongs to no other.
+    /// Tells it from every other one, also from one of the same name that was made before or after it.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        blake3::hash(self.manifest.to_text().as_bytes()).to_hex().to_string()
+    }
+
+    /// A note that was left under its name, if there is one. Another one of the same name may have taken its place meanwhile:
+    /// what holds for this one alone has its [`Self::identity`] in it.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.directory.join(name)).ok()
+    }
+
+    /// Whether a note can be left with it: not in a cache that we may only read.
+    #[must_use]
+    pub fn can_remember(&self) -> bool {
+        sys::expect_writable(&self.directory).is_ok()
     }
 
     /// Leaves a note with it, for the next process that uses it; in a cache that we may only read, nothing is left. `name` is

@@ -1,6 +1,7 @@
 //! Replacing a file: who reads it finds the old text or the new one, and never a part.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use crate::attempt::{Attempt, FileError};
@@ -22,4 +23,13 @@ pub(crate) fn random_name() -> Result<String, FileError> {
     let mut bytes = [0; 4];
     sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
+}
+
+/// What was tried in the cache, which is no error in one that we may only read.
+pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match tried {
+        Err(error) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => Ok(()),
+        other => other,
+    }
 }
