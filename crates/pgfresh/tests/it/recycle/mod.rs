@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use server::AdminConnection;
 use template::ServerOptions;
 
-use crate::common::WAIT_TIMEOUT;
 use crate::common::depth;
 use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, wait_until};
 
 /// A template with one of everything that reset has to think of.
 const SETUP: &str = include_str!("template.sql");
@@ -258,6 +258,8 @@ fn what_is_changed_before_the_template_is_read_is_seen() {
     let options = ServerOptions::default();
     let server = LeaseFixture::new(options, &setup, Duration::from_mins(10), false);
     let fixture = Fixture { server, never_used: Digest::default() };
+    // The second copy, in which the template is read, is made from then on.
+    wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let (mut session, _, guard) = fixture.connect("first", "postgres");
     // As many rows as before.
     session.query("COMMENT ON TABLE t1 IS 'changed'").unwrap();
@@ -266,6 +268,47 @@ fn what_is_changed_before_the_template_is_read_is_seen() {
     let (mut session, ..) = fixture.connect("first", "postgres");
     let comment = session.query("SELECT obj_description('t1'::regclass)").unwrap();
     assert_eq!(comment, [[Some("as in the template".to_owned())]]);
+}
+
+/// A superuser reaches the copy that the template is read in, past the gateway.
+#[test]
+fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
+    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
+    let options = ServerOptions::default();
+    let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), false);
+    let fixture = Fixture { server, never_used: Digest::default() };
+    wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
+    let mut hostile = None;
+    wait_until("the second copy", || {
+        hostile = fixture.server.started.server.session("pgfresh_ready_2").ok();
+        hostile.is_some()
+    });
+    hostile.unwrap().query("UPDATE t800 SET id = 666").unwrap();
+    for round in 0..4 {
+        let (mut session, _, guard) = fixture.connect("a", "postgres");
+        let rows = session.query("SELECT id FROM t800").unwrap();
+        assert_eq!(rows, [[Some("1".to_owned())]], "lease {round}");
+        session.query("UPDATE t800 SET id = 2").unwrap();
+        drop((session, guard));
+        fixture.server.leases.reset("a", true).unwrap();
+    }
+}
+
+/// The server's own text of a number has as many digits as a setting says, which may be the template's.
+#[test]
+fn no_setting_rounds_what_the_planner_is_told() {
+    let setup = "CREATE TABLE u AS SELECT generate_series(1, 1234) AS id; ANALYZE; \
+        ALTER DATABASE app SET extra_float_digits = -15";
+    let server = LeaseFixture::new(ServerOptions::default(), setup, Duration::from_mins(10), false);
+    let fixture = Fixture { server, never_used: Digest::default() };
+    for _ in 0..3 {
+        let (mut session, _, guard) = fixture.connect("a", "postgres");
+        let told = "SELECT reltuples::int FROM pg_class WHERE relname = 'u'";
+        assert_eq!(session.query(told).unwrap(), [[Some("1234".to_owned())]]);
+        session.query("TRUNCATE u").unwrap();
+        drop((session, guard));
+        fixture.server.leases.reset("a", true).unwrap();
+    }
 }
 
 /// By the server's log: the client has its answer before all tables are read for the reset, which has all of it.
