@@ -89,6 +89,12 @@ impl Digests {
         known
     }
 
+    /// Takes note of what was read.
+    pub(crate) fn know(&self, digests: HashMap<String, String>) {
+        self.known.get_or_init(|| digests);
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
     /// Whether they were asked for, and are still to be read.
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
@@ -378,16 +384,17 @@ impl TemplateCatalog {
     }
 
     /// Reads the digests in an unused copy, through a session of ours.
-    pub(crate) fn read_digests(&self, session: &mut AdminConnection) -> Result<(), SessionError> {
+    pub(crate) fn read_digests(
+        &self,
+        session: &mut AdminConnection,
+    ) -> Result<HashMap<String, String>, SessionError> {
         let digests: Vec<_> = self.catalogs.values().map(|catalog| digest_of(&catalog.name, "t")).collect();
         let rows = union(session, &digests)?;
         let both = |row: Vec<Option<String>>| {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);
             Some((columns.next()?, columns.next()?))
         };
-        self.digests.known.get_or_init(|| rows.into_iter().filter_map(both).collect());
-        self.digests.wanted.store(false, Ordering::Relaxed);
-        Ok(())
+        Ok(rows.into_iter().filter_map(both).collect())
     }
 
     /// The tables, as SQL wants them.

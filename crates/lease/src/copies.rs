@@ -99,7 +99,10 @@ impl Inner {
             Some(catalog) if catalog.digests.are_wanted() && !self.lock().table.is_awaited(id) => {
                 if let Ok(_reading) = template.reading.try_lock() {
                     let read = |session: &mut AdminConnection| catalog.read_digests(session);
-                    self.admin.ask(name, "read a template's definitions", read)?;
+                    let digests = self.admin.ask(name, "read a template's definitions", read)?;
+                    if self.are_untouched([template.oid, oid]) {
+                        catalog.digests.know(digests);
+                    }
                 }
             }
             Some(_) => {}
