@@ -111,11 +111,10 @@ impl Inner {
     }
 
     /// Reads a template's catalog, which only the end of a lease needs: in the second copy, so that the first client does not
-    /// wait for that. Nor do other copies while it is read in one. But where a crash could take away what is to be read, or
-    /// where it is to be noted, that comes first.
+    /// wait for that. Nor do other copies while it is read in one. But where a crash could take away what is to be read, that
+    /// comes first.
     fn read_catalog_once(&self, oid: u32, name: &str, template: &Template) -> Result<(), LeaseError> {
-        let is_noted = self.is_to_be_noted(template);
-        let can_wait = !is_noted && self.is_all_logged(template);
+        let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -127,34 +126,23 @@ impl Inner {
         if !self.are_untouched([template.oid, oid]) {
             return Ok(());
         }
-        if is_noted && self.is_to_be_noted(template) {
-            template.remember(&catalog, has_functions);
-        }
-        if self.options.paranoid
-            && let Some((noted, _)) = template.recall(self.options.major)
-            && !noted.says_the_same_as(&catalog)
-        {
-            self.report("compare a template with its note", "the note in the cache differs from it");
+        match template.recall(self.options.major) {
+            // Only where it was not to be believed.
+            Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
+                self.report("compare a template with its note", "the note in the cache differs from it");
+            }
+            None if self.can_note(template) => template.remember(&catalog, has_functions),
+            _ => {}
         }
         template.catalog.get_or_init(|| (catalog, has_functions));
         Ok(())
     }
 
-    /// Waits until the default template was read, if that is to be noted: once for all servers on the same files.
-    pub(crate) fn wait_for_note(&self) {
-        let template = lock(&self.templates).first().cloned();
-        if let Some(template) = template.filter(|template| self.is_to_be_noted(template)) {
-            template.catalog_when_read();
-        }
-    }
-
-    /// Whether what is read of a template is noted for the next server on the same files: only before a client could have
+    /// Whether what was read of a template can be noted for the next server on the same files: only while no client could have
     /// changed anything. What has unlogged relations is not, since a crash may have emptied them.
-    pub(crate) fn is_to_be_noted(&self, template: &Template) -> bool {
+    fn can_note(&self, template: &Template) -> bool {
         !self.has_had_clients.load(Ordering::Relaxed)
-            && !self.options.paranoid
             && self.evidence.has_known_format()
-            && template.lacks_note(self.options.major)
             && self.is_all_logged(template)
     }
 

@@ -76,14 +76,14 @@ impl Leases {
         for number in 0..WORKERS {
             let worker = Arc::clone(&inner);
             let work = move || {
-                if number == 0 {
+                // The last one to begin: the session that is there is for who makes the first copy.
+                if number == WORKERS - 1 {
                     drop(worker.shared());
                 }
                 maintenance::work(&worker);
             };
             lock(&inner.workers).push(thread::spawn(work));
         }
-        inner.wait_for_note();
         Ok(Self(inner))
     }
 

@@ -10,7 +10,7 @@ use server::{SessionError, identifier, literal};
 use storage::Entry;
 use sys::lock;
 
-use crate::admin::{AdminPool, Prepared, plain, text};
+use crate::admin::{AdminPool, Prepared, number, plain, text};
 use crate::backend::{CatalogStamp, stamp};
 use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::reset::roll_back_prepared;
@@ -95,8 +95,10 @@ impl Template {
             );
             admin.run("close a template", &sql)?;
         }
+        // The entry knows it without a look at each file.
+        let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
-            "SELECT oid, pg_database_size(oid), \
+            "SELECT oid, {size}, \
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
              OR shobj_description(oid, 'pg_database') IS NOT NULL, {HORIZON} \
@@ -110,11 +112,13 @@ impl Template {
             .ok_or_else(|| LeaseError::UnknownTemplate { name: name.clone(), known: Vec::new() })?;
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || columns.next().unwrap_or_default();
+        let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
+        let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
         Ok(Self {
             name: name.clone(),
             database: called.clone(),
-            oid: next().parse().unwrap_or(0),
-            bytes: next().parse().unwrap_or(0),
+            oid,
+            bytes: noted.unwrap_or(size),
             forgets: next() == "t" && called != "template1",
             horizon: next(),
             entry,
@@ -139,23 +143,13 @@ impl Template {
     /// The catalog that an earlier server on the same entry has noted, and whether there are functions.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
         let entry = self.entry.as_ref()?;
-        note::read(note::body(&entry.recall(&self.note())?, &subject(entry, major))?)
-    }
-
-    /// Whether nothing is noted of it, and something can be.
-    pub(crate) fn lacks_note(&self, major: u32) -> bool {
-        self.entry.as_ref().filter(|entry| self.is_recyclable() && entry.can_remember()).is_some_and(
-            |entry| {
-                let text = entry.recall(&self.note()).unwrap_or_default();
-                note::body(&text, &subject(entry, major)).is_none()
-            },
-        )
+        note::read(&entry.recall(&self.note())?, &subject(entry, major))
     }
 
     /// Notes what was read, for the next server on the same entry.
     pub(crate) fn remember(&self, catalog: &TemplateCatalog, has_functions: bool) {
         let Some(entry) = &self.entry else { return };
-        let text = note::write(catalog, has_functions, &subject(entry, catalog.major));
+        let Some(text) = note::write(catalog, has_functions, &subject(entry, catalog.major)) else { return };
         if let Err(error) = entry.remember(&self.note(), &text) {
             tracing::debug!(%error, template = self.name, "could not note a template's catalog");
         }

@@ -29,6 +29,13 @@ impl Entry {
         self.manifest.bytes()
     }
 
+    /// The same of the files in one directory.
+    #[must_use]
+    pub fn bytes_in(&self, directory: &str) -> u64 {
+        let is_in = |path: &str| path.rsplit_once('/').is_some_and(|(folder, _)| folder == directory);
+        self.manifest.files.iter().filter(|file| is_in(&file.path)).map(|file| file.size).sum()
+    }
+
     /// Number of files.
     #[must_use]
     pub fn files(&self) -> usize {
@@ -58,12 +65,6 @@ impl Entry {
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.directory.join(name)).ok()
-    }
-
-    /// Whether a note can be left with it: not in a cache that we may only read.
-    #[must_use]
-    pub fn can_remember(&self) -> bool {
-        sys::expect_writable(&self.directory).is_ok()
     }
 
     /// Leaves a note with it, for the next process that uses it; in a cache that we may only read, nothing is left. `name` is

@@ -12,7 +12,7 @@ use server::AdminConnection;
 use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 
 use super::watchdog::Watchdog;
-use super::{User, WAIT_TIMEOUT, ground};
+use super::{User, WAIT_TIMEOUT, ground, wait_until};
 
 /// A server with a template database `app`, and its leases, which are closed before it stops.
 pub(crate) struct LeaseFixture {
@@ -60,9 +60,8 @@ impl LeaseFixture {
         let provisioner = Provisioner::find(options, cache, program).unwrap();
         let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), linger, false);
         let earlier = open();
-        drop(earlier.connect_with("any", None, &StartupParams::new([("user", "postgres")])).unwrap());
-        // It waits until the catalog is read.
-        earlier.leases.reset("any", true).unwrap();
+        // The template is read in the second copy, before a client comes.
+        wait_until("two ready databases", || earlier.leases.status().ready[0].1 > 1);
         drop(earlier);
         open()
     }
