@@ -217,7 +217,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report.add_notes([
         "A test's work: one row in each table that is written to, in one message, over TCP through the gateway. By hand: DELETE \
          and setval() for the very tables, which a suite would have to know, over the server's socket.",
-        "Copies of the pool are made in the background, the first two at once. In the first one pgfresh reads all catalogs of the template.",
+        "Copies of the pool are made in the background, two at once while a client waits. In the second one pgfresh reads what resets need to know of the template; the first reset waits for that.",
     ]);
     report
 }
