@@ -32,12 +32,17 @@ fn make_noted_fixture() -> Fixture {
 }
 
 fn fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> Fixture {
+    let mut fixture = untouched_fixture_with(open);
+    fixture.never_used = fixture.digest("never_used");
+    fixture
+}
+
+/// One that no client has come to yet.
+fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> Fixture {
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let server = open(options, &format!("CREATE ROLE guest LOGIN; {SETUP}"));
-    let mut fixture = Fixture { server, never_used: Digest::default() };
-    fixture.never_used = fixture.digest("never_used");
-    fixture
+    Fixture { server, never_used: Digest::default() }
 }
 
 impl Fixture {
@@ -69,6 +74,15 @@ enum End {
 
 /// Does what the sessions do, ends them, resets the database, and compares it with one that nobody has used.
 fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
+    play(fixture, name, sessions)?;
+    let digest = fixture.digest(name);
+    let difference = fixture.never_used.difference(&digest);
+    prop_assert_eq!(difference, None, "status: {:?}", fixture.server.leases.status().dropped);
+    Ok(())
+}
+
+/// Does what the sessions do, ends them, and resets the database.
+fn play(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
     for (statements, end, as_guest) in sessions {
         let user = if *as_guest { "guest" } else { "postgres" };
         let (mut session, greeting, guard) = fixture.connect(name, user);
@@ -84,11 +98,7 @@ fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -
             }
         }
     }
-    fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))?;
-    let digest = fixture.digest(name);
-    let difference = fixture.never_used.difference(&digest);
-    prop_assert_eq!(difference, None, "status: {:?}", fixture.server.leases.status().dropped);
-    Ok(())
+    fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
 /// The statements with whether recycling is meant to undo them: those under a "-- cheap" line.
@@ -104,16 +114,19 @@ fn statements() -> Vec<(&'static str, bool)> {
     all
 }
 
-/// Mostly what tests do, and now and then something dear.
-fn statement() -> impl Strategy<Value = String> {
+/// What tests do, so many times as often as something dear.
+fn statement(cheap_ones: u32) -> impl Strategy<Value = String> {
     let (cheap, dear): (Vec<_>, Vec<_>) = statements().into_iter().partition(|(_, cheap)| *cheap);
-    let line = prop_oneof![15 => prop::sample::select(cheap), 1 => prop::sample::select(dear)];
+    let line = prop_oneof![cheap_ones => prop::sample::select(cheap), 1 => prop::sample::select(dear)];
     (line, 1..12u32).prop_map(|((line, _), n)| line.replace("{n}", &n.to_string()))
 }
 
-fn sessions() -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
+fn sessions(cheap_ones: u32) -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
     let end = prop_oneof![3 => Just(End::Given), 1 => Just(End::Closed)];
-    prop::collection::vec((prop::collection::vec(statement(), 0..8), end, prop::bool::weighted(0.1)), 1..3)
+    prop::collection::vec(
+        (prop::collection::vec(statement(cheap_ones), 0..8), end, prop::bool::weighted(0.1)),
+        1..3,
+    )
 }
 
 /// The number of generated cases.
@@ -139,12 +152,37 @@ fn comes_back_as_never_used(fixture: Fixture) {
         ..Default::default()
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&sessions(), |sessions| check(&fixture, "case", &sessions));
+    let result = runner.run(&sessions(15), |sessions| check(&fixture, "case", &sessions));
     let status = fixture.server.leases.status();
     println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
     drop(fixture);
     result.unwrap();
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
+}
+
+/// The first client comes while the first copies are made, and the template is read in one of them.
+#[test]
+fn whatever_the_first_client_of_a_server_did_is_undone() {
+    let config = ProptestConfig {
+        cases: depth::rounds(8),
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let result = runner.run(&(sessions(1), any::<bool>()), |(sessions, waits)| {
+        let fixture = untouched_fixture_with(|options, setup| {
+            LeaseFixture::new(options, setup, Duration::from_mins(10), false)
+        });
+        if waits {
+            wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
+        }
+        play(&fixture, "first", &sessions)?;
+        let (first, never_used) = (fixture.digest("first"), fixture.digest("never_used"));
+        prop_assert_eq!(never_used.difference(&first), None);
+        Ok(())
+    });
+    result.unwrap();
 }
 
 /// What a superuser can do so that a look at what was written lately does not see it: catalogs with another file, files of other
