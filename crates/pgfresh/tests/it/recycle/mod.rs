@@ -121,10 +121,10 @@ fn statement(cheap_ones: u32) -> impl Strategy<Value = String> {
     (line, 1..12u32).prop_map(|((line, _), n)| line.replace("{n}", &n.to_string()))
 }
 
-fn sessions(cheap_ones: u32) -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
+fn sessions(cheap_ones: u32, most: usize) -> impl Strategy<Value = Vec<(Vec<String>, End, bool)>> {
     let end = prop_oneof![3 => Just(End::Given), 1 => Just(End::Closed)];
     prop::collection::vec(
-        (prop::collection::vec(statement(cheap_ones), 0..8), end, prop::bool::weighted(0.1)),
+        (prop::collection::vec(statement(cheap_ones), 0..most), end, prop::bool::weighted(0.1)),
         1..3,
     )
 }
@@ -152,7 +152,7 @@ fn comes_back_as_never_used(fixture: Fixture) {
         ..Default::default()
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&sessions(15), |sessions| check(&fixture, "case", &sessions));
+    let result = runner.run(&sessions(15, 8), |sessions| check(&fixture, "case", &sessions));
     let status = fixture.server.leases.status();
     println!("recycled {} of them, dropped: {:?}", status.recycled.0, status.dropped);
     drop(fixture);
@@ -169,10 +169,15 @@ fn whatever_the_first_client_of_a_server_did_is_undone() {
         failure_persistence: None,
         ..Default::default()
     };
+    // With these, a copy takes so long that the client is there before.
+    let many: Vec<_> = (0..300).map(|table| format!("CREATE TABLE many_{table} (id int)")).collect();
+    let many = many.join(";");
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let result = runner.run(&(sessions(1), any::<bool>()), |(sessions, waits)| {
+    let result = runner.run(&(sessions(1, 3), any::<bool>()), |(sessions, waits)| {
         let fixture = untouched_fixture_with(|options, setup| {
-            LeaseFixture::new(options, setup, Duration::from_mins(10), false)
+            // Where there are unlogged tables, the first copy is read, too.
+            let setup = format!("{}; {many}", setup.replace("UNLOGGED ", ""));
+            LeaseFixture::new(options, &setup, Duration::from_mins(10), false)
         });
         if waits {
             wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
