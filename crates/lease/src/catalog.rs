@@ -1,7 +1,7 @@
 //! A template's catalog: what in it a session can touch, and what it takes to undo that.
 //!
 //! Copies are made by files, so every oid and every file number of the template is the same in each of them. The catalog
-//! is read once, in the first copy, and holds for all.
+//! is read once, in one of the first copies, and holds for all.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;

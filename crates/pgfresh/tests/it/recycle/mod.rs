@@ -45,7 +45,21 @@ fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) ->
     Fixture { server, never_used: Digest::default() }
 }
 
+/// Tables that take so long to be read that a client is there before.
+const MANY: usize = 800;
+
+fn many_tables() -> String {
+    let table = |table| format!("CREATE TABLE t{table} AS SELECT 1 AS id");
+    (1..=MANY).map(table).collect::<Vec<_>>().join(";")
+}
+
 impl Fixture {
+    /// One that no client has come to yet.
+    fn untouched(options: ServerOptions, setup: &str) -> Self {
+        let server = LeaseFixture::new(options, setup, Duration::from_mins(10), false);
+        Self { server, never_used: Digest::default() }
+    }
+
     fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
         // A prepared transaction may hold what the next statement waits for.
         let params = StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")]);
@@ -296,11 +310,8 @@ fn a_template_is_read_once_for_all_servers_on_it() {
 /// What the first client has written is not taken for what the template has, which is read later.
 #[test]
 fn what_is_changed_before_the_template_is_read_is_seen() {
-    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
-    let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", tables.join(";"));
-    let options = ServerOptions::default();
-    let server = LeaseFixture::new(options, &setup, Duration::from_mins(10), false);
-    let fixture = Fixture { server, never_used: Digest::default() };
+    let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", many_tables());
+    let fixture = Fixture::untouched(ServerOptions::default(), &setup);
     // The second copy, in which the template is read, is made from then on.
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let (mut session, _, guard) = fixture.connect("first", "postgres");
@@ -316,10 +327,7 @@ fn what_is_changed_before_the_template_is_read_is_seen() {
 /// A superuser reaches the copy that the template is read in, past the gateway.
 #[test]
 fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
-    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
-    let options = ServerOptions::default();
-    let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), false);
-    let fixture = Fixture { server, never_used: Digest::default() };
+    let fixture = Fixture::untouched(ServerOptions::default(), &many_tables());
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let mut hostile = None;
     wait_until("the second copy", || {
@@ -342,8 +350,7 @@ fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
 fn no_setting_rounds_what_the_planner_is_told() {
     let setup = "CREATE TABLE u AS SELECT generate_series(1, 1234) AS id; ANALYZE; \
         ALTER DATABASE app SET extra_float_digits = -15";
-    let server = LeaseFixture::new(ServerOptions::default(), setup, Duration::from_mins(10), false);
-    let fixture = Fixture { server, never_used: Digest::default() };
+    let fixture = Fixture::untouched(ServerOptions::default(), setup);
     for _ in 0..3 {
         let (mut session, _, guard) = fixture.connect("a", "postgres");
         let told = "SELECT reltuples::int FROM pg_class WHERE relname = 'u'";
@@ -359,19 +366,17 @@ fn no_setting_rounds_what_the_planner_is_told() {
 fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
     let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
-    let tables: Vec<_> = (1..=800).map(|table| format!("CREATE TABLE t{table} AS SELECT 1 AS id")).collect();
-    let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), false);
-    let fixture = Fixture { server, never_used: Digest::default() };
+    let fixture = Fixture::untouched(options, &many_tables());
     let read = || {
         let log = std::fs::read_to_string(fixture.server.started.server.run().log()).unwrap();
         log.matches(" TO STDOUT (FORMAT binary)").count()
     };
     let (mut session, _, guard) = fixture.connect("first", "postgres");
     session.query("INSERT INTO t7 VALUES (2)").unwrap();
-    assert!(read() < tables.len());
+    assert!(read() < MANY);
     drop((session, guard));
     fixture.server.leases.reset("first", true).unwrap();
-    assert_eq!(read(), tables.len());
+    assert_eq!(read(), MANY);
     assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
     let (mut session, ..) = fixture.connect("first", "postgres");
     assert_eq!(session.query("SELECT count(*) FROM t7").unwrap(), [[Some("1".to_owned())]]);
