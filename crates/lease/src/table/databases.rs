@@ -63,7 +63,7 @@ impl Databases {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Those that are neither ready nor leased and at rest.
+    /// Those that are neither ready nor leased and at rest: a lease that is over is not.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }
@@ -115,7 +115,11 @@ fn put(set: &mut BTreeSet<DatabaseId>, id: DatabaseId, belongs: bool) {
 }
 
 fn is_busy(database: &Database) -> bool {
-    let rests = matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
+    let rests = match &database.state {
+        DatabaseState::Ready => true,
+        DatabaseState::Leased(lease) => !lease.is_over(),
+        _ => false,
+    };
     !rests || database.work != Work::None
 }
 

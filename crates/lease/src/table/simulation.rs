@@ -467,8 +467,14 @@ impl Simulation {
         let ready = ids(|database| database.state == DatabaseState::Ready);
         assert_eq!(databases.ready().map(|(id, _)| id).collect::<Vec<_>>(), ready);
         let busy = ids(|database| {
-            database.work != Work::None
-                || !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_))
+            let rests = match &database.state {
+                DatabaseState::Ready => true,
+                DatabaseState::Leased(lease) => {
+                    lease.leaving == 0 || lease.open > 0 || !lease.ends_with_its_sessions()
+                }
+                _ => false,
+            };
+            database.work != Work::None || !rests
         });
         assert_eq!(databases.busy().map(|(id, _)| id).collect::<Vec<_>>(), busy);
     }

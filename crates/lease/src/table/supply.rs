@@ -241,9 +241,13 @@ impl LeaseTable {
         let mut lacking = Vec::new();
         for (source, supply) in &self.supplies {
             let making = self.making(source);
-            let coming = making + self.returning(source);
+            let mut coming = making + self.returning(source);
             let waiting = supply.line.len();
-            let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
+            let mut ahead = supply.wanted;
+            if quiet.is_some() {
+                ahead /= 2;
+                coming += self.about_to_return(source);
+            }
             let lacks = (waiting + ahead).saturating_sub(self.ready(source) + coming);
             let most = if waiting > 0 { MOST_MAKING } else { MOST_MAKING_AHEAD };
             if lacks == 0 || making >= most {
@@ -288,6 +292,17 @@ impl LeaseTable {
                 )
         };
         self.databases.busy().filter(returns).count()
+    }
+
+    /// Databases of a source whose clients have gone, and whose leases end with their sessions: within a millisecond as a rule, but
+    /// a statement may go on in one.
+    fn about_to_return(&self, source: &Source) -> usize {
+        let is_left = |(_, database): &(DatabaseId, &Database)| {
+            database.source == *source
+                && database.isolation == Isolation::Clone
+                && matches!(&database.state, DatabaseState::Leased(lease) if lease.is_over())
+        };
+        self.databases.busy().filter(is_left).count()
     }
 
     /// Whether the ready copies, one that has just come back among them, are worth their room.

@@ -108,6 +108,27 @@ fn who_comes_first_gets_the_first_ready_database_and_the_next_the_next() {
     }
 }
 
+/// A statement may go on in a database whose client has gone: its return is waited for no longer than it usually takes.
+#[test]
+fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
+    let mut example = Example::new();
+    for _ in 0..2 {
+        example.work();
+    }
+    for name in ["one", "two"] {
+        let (ticket, naming) = example.session(name, 0);
+        let naming = task(&naming);
+        let database = granted(&example.finish(naming.database, Outcome::Done), ticket);
+        example.raise(Event::Leaving { database });
+    }
+    let (_, waits) = example.session("three", 0);
+    assert!(waits.is_empty());
+    let later = example.table.next_task(example.now).unwrap_err().expect("a time");
+    assert!(later < example.now + Duration::from_millis(10), "{:?}", later - example.now);
+    example.now = later;
+    assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
+}
+
 #[test]
 fn a_lease_whose_only_client_has_gone_is_not_joined_if_it_does_not_linger() {
     for (linger, joined) in [(0, false), (5000, true)] {
