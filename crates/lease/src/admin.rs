@@ -111,6 +111,22 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
+    /// Has a connection prepare `statements`, so that no client waits for that. The server plans one when it is first run: for no
+    /// database.
+    pub(crate) fn practise(&self, statements: &[&Prepared]) {
+        for statement in statements {
+            let argument = |of: &&str| if *of == "oid" { "0" } else { "''" };
+            let nothing: Vec<_> = statement.types.iter().map(argument).collect();
+            let prepare = |connection: &mut PreparedConnection| {
+                let is_known = connection.prepared.contains(&statement.name);
+                if is_known { Ok(Rows::new()) } else { connection.execute(statement, &nothing, "") }
+            };
+            if let Err(error) = self.lend("prepare a statement", prepare) {
+                tracing::debug!(%error, "a statement was not prepared");
+            }
+        }
+    }
+
     /// Runs a prepared statement with `arguments`, each as SQL wants it. It may be run twice.
     pub(crate) fn execute(
         &self,

@@ -15,9 +15,9 @@ use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::Held;
 use crate::inner::Inner;
 use crate::reset::NotRecyclable;
-use crate::stats::DatabaseStats;
+use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
-use crate::template::Template;
+use crate::template::{NAME, Template};
 use crate::{Backend, LeaseError};
 
 impl Inner {
@@ -36,10 +36,10 @@ impl Inner {
             Ok(made) => made,
             Err(error) => return Outcome::Failed(error),
         };
-        // A client that waits for it starts a backend of its own, while the next copy is made.
-        let is_awaited = self.lock().table.is_awaited(id);
-        let waiting =
-            if is_awaited { Vec::new() } else { self.warm_up(oid, &own_name, &template, Vec::new()) };
+        if !self.lock().table.is_awaited(id) {
+            self.practise();
+        }
+        let waiting = self.warm_up(id, oid, &own_name, &template, Vec::new());
         let mut core = self.lock();
         core.counters.created.0 += 1;
         core.counters.created.1 += begun.elapsed();
@@ -47,6 +47,7 @@ impl Inner {
         if let Some(held) = core.databases.get_mut(&id) {
             (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
         }
+        core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });
         drop(core);
         if !template.has_unlogged() {
@@ -60,6 +61,11 @@ impl Inner {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
         }
+    }
+
+    /// Has a session of ours prepare what is run for every lease.
+    pub(crate) fn practise(&self) {
+        self.admin.practise(&[&NAME, &STATS_RENAMED]);
     }
 
     /// A copy of a template with unlogged tables, where no reset can restore their rows.
@@ -196,21 +202,29 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the parameters that clients came with last, where none waits yet. One that does not start (a
-    /// role that may not connect) is the client's to hear of.
+    /// Starts backends with the parameters that clients are expected to come with, where none waits yet. One that does not start
+    /// (a role that may not connect) is the client's to hear of. Once a client waits for the database, no more are started: it
+    /// starts its own, while the next copy is made.
     pub(crate) fn warm_up(
         &self,
+        id: DatabaseId,
         oid: u32,
         name: &str,
         template: &Template,
         mut waiting: Vec<WaitingBackend>,
     ) -> Vec<WaitingBackend> {
-        let recent = {
+        let expected = {
             let core = self.lock();
-            if core.has_room() { core.recent_params.clone() } else { Vec::new() }
+            if core.has_room() && !core.table.is_awaited(id) {
+                core.expected.sets().to_vec()
+            } else {
+                Vec::new()
+            }
         };
-        let lacking: Vec<_> =
-            recent.into_iter().filter(|params| waiting.iter().all(|waits| waits.params != *params)).collect();
+        let lacking: Vec<_> = expected
+            .into_iter()
+            .filter(|params| waiting.iter().all(|waits| waits.params != *params))
+            .collect();
         if lacking.is_empty() {
             return waiting;
         }
@@ -218,6 +232,9 @@ impl Inner {
         let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
         for params in lacking {
+            if self.lock().table.is_awaited(id) {
+                break;
+            }
             let backend = Backend::connect(&self.options.directory, &params, name);
             if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
                 started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });

@@ -15,6 +15,7 @@ use crate::catalog::{Content, FileMap, TemplateCatalog};
 use crate::client::Client;
 use crate::digest::Difference;
 use crate::evidence::Epoch;
+use crate::expected::ExpectedParams;
 use crate::leased_server::LeasedServer;
 use crate::rollback::TransactionSession;
 use crate::stats::DatabaseStats;
@@ -25,8 +26,6 @@ use crate::template::{PREFIX, Template};
 const MOST_ROLLED_BACK: u64 = 10_000;
 /// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
-/// For how many sets of start-up parameters backends wait: a driver's own and its pool's.
-const WARM_PARAMS: usize = 2;
 /// The most backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
 /// How often the log is read while anything is leased: it is recycled when it is old.
@@ -42,8 +41,7 @@ pub(crate) struct Core {
     urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
-    /// Those that clients came with last, the latest last.
-    pub(crate) recent_params: Vec<StartupParams>,
+    pub(crate) expected: ExpectedParams,
     /// Until when each maintenance worker waits that does nothing.
     pub(crate) idle_workers: Vec<Instant>,
     /// When the log was read last for what is leased for long.
@@ -196,17 +194,6 @@ impl Core {
         waiting.find(|params| params_id(params) == id).cloned()
     }
 
-    /// Remembers with which parameters clients come.
-    fn remember(&mut self, params: &StartupParams) {
-        if self.recent_params.last() != Some(params) {
-            self.recent_params.retain(|known| known != params);
-            self.recent_params.push(params.clone());
-            if self.recent_params.len() > WARM_PARAMS {
-                self.recent_params.remove(0);
-            }
-        }
-    }
-
     /// Whether the server has room for backends that only wait.
     pub(crate) fn has_room(&self) -> bool {
         self.crowded.is_none_or(|until| until <= Instant::now())
@@ -305,7 +292,7 @@ impl Core {
     /// Whether a maintenance worker that does nothing has to look at the table now. One that works will do so anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
-        if !self.urgent.is_empty() {
+        if !self.urgent.is_empty() || self.expected.is_note_due() {
             return true;
         }
         let now = Instant::now();
@@ -357,7 +344,7 @@ impl Core {
         params: Option<&StartupParams>,
     ) -> (Arc<Slot>, Ticket, Vec<Task>) {
         if let Some(params) = params {
-            self.remember(params);
+            self.expected.expect(params);
         }
         self.notice_gone_clients(name);
         self.last_ticket += 1;

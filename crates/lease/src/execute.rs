@@ -320,7 +320,7 @@ impl Inner {
             self.compare(id, digest, &name)?;
         }
         if !in_place && self.lock().table.has_time_for(id) {
-            waiting = self.warm_up(oid, &name, &template, waiting);
+            waiting = self.warm_up(id, oid, &name, &template, waiting);
         }
         let mut core = self.lock();
         let params = ids(&waiting);

@@ -12,6 +12,7 @@ use crate::admin::{AdminPool, text};
 use crate::backend::params_id;
 use crate::core::Core;
 use crate::evidence::Evidence;
+use crate::expected::ExpectedParams;
 use crate::inner::{Inner, LEAST_CAPACITY};
 use crate::leased_server::ServerAction;
 use crate::maintenance;
@@ -48,7 +49,12 @@ impl Leases {
         }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let (jit, sessions) = look_around(&admin)?;
-        lock(&core).most_idle = sessions / 2;
+        let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
+        {
+            let mut core = lock(&core);
+            core.most_idle = sessions / 2;
+            core.expected = expected;
+        }
         let mut templates = Vec::new();
         for template in &options.templates {
             templates.push(Template::take(template, options.entry.clone(), &admin)?);
@@ -79,6 +85,7 @@ impl Leases {
                 // The last one to begin: the session that is there is for who makes the first copy.
                 if number == WORKERS - 1 {
                     drop(worker.shared());
+                    worker.practise();
                 }
                 maintenance::work(&worker);
             };
@@ -108,7 +115,7 @@ impl Leases {
         if isolation != Isolation::Clone {
             inner.expect_free(&name)?;
         }
-        let params = lock(&inner.core).recent_params.last().map(params_id);
+        let params = lock(&inner.core).expected.latest().map(params_id);
         let terms =
             Terms { template: template.clone(), isolation, linger: inner.options.linger, retained: true };
         match inner.ask(&name, Want::Lease { params, terms }, None)? {

@@ -21,6 +21,7 @@ mod digest;
 mod error;
 mod evidence;
 mod execute;
+mod expected;
 #[cfg(test)]
 mod fake;
 mod inner;

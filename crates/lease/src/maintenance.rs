@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::expected;
 use crate::inner::Inner;
 use crate::table::Event;
 
@@ -29,6 +30,13 @@ pub(crate) fn work(inner: &Arc<Inner>) {
             }
             Err(soonest) => soonest,
         };
+        if let Some(note) = core.expected.take_note() {
+            drop(core);
+            if let Some(entry) = &inner.options.entry {
+                expected::note(entry, &note);
+            }
+            continue;
+        }
         let (now, reads_log_at) = (Instant::now(), core.reads_log_at());
         if reads_log_at.is_some_and(|time| time <= now) {
             core.caught_up = Some(now);

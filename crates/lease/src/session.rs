@@ -284,6 +284,9 @@ impl LeasedSession {
 
     fn count_out(&self, core: &mut Core, lost: bool) {
         let Some(leaving) = core.count_out(self.id, &self.client) else { return };
+        if !lost {
+            core.expected.served(&self.params);
+        }
         let database = self.id;
         let event =
             if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };

@@ -28,7 +28,7 @@ const STATS: Prepared = Prepared {
     sql: concat!("SELECT ", columns!(), " FROM pg_database WHERE oid = $1"),
 };
 /// The same while the database gets another name, as [`rename`](crate::template::rename) does it.
-const STATS_RENAMED: Prepared = Prepared {
+pub(crate) const STATS_RENAMED: Prepared = Prepared {
     name: "stats_renamed",
     types: &["oid", "name"],
     sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", columns!()),

@@ -233,7 +233,7 @@ fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &plain(major), &queries(major)].join("\n")
 }
 
-const NAME: Prepared = Prepared {
+pub(crate) const NAME: Prepared = Prepared {
     name: "name",
     types: &["oid", "name"],
     sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", stamp!(), ")"),

@@ -60,6 +60,12 @@ impl StartupParams {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
+    /// The role that the session begins as.
+    #[must_use]
+    pub fn user(&self) -> Option<&[u8]> {
+        self.iter().filter(|(name, _)| *name == b"user").last().map(|(_, user)| user)
+    }
+
     /// The start-up message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {

@@ -20,6 +20,8 @@ use crate::summary::add_samples;
 const FIRST: u32 = 100;
 /// From one to the next, where they are not asked for back to back.
 const PACE: Duration = Duration::from_millis(50);
+/// A test runner takes at least so long until it asks for the first one.
+const START: Duration = Duration::from_millis(300);
 /// How long a pool may take until its first databases are ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -31,16 +33,27 @@ const SIZE: u64 = 200 << 20;
 struct Manner {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
+    /// From the first ready database to the first request.
+    start: Duration,
     pace: Duration,
     /// Whether all hundred have to be copied, since none can be used again.
     copies_all: bool,
 }
 
-const MANNERS: [Manner; 4] = [
-    Manner { name: "linger 0, back to back", parameters: &[BRIEF], pace: Duration::ZERO, copies_all: false },
-    Manner { name: "linger 0, 20 a second", parameters: &[BRIEF], pace: PACE, copies_all: false },
-    Manner { name: "linger 5 s, back to back", parameters: &[], pace: Duration::ZERO, copies_all: true },
-    Manner { name: "linger 5 s, 20 a second", parameters: &[], pace: PACE, copies_all: true },
+const AT_ONCE: Manner = Manner {
+    name: "linger 0, back to back",
+    parameters: &[BRIEF],
+    start: Duration::ZERO,
+    pace: Duration::ZERO,
+    copies_all: false,
+};
+
+const MANNERS: [Manner; 5] = [
+    AT_ONCE,
+    Manner { name: "linger 0, back to back, 0.3 s later", start: START, ..AT_ONCE },
+    Manner { name: "linger 0, 20 a second", pace: PACE, ..AT_ONCE },
+    Manner { name: "linger 5 s, back to back", parameters: &[], copies_all: true, ..AT_ONCE },
+    Manner { name: "linger 5 s, 20 a second", parameters: &[], copies_all: true, pace: PACE, ..AT_ONCE },
 ];
 
 /// How long each single one took, by manner.
@@ -56,7 +69,7 @@ impl Default for Samples {
 pub(super) struct Ground(Guard);
 
 impl Ground {
-    /// Builds the template, and starts a first server on it, which leaves a note of what it has read.
+    /// Builds the template, and starts a first server on it, which leaves notes of what it has read and of how clients come.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -66,6 +79,9 @@ impl Ground {
         let fixture = ground.fixture(fresh)?;
         // It is read in the second copy, before a client comes.
         wait_for_pool(&fixture, 2);
+        for manner in &MANNERS {
+            obtain(&fixture, manner.parameters)?;
+        }
         fixture.close();
         Ok(ground)
     }
@@ -98,6 +114,7 @@ fn first(
 ) -> Result<PhaseTimes, BenchError> {
     let fixture = ground.fixture(fresh)?;
     wait_for_pool(&fixture, 1);
+    std::thread::sleep(manner.start);
     let mut sum = Duration::ZERO;
     for _ in 0..FIRST {
         let begun = Instant::now();
@@ -153,7 +170,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
         MANNERS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
     report.add_notes([
         format!("Each round starts a server of its own and obtains {FIRST} databases over TCP, with a password."),
-        "All of them start from a template in the cache that has been used before.".to_owned(),
+        "All of them start from a template in the cache that has been used before, by clients that came alike.".to_owned(),
         format!(
             "{}: each database outlives the next requests, so each is a new copy, and the rate is that of CREATE DATABASE.",
             copied.join("; ")

@@ -41,8 +41,14 @@ impl LeaseFixture {
         Self::open(&provisioner, started, linger, paranoid)
     }
 
-    /// The same on a template that was made of `sql` and `setup` in the cache, and that an earlier server has started from.
-    pub(crate) fn noted(options: ServerOptions, sql: &str, setup: Option<&str>, linger: Duration) -> Self {
+    /// The same on a template that was made of `sql` and `setup` in the cache, and that an `earlier` server has started from.
+    pub(crate) fn noted(
+        options: ServerOptions,
+        sql: &str,
+        setup: Option<&str>,
+        linger: Duration,
+        earlier: impl FnOnce(&Self),
+    ) -> Self {
         let (folder, _) = ground::folders(User::Ourselves);
         let cache = folder.join("cache");
         ground::copy_base_cache(User::Ourselves, &cache);
@@ -59,10 +65,11 @@ impl LeaseFixture {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
         let provisioner = Provisioner::find(options, cache, program).unwrap();
         let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), linger, false);
-        let earlier = open();
+        let first = open();
         // The template is read in the second copy, before a client comes.
-        wait_until("two ready databases", || earlier.leases.status().ready[0].1 > 1);
-        drop(earlier);
+        wait_until("two ready databases", || first.leases.status().ready[0].1 > 1);
+        earlier(&first);
+        drop(first);
         open()
     }
 
@@ -84,6 +91,14 @@ impl LeaseFixture {
         started.session = None;
         let watchdog = Watchdog::new(&started.server.run().data());
         Self { leases, started, _watchdog: watchdog }
+    }
+
+    /// Has a client come and go with `params`, which none was noted to come with before.
+    pub(crate) fn note(&self, params: &StartupParams) {
+        let entry = self.started.entry.as_ref().expect("it is a copy of an entry");
+        let before = entry.recall("clients");
+        drop(self.connect_with("noted", None, params).unwrap());
+        wait_until("a note of a client", || entry.recall("clients") != before);
     }
 
     pub(crate) fn connect_with(
