@@ -28,7 +28,7 @@ impl Inner {
         let made = self.template(template).and_then(|template| {
             self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
             let _coming = template.announce_copy();
-            let oid = template.copy(&own_name, self.options.major, &self.admin)?;
+            let oid = template.copy(&own_name, self.options.major, &self.admin, &self.evidence)?;
             let has_functions = self.look_into(id, oid, &own_name, &template)?;
             Ok((template, oid, has_functions))
         });

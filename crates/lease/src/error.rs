@@ -95,6 +95,9 @@ pub enum LeaseError {
     /// A crash has emptied unlogged tables of a template, and there is no way to fill them again.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
+    /// A superuser has found a way to change a template in its server.
+    #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
+    Changed(String),
     /// Servers cannot be started here.
     #[error("there are no servers to be leased")]
     NoServers,
@@ -157,7 +160,7 @@ impl LeaseError {
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
-            Self::Server { .. } | Self::Emptied(_) => "58000",
+            Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
         }
@@ -183,6 +186,7 @@ impl LeaseError {
             Self::Sql { source, .. } => {
                 Some(source.detail().unwrap_or_else(|| format!("The server's answer: {source}.")))
             }
+            Self::Changed(_) => Some("Databases called pgfresh_… are pgfresh's own.".to_owned()),
             Self::Io { source, .. } => Some(format!("The cause: {source}.")),
             Self::Server { source, .. } => source.detail(),
             _ => None,
@@ -207,7 +211,7 @@ impl LeaseError {
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
-            Self::Emptied(_) => Some("Run the command again, on a new server.".to_owned()),
+            Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),

@@ -109,6 +109,17 @@ impl Evidence {
         reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
     }
 
+    /// What was changed in a database that is never taken from: since the log is followed, as far as it was read.
+    pub(crate) fn changes(&self, database: u32) -> Changes {
+        let state = self.lock();
+        state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()
+    }
+
+    /// Of which database another one was copied; `None` if the log has not told.
+    pub(crate) fn source(&self, database: u32) -> Option<u32> {
+        self.lock().reader.as_ref()?.source(database)
+    }
+
     /// The files that were changed in a database, as far as the log was read; `None` if some may be unknown.
     pub(crate) fn changed_files(&self, database: u32) -> Option<Vec<u32>> {
         let state = self.lock();

@@ -256,7 +256,7 @@ impl FakeServer {
             _ if sql.contains("pg_database_size") => row(&["5", "1000", "postgres", "f"]),
             _ if sql.starts_with("SELECT oid FROM pg_database") => {
                 state.last_oid += 1;
-                row(&[&(16384 + state.last_oid).to_string()])
+                [row(&[&(16384 + state.last_oid).to_string()]), row(&[POSITION])].concat()
             }
             _ if state.stamp.is_empty() && sql.starts_with("EXECUTE ") => row(&[POSITION]),
             _ if sql.starts_with("EXECUTE name(") || sql.starts_with("EXECUTE stamp(") => {

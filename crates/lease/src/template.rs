@@ -10,15 +10,18 @@ use server::{SessionError, identifier, literal};
 use storage::Entry;
 use sys::lock;
 
-use crate::admin::{AdminPool, Prepared, number, plain, text};
+use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain, text};
 use crate::backend::{CatalogStamp, stamp};
-use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
+use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
+use crate::evidence::Evidence;
 use crate::reset::roll_back_prepared;
-use crate::wal::Lsn;
+use crate::wal::{FileChanges, Lsn, RelationFile};
 use crate::{LeaseError, TemplateDatabase, note};
 
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
+/// Oids of `pg_statistic` and `pg_statistic_ext_data`. Source: `src/include/catalog`.
+const STATISTICS: [u32; 2] = [2619, 3429];
 /// How long the making of a server's second copy may take to begin, once the first is leased.
 const NEXT_COPY: Duration = Duration::from_millis(100);
 
@@ -198,8 +201,15 @@ impl Template {
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
     ///
     /// # Errors
-    /// SQLSTATE 42P04 if the name is taken. On any error there is no such copy.
-    pub(crate) fn copy(&self, name: &str, major: u32, admin: &AdminPool) -> Result<u32, LeaseError> {
+    /// SQLSTATE 42P04 if the name is taken; [`LeaseError::Changed`] if the template is not what it was. On any error there is no
+    /// such copy.
+    pub(crate) fn copy(
+        &self,
+        name: &str,
+        major: u32,
+        admin: &AdminPool,
+        evidence: &Evidence,
+    ) -> Result<u32, LeaseError> {
         let sql = create_copy(&self.database, name, major);
         if let Err(error) = admin.run_once("copy a template", &sql) {
             if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
@@ -209,7 +219,7 @@ impl Template {
             drop_database(name, admin)?;
             admin.run_once("copy a template", &sql)?;
         }
-        let result = self.complete(name, admin);
+        let result = self.complete(name, admin, evidence);
         if result.is_err() {
             drop_database(name, admin)?;
         }
@@ -217,14 +227,35 @@ impl Template {
     }
 
     /// Copies what hangs on the template in catalogs that all databases share, and returns the copy's oid.
-    fn complete(&self, name: &str, admin: &AdminPool) -> Result<u32, LeaseError> {
-        let mut sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
+    fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
+        let mut sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
         if self.forgets {
             sql = format!("{}; {sql}", complete_copy(&self.database, name));
         }
-        let rows = admin.run("complete a copy", &sql)?;
+        let mut rows = admin.run("complete a copy", &sql)?;
+        evidence.read(mark_of(&rows));
+        rows.pop();
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
+        let oid = oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+        // Another database may have had its name.
+        if evidence.source(oid).is_some_and(|source| source != self.oid) || self.is_changed(evidence) {
+            return Err(LeaseError::Changed(self.name.clone()));
+        }
+        Ok(oid)
+    }
+
+    /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed, and autovacuum is no
+    /// change: it renews statistics.
+    fn is_changed(&self, evidence: &Evidence) -> bool {
+        let is_of_statistics = |file: u32| {
+            let content = self.catalog().and_then(|catalog| catalog.files.get(file));
+            matches!(content, Some(Content::Catalog(oid) | Content::CatalogValues(oid)) if STATISTICS.contains(&oid))
+        };
+        let changes = evidence.changes(self.oid);
+        let is_change = |(file, change): (&RelationFile, &FileChanges)| {
+            change.is_of_contents() && !is_of_statistics(file.number)
+        };
+        self.is_recyclable() && changes.files.iter().any(is_change)
     }
 }
 

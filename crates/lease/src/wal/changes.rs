@@ -27,6 +27,15 @@ pub struct FileChanges {
     pub other: bool,
 }
 
+impl FileChanges {
+    /// Whether rows or values may be others now. Those that VACUUM cuts off and the ones that it writes in place are none.
+    #[must_use]
+    pub fn is_of_contents(&self) -> bool {
+        let Self { inserted, updated, deleted, sequence, created, other, .. } = *self;
+        inserted + updated + deleted > 0 || sequence || created || other
+    }
+}
+
 /// What happened to one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
@@ -60,6 +69,8 @@ pub(super) struct UntakenChanges {
     /// A reason to doubt every database but the exempt, which were taken or made since.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
+    /// Databases that were copied from others, by files.
+    sources: HashMap<u32, u32>,
     /// Databases moved to another tablespace: their old files are dropped, they are not.
     moved: HashSet<u32>,
 }
@@ -172,13 +183,18 @@ impl UntakenChanges {
         }
     }
 
-    /// A database is made by `transaction`: until that ends, all records that name it are of its making.
-    pub(super) fn create_database(&mut self, transaction: u32, database: u32) {
+    /// A database is made by `transaction`, of the files of another one, if the log tells of which: until that ends, all records
+    /// that name it are of its making.
+    pub(super) fn create_database(&mut self, transaction: u32, database: u32, source: Option<u32>) {
         if transaction == 0 {
             self.doubt(database, "the database was made outside of transactions");
             return;
         }
         self.databases.remove(&database);
+        match source {
+            Some(source) => self.sources.insert(database, source),
+            None => self.sources.remove(&database),
+        };
         self.transactions.create(transaction, database);
     }
 
@@ -193,7 +209,13 @@ impl UntakenChanges {
         if !self.moved.contains(&database) {
             self.databases.remove(&database);
             self.exempt.remove(&database);
+            self.sources.remove(&database);
         }
+    }
+
+    /// Of which database the files of one were copied, if that was in the log.
+    pub(super) fn source(&self, database: u32) -> Option<u32> {
+        self.sources.get(&database).copied()
     }
 
     /// What changed in a database; leaves nothing.

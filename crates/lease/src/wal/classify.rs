@@ -202,10 +202,10 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
             if source == target {
                 untaken.move_database(target);
             } else {
-                untaken.create_database(record.transaction, target);
+                untaken.create_database(record.transaction, target, Some(source));
             }
         }
-        (0x10, 15..) => untaken.create_database(record.transaction, target),
+        (0x10, 15..) => untaken.create_database(record.transaction, target, None),
         (0x10, _) | (0x20, 15..) => untaken.drop_database(target),
         _ => return Some(false),
     }

@@ -94,6 +94,12 @@ impl WalReader {
         self.untaken.peek(database)
     }
 
+    /// Of which database the files of one were copied; `None` if the log has not told.
+    #[must_use]
+    pub fn source(&self, database: u32) -> Option<u32> {
+        self.untaken.source(database)
+    }
+
     /// What changed of the catalogs that all databases share, in transactions that have committed since the last call.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
         self.untaken.take_shared()

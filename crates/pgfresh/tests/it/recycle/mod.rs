@@ -1,5 +1,7 @@
 //! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
 
+mod changed;
+
 use std::time::Duration;
 
 use lease::{Backend, Connected, Digest, SessionGuard};

@@ -1,0 +1,110 @@
+//! What SQL has made of a template in its server is in no copy: a superuser finds ways around its being closed.
+
+use std::time::Duration;
+
+use lease::{Connected, Digest, LeaseError};
+use server::{AdminConnection, VersionRequest};
+use template::ServerOptions;
+
+use super::{Fixture, params};
+use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, on_every_major, postgres, wait_until};
+
+on_every_major! {
+    no_copy_is_made_of_a_template_that_sql_has_changed
+    another_database_with_the_name_of_a_template_is_not_copied
+    vacuum_and_analyze_leave_a_template_what_it_is
+}
+
+/// How pgfresh calls the template's database.
+const TEMPLATE: &str = "pgfresh_template_app";
+/// More than are ready, and than are made ahead.
+const LEASES: usize = 6;
+
+fn open(major: u32) -> Fixture {
+    let installation: VersionRequest = postgres(major).parse().unwrap();
+    // Pages whose hints have changed are in the log, and no change.
+    let settings = vec![("wal_log_hints".to_owned(), "on".to_owned())];
+    let options = ServerOptions { installation, settings, ..ServerOptions::default() };
+    let setup = "CREATE TABLE base (id int); CREATE SEQUENCE ticket; CREATE TABLE other (id int); \
+        INSERT INTO other SELECT generate_series(1, 1000); DELETE FROM other WHERE id > 500";
+    let server = LeaseFixture::new(options, setup, Duration::from_mins(10), false);
+    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
+    Fixture { server, never_used: Digest::default() }
+}
+
+impl Fixture {
+    /// Does it in the template itself.
+    fn in_template(&self, sql: &str) {
+        let allow =
+            |allowed| format!("UPDATE pg_database SET datallowconn = {allowed} WHERE datname = '{TEMPLATE}'");
+        self.server.admin(&allow(true));
+        self.server.started.server.session(TEMPLATE).unwrap().query(sql).unwrap();
+        self.server.admin(&allow(false));
+    }
+
+    /// Leases more databases than are ready. Returns how many there were, each as the template was, and why there were no more.
+    fn lease_all(&self) -> (usize, Option<LeaseError>) {
+        for number in 0..LEASES {
+            match self.server.connect_with(&format!("lease_{number}"), None, &params("postgres")) {
+                Ok(Connected { backend, .. }) => {
+                    let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+                    let state = "SELECT (SELECT count(*) FROM base), (SELECT is_called FROM ticket), \
+                        (SELECT count(*) FROM pg_proc WHERE proname = 'added')";
+                    let fresh = ["0", "f", "0"].map(|value| Some(value.to_owned()));
+                    assert_eq!(session.query(state).unwrap(), [fresh], "lease {number}");
+                }
+                Err(error) => return (number, Some(error)),
+            }
+        }
+        (LEASES, None)
+    }
+}
+
+fn no_copy_is_made_of_a_template_that_sql_has_changed(major: u32) {
+    for change in [
+        "INSERT INTO base VALUES (1)",
+        "SELECT nextval('ticket')",
+        "CREATE FUNCTION added() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "TRUNCATE other",
+        "COMMENT ON TABLE base IS 'changed'",
+        "UPDATE pg_class SET relname = 'renamed' WHERE relname = 'other'",
+    ] {
+        let fixture = open(major);
+        fixture.in_template(change);
+        let (leased, error) = fixture.lease_all();
+        let error = error.unwrap_or_else(|| panic!("{leased} copies after {change}"));
+        assert!(matches!(error, LeaseError::Changed(_)), "{change}: {error}");
+        // Those that were there go on. Until one is back, a client may hear why no other is made.
+        fixture.server.leases.release("lease_0").unwrap();
+        let connect = || fixture.server.connect_with("another", None, &params("postgres"));
+        wait_until("a database that was leased", || connect().is_ok());
+    }
+}
+
+fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
+    let fixture = open(major);
+    fixture.server.admin("CREATE DATABASE impostor");
+    fixture.server.admin(&format!(
+        "UPDATE pg_database SET datname = 'hidden' WHERE datname = '{TEMPLATE}';
+         UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'impostor'"
+    ));
+    let (_, error) = fixture.lease_all();
+    assert!(matches!(error, Some(LeaseError::Changed(_))), "{error:?}");
+    fixture.server.admin(&format!(
+        "UPDATE pg_database SET datname = 'impostor' WHERE datname = '{TEMPLATE}';
+         UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'hidden'"
+    ));
+    // A copy may have been begun meanwhile.
+    wait_until("copies again", || fixture.lease_all().1.is_none());
+}
+
+/// As autovacuum does in any database, after an hour.
+fn vacuum_and_analyze_leave_a_template_what_it_is(major: u32) {
+    for upkeep in ["VACUUM", "ANALYZE", "VACUUM (FREEZE, ANALYZE)"] {
+        let fixture = open(major);
+        fixture.in_template(upkeep);
+        let (_, error) = fixture.lease_all();
+        assert!(error.is_none(), "{upkeep}: {error:?}");
+    }
+}
