@@ -234,7 +234,7 @@ impl AdminPool {
             if !result.as_ref().is_err_and(&is_full) {
                 return result;
             }
-            evicted |= self.room.make_room();
+            evicted |= self.room.make_room() | self.close_idle();
             if !evicted || begun.elapsed() > EVICT_TIMEOUT {
                 return result;
             }
@@ -260,7 +260,12 @@ impl AdminPool {
 
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
-        lock(&self.idle).clear();
+        self.close_idle();
+    }
+
+    /// The same; returns whether there were any.
+    fn close_idle(&self) -> bool {
+        !std::mem::take(&mut *lock(&self.idle)).is_empty()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Backends: the server's ends of sessions, each started with one set of start-up parameters.
 
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ use crate::wal::Lsn;
 const LONGEST_GREETING: usize = 1 << 20;
 /// How long a new backend may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a statement of ours in it may take.
+/// How long a statement of ours in one that waits may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long one may take that no client has asked for, and each of our statements in it: it keeps a database from being ready.
+const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tables that a backend looks at beforehand; each takes it 0.1 ms.
 const MOST_TABLES: usize = 64;
@@ -61,20 +65,35 @@ impl Backend {
     /// # Errors
     /// [`LeaseError::Refused`] carries the server's own words.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
+        Self::connect_within(START_TIMEOUT, directory, params, database)
+    }
+
+    fn connect_within(
+        timeout: Duration,
+        directory: &Path,
+        params: &StartupParams,
+        database: &str,
+    ) -> Result<Self, LeaseError> {
         let io = |verb| move |source| LeaseError::Io { verb, source };
         let mut stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
-        stream.set_read_timeout(Some(START_TIMEOUT)).map_err(io("bound the wait for the server"))?;
+        stream.set_read_timeout(Some(timeout)).map_err(io("bound the wait for the server"))?;
         stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;
         stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
         Ok(Self { stream, greeting })
     }
 
-    /// Has the backend look at `tables`, so that its first client does not wait while it learns what they are, and
-    /// forget that it was asked to. `None` if it cannot: then it is not fit for a client.
-    pub(crate) fn practised(self, tables: &[&str]) -> Option<Self> {
-        let Self { stream, greeting } = self;
-        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT).ok()?;
+    /// The same for a client that may come: it looks at `tables`, so that this one does not wait while it learns what they are,
+    /// and forgets that it was asked to. `None` if it cannot, or not soon.
+    pub(crate) fn practised(
+        directory: &Path,
+        params: &StartupParams,
+        database: &str,
+        tables: &[&str],
+    ) -> Option<Self> {
+        let Self { stream, greeting } =
+            Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
+        let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
             // No row is read, so that the table's statistics stay what they are.
@@ -89,7 +108,8 @@ impl Backend {
     }
 }
 
-/// What the server had on record for a database when a session in it started: its rights and settings. A session does not
+/// What the server had on record for a database when a session in it started: its rights and settings, and the version of the
+/// server's configuration. A session does not
 /// hear of what changes there later, so it may be handed to a client only if nothing has.
 pub(crate) type CatalogStamp = Arc<str>;
 
@@ -125,13 +145,30 @@ pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
     waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }
 
-/// The stamp of the database with that oid ($1); no row if there is none.
+/// Files of the data directory that say what a session is told at its start, and whether it may begin.
+const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
+
+/// The stamp of a database of which that was `read` from the catalogs; empty if there is none.
+pub(crate) fn stamp_of(read: String, data: &Path) -> CatalogStamp {
+    if read.is_empty() {
+        return read.into();
+    }
+    let version = |file: &&str| {
+        let meta = fs::metadata(data.join(file)).ok()?;
+        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
+    };
+    format!("{read} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
+}
+
+/// What is read for it of the database with that oid ($1); no row if there is none.
 macro_rules! stamp {
     () => {
         "SELECT md5(concat_ws('|', datacl, datconnlimit, datallowconn, \
          (SELECT string_agg(concat_ws(',', setdatabase, setrole, setconfig), ';' ORDER BY setdatabase, setrole) \
           FROM pg_db_role_setting WHERE setdatabase IN (0, $1)), \
-         (SELECT string_agg(concat_ws(',', oid, xmin), ';' ORDER BY oid) FROM pg_authid))) \
+         (SELECT string_agg(concat_ws(',', oid, xmin), ';' ORDER BY oid) FROM pg_authid), \
+         (SELECT string_agg(concat_ws(',', roleid, member, xmin), ';' ORDER BY roleid, member, xmin::text) \
+          FROM pg_auth_members))) \
          FROM pg_database WHERE oid = $1"
     };
 }

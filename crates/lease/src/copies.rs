@@ -203,7 +203,7 @@ impl Inner {
     }
 
     /// Starts backends with the parameters that clients are expected to come with, where none waits yet. One that does not start
-    /// (a role that may not connect) is the client's to hear of. Once a client waits for the database, no more are started: it
+    /// (a role that may not connect) is the client's to hear of. What a trigger does at a login, it does once a client comes. Once a client waits for the database, no more are started: it
     /// starts its own, while the next copy is made.
     pub(crate) fn warm_up(
         &self,
@@ -225,7 +225,7 @@ impl Inner {
             .into_iter()
             .filter(|params| waiting.iter().all(|waits| waits.params != *params))
             .collect();
-        if lacking.is_empty() {
+        if lacking.is_empty() || template.fires_at_login {
             return waiting;
         }
         let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
@@ -235,9 +235,11 @@ impl Inner {
             if self.lock().table.is_awaited(id) {
                 break;
             }
-            let backend = Backend::connect(&self.options.directory, &params, name);
-            if let Some(backend) = backend.ok().and_then(|backend| backend.practised(&tables)) {
-                started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
+            match Backend::practised(&self.options.directory, &params, name, &tables) {
+                Some(backend) => {
+                    started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
+                }
+                None => self.lock().expected.forget(&params),
             }
         }
         // What was set only while they started leaves no trace in the stamp.

@@ -253,7 +253,7 @@ impl FakeServer {
         state.terminations += usize::from(sql.contains("pg_terminate_backend"));
         match sql {
             FUNCTIONS => row(&["f"]),
-            _ if sql.contains("pg_database_size") => row(&["5", "1000", "postgres", "f"]),
+            _ if sql.contains("pg_database_size") => row(&["5", "1000", "f", "false", "735"]),
             _ if sql.starts_with("SELECT oid FROM pg_database") => {
                 state.last_oid += 1;
                 [row(&[&(16384 + state.last_oid).to_string()]), row(&[POSITION])].concat()

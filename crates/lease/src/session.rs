@@ -9,9 +9,9 @@ use pgwire::StartupParams;
 use sys::lock;
 
 use crate::admin::text;
-use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id};
+use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id, stamp_of};
 use crate::client::{Client, ClientLink};
-use crate::core::{Core, Held};
+use crate::core::{Core, Counters, Held};
 use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
@@ -163,6 +163,7 @@ impl Leases {
                 drop(session);
                 return Err(stay.lost(name));
             }
+            inner.lock().expected.served(&stay.params);
             return Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }));
         }
         if inner.lock().table.lease(name).is_some_and(|lease| lease.terms.isolation == Isolation::Rollback) {
@@ -170,14 +171,14 @@ impl Leases {
         }
         let backend = match stay.find_waiting() {
             Some(backend) => {
-                inner.lock().counters.warm += 1;
+                stay.begun(|counters| &mut counters.warm);
                 backend
             }
             None => match inner.start_backend(name, &stay.params) {
                 // The server may have crashed after the database was given its name, and before this session began.
                 Ok(_) if is_first && inner.has_crashed_since(id) => return Err(stay.lost(name)),
                 Ok(backend) => {
-                    inner.lock().counters.cold += 1;
+                    stay.begun(|counters| &mut counters.cold);
                     backend
                 }
                 Err(error) if is_gone(&error) => return Err(stay.lost(name)),
@@ -207,7 +208,7 @@ impl Inner {
         let oid = oid.to_string();
         let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", &STAMP, &[&oid])?;
         self.evidence.read(mark);
-        Ok((text(&rows).into(), mark))
+        Ok((stamp_of(text(&rows), &self.options.data), mark))
     }
 
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
@@ -260,6 +261,13 @@ impl LeasedSession {
         None
     }
 
+    /// The server has let the session begin.
+    fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
+        let mut core = self.inner.lock();
+        *counter(&mut core.counters) += 1;
+        core.expected.served(&self.params);
+    }
+
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
@@ -284,9 +292,6 @@ impl LeasedSession {
 
     fn count_out(&self, core: &mut Core, lost: bool) {
         let Some(leaving) = core.count_out(self.id, &self.client) else { return };
-        if !lost {
-            core.expected.served(&self.params);
-        }
         let database = self.id;
         let event =
             if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };

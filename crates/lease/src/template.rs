@@ -1,5 +1,6 @@
 //! Template databases: taken into service, and copied.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use storage::Entry;
 use sys::lock;
 
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain, text};
-use crate::backend::{CatalogStamp, stamp};
+use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::evidence::Evidence;
 use crate::reset::roll_back_prepared;
@@ -39,6 +40,8 @@ pub(crate) struct Template {
     pub(crate) bytes: u64,
     /// Whether anything hangs on it that CREATE DATABASE does not copy.
     forgets: bool,
+    /// Whether each session in a copy begins with a trigger. From `PostgreSQL` 17 on.
+    pub(crate) fires_at_login: bool,
     /// What it came from.
     entry: Option<Entry>,
     /// No row of a copy was written by this transaction or a later one, until a session has done so.
@@ -104,7 +107,8 @@ impl Template {
             "SELECT oid, {size}, \
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
-             OR shobj_description(oid, 'pg_database') IS NOT NULL, {HORIZON} \
+             OR shobj_description(oid, 'pg_database') IS NOT NULL, \
+             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON} \
              FROM pg_database d WHERE datname = {}",
             literal(&called)
         );
@@ -123,6 +127,7 @@ impl Template {
             oid,
             bytes: noted.unwrap_or(size),
             forgets: next() == "t" && called != "template1",
+            fires_at_login: next() == "true",
             horizon: next(),
             entry,
             catalog: Arc::default(),
@@ -276,13 +281,18 @@ pub(crate) const NAME: Prepared = Prepared {
 /// to where the log is written.
 /// # Errors
 /// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if there is no such database.
-pub(crate) fn rename(oid: u32, name: &str, admin: &AdminPool) -> Result<(CatalogStamp, Lsn), LeaseError> {
+pub(crate) fn rename(
+    oid: u32,
+    name: &str,
+    data: &Path,
+    admin: &AdminPool,
+) -> Result<(CatalogStamp, Lsn), LeaseError> {
     let (rows, mark) =
         admin.execute_and_mark("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
     if rows.is_empty() {
         return Err(LeaseError::NotLeased(name.to_owned()));
     }
-    Ok((text(&rows).into(), mark))
+    Ok((stamp_of(text(&rows), data), mark))
 }
 
 /// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not

@@ -10,6 +10,9 @@ use crate::attempt::{Attempt, FileError};
 use crate::manifest::Manifest;
 use crate::replace::{replace, unless_read_only};
 
+/// What is longer is no note, in bytes.
+const LONGEST_NOTE: u64 = 64 << 20;
+
 /// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -64,7 +67,9 @@ impl Entry {
     /// what holds for this one alone has its [`Self::identity`] in it.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
-        fs::read_to_string(self.directory.join(name)).ok()
+        let path = self.directory.join(name);
+        let is_one = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST_NOTE);
+        if is_one { fs::read_to_string(path).ok() } else { None }
     }
 
     /// Leaves a note with it, for the next process that uses it; in a cache that we may only read, nothing is left. `name` is

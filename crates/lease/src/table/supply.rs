@@ -32,6 +32,8 @@ pub(super) struct Supply {
     pub(super) line: VecDeque<String>,
     /// No other is made before then: the last one could not be.
     not_before: Option<Instant>,
+    /// Until then what a client has just left counts as coming.
+    returns_until: Option<Instant>,
 }
 
 /// What a name that waits for a database asks for.
@@ -45,7 +47,8 @@ impl LeaseTable {
     /// Databases are made from this source from now on, or, if they are not `expected`, once the first is asked for.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
-        self.supplies.insert(source, Supply { wanted, line: VecDeque::new(), not_before: None });
+        self.supplies
+            .insert(source, Supply { wanted, line: VecDeque::new(), not_before: None, returns_until: None });
     }
 
     /// No more are made from it, and those that are ready are dropped. Those that are leased stay.
@@ -156,6 +159,10 @@ impl LeaseTable {
         request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
+        // A client that waits already waits no longer for that.
+        if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
+            supply.returns_until = Some(now + QUIET);
+        }
         if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
             database.terms = Some(terms);
@@ -241,18 +248,16 @@ impl LeaseTable {
         let mut lacking = Vec::new();
         for (source, supply) in &self.supplies {
             let making = self.making(source);
-            let mut coming = making + self.returning(source);
+            let returns = supply.returns_until.filter(|until| *until > now);
+            let leaving = if returns.is_some() { self.about_to_return(source) } else { 0 };
+            let coming = making + self.returning(source) + leaving;
             let waiting = supply.line.len();
-            let mut ahead = supply.wanted;
-            if quiet.is_some() {
-                ahead /= 2;
-                coming += self.about_to_return(source);
-            }
+            let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
             let lacks = (waiting + ahead).saturating_sub(self.ready(source) + coming);
             let most = if waiting > 0 { MOST_MAKING } else { MOST_MAKING_AHEAD };
             if lacks == 0 || making >= most {
-                if quiet.is_some() && waiting + supply.wanted > self.ready(source) + coming {
-                    soonest = earlier(soonest, quiet);
+                if waiting + supply.wanted > self.ready(source) + coming - leaving {
+                    soonest = [quiet, returns].into_iter().fold(soonest, earlier);
                 }
                 continue;
             }

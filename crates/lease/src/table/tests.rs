@@ -27,9 +27,17 @@ impl Example {
     }
 
     fn session(&mut self, name: &str, linger: u64) -> (Ticket, Vec<Action>) {
-        let linger = Duration::from_millis(linger);
+        self.session_on("app", name, Duration::from_millis(linger))
+    }
+
+    /// Of that template, with a lease that does not linger.
+    fn session_of(&mut self, template: &str, name: &str) -> (Ticket, Vec<Action>) {
+        self.session_on(template, name, Duration::ZERO)
+    }
+
+    fn session_on(&mut self, template: &str, name: &str, linger: Duration) -> (Ticket, Vec<Action>) {
         let terms =
-            Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
+            Terms { template: template.to_owned(), isolation: Isolation::Clone, linger, retained: false };
         self.ask(name, Want::Session { params: PARAMS, terms, explicit: false, reset: false })
     }
 
@@ -127,6 +135,39 @@ fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
     assert!(later < example.now + Duration::from_millis(10), "{:?}", later - example.now);
     example.now = later;
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
+}
+
+/// However often databases of another template are handed out meanwhile.
+#[test]
+fn a_client_of_one_template_does_not_wait_for_those_of_another() {
+    let mut example = Example::new();
+    example.table.capacity = 8;
+    example.table.add_source(Source::Template("other".to_owned()), true);
+    for _ in 0..4 {
+        example.work();
+    }
+    for name in ["one", "two"] {
+        let (ticket, naming) = example.session_of("other", name);
+        let naming = task(&naming);
+        let database = granted(&example.finish(naming.database, Outcome::Done), ticket);
+        example.raise(Event::Leaving { database });
+    }
+    assert!(example.session_of("other", "three").1.is_empty());
+    for waited in 0..10 {
+        let (ticket, naming) = example.session(&format!("app{waited}"), 0);
+        let database = granted(&example.finish(task(&naming).database, Outcome::Done), ticket);
+        example.raise(Event::Disconnected { database, leaving: false });
+        while let Ok(Task { database, kind }) = example.table.next_task(example.now) {
+            let outcome = match kind {
+                TaskKind::Create(Source::Template(of)) if of == "other" => return,
+                TaskKind::Unname => Outcome::Done,
+                _ => Outcome::Fresh(Proof::new()),
+            };
+            example.finish(database, outcome);
+        }
+        example.now += Duration::from_millis(1);
+    }
+    panic!("no copy is made for the client that waits");
 }
 
 #[test]

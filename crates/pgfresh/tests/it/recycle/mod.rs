@@ -1,6 +1,7 @@
 //! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
 
 mod changed;
+mod expected;
 
 use std::time::Duration;
 
@@ -312,45 +313,6 @@ fn a_template_is_read_once_for_all_servers_on_it() {
         assert_eq!(fixture.recycled(), 1, "{:?}", fixture.server.leases.status().dropped);
         let log = std::fs::read_to_string(fixture.server.started.server.run().log()).unwrap();
         assert_eq!(log.matches(" TO STDOUT (FORMAT binary)").count(), reads, "{log}");
-    }
-}
-
-/// One of these came as a role that a test had made, which the next server does not have.
-#[test]
-fn backends_wait_for_first_clients_that_come_as_those_of_an_earlier_server() {
-    let [usual, stranger] = [params("postgres"), params("stranger")];
-    let options = ServerOptions::default();
-    let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
-        earlier.note(&usual);
-        earlier.admin("CREATE ROLE stranger LOGIN");
-        earlier.note(&stranger);
-    });
-    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
-    for name in ["one", "two"] {
-        drop(server.connect_with(name, None, &usual).unwrap());
-    }
-    server.admin("CREATE ROLE stranger LOGIN");
-    drop(server.connect_with("three", None, &stranger).unwrap());
-    let status = server.leases.status();
-    assert_eq!((status.warm, status.cold), (2, 1));
-    let log = std::fs::read_to_string(server.started.server.run().log()).unwrap();
-    assert!(!log.contains("FATAL"), "{log}");
-}
-
-/// Whoever can write into the cache can have nothing worse than a slow start.
-#[test]
-fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served() {
-    let no_user = "00030000 YXBwbGljYXRpb25fbmFtZQB4AA==\n";
-    let (replication, future) =
-        ("00030000 dXNlcgBwb3N0Z3JlcwByZXBsaWNhdGlvbgB0cnVlAA==\n", "00030063 dXNlcgBwb3N0Z3JlcwA=\n");
-    for note in ["", "no note", "00030000 \n", "ffffffff AAAAAAAA\n", no_user, replication, future] {
-        let options = ServerOptions::default();
-        let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
-            earlier.started.entry.as_ref().unwrap().remember("clients", note).unwrap();
-        });
-        let Connected { backend, .. } = server.connect_with("a", None, &params("postgres")).unwrap();
-        let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
-        assert_eq!(session.query("SELECT 1").unwrap(), [[Some("1".to_owned())]], "{note}");
     }
 }
 
