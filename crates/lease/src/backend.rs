@@ -23,7 +23,8 @@ const LONGEST_GREETING: usize = 1 << 20;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a statement of ours in one that waits may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long one may take that no client has asked for, and each of our statements in it: it keeps a database from being ready.
+/// How long one that no client has asked for may take to start, and each of our statements in it: its database is not ready
+/// before.
 const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tables that a backend looks at beforehand; each takes it 0.1 ms.
@@ -109,8 +110,8 @@ impl Backend {
 }
 
 /// What the server had on record for a database when a session in it started: its rights and settings, and the version of the
-/// server's configuration. A session does not
-/// hear of what changes there later, so it may be handed to a client only if nothing has.
+/// server's configuration. A session does not hear of what changes there later, so it may be handed to a client only if nothing
+/// has.
 pub(crate) type CatalogStamp = Arc<str>;
 
 /// A backend that waits for a client.

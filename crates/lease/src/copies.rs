@@ -203,8 +203,8 @@ impl Inner {
     }
 
     /// Starts backends with the parameters that clients are expected to come with, where none waits yet. One that does not start
-    /// (a role that may not connect) is the client's to hear of. What a trigger does at a login, it does once a client comes. Once a client waits for the database, no more are started: it
-    /// starts its own, while the next copy is made.
+    /// (a role that may not connect) is the client's to hear of. Where a trigger fires at each login, it fires once a client
+    /// comes. Once one waits for the database, no more backends are started: it starts its own, while the next copy is made.
     pub(crate) fn warm_up(
         &self,
         id: DatabaseId,
