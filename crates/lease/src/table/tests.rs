@@ -30,11 +30,6 @@ impl Example {
         self.session_on("app", name, Duration::from_millis(linger))
     }
 
-    /// Of that template, with a lease that does not linger.
-    fn session_of(&mut self, template: &str, name: &str) -> (Ticket, Vec<Action>) {
-        self.session_on(template, name, Duration::ZERO)
-    }
-
     fn session_on(&mut self, template: &str, name: &str, linger: Duration) -> (Ticket, Vec<Action>) {
         let terms =
             Terms { template: template.to_owned(), isolation: Isolation::Clone, linger, retained: false };
@@ -147,12 +142,12 @@ fn a_client_of_one_template_does_not_wait_for_those_of_another() {
         example.work();
     }
     for name in ["one", "two"] {
-        let (ticket, naming) = example.session_of("other", name);
+        let (ticket, naming) = example.session_on("other", name, Duration::ZERO);
         let naming = task(&naming);
         let database = granted(&example.finish(naming.database, Outcome::Done), ticket);
         example.raise(Event::Leaving { database });
     }
-    assert!(example.session_of("other", "three").1.is_empty());
+    assert!(example.session_on("other", "three", Duration::ZERO).1.is_empty());
     for waited in 0..10 {
         let (ticket, naming) = example.session(&format!("app{waited}"), 0);
         let database = granted(&example.finish(task(&naming).database, Outcome::Done), ticket);
