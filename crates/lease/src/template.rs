@@ -252,15 +252,17 @@ impl Template {
     /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed, and autovacuum is no
     /// change: it renews statistics.
     fn is_changed(&self, evidence: &Evidence) -> bool {
+        if !self.is_recyclable() {
+            return false;
+        }
         let is_of_statistics = |file: u32| {
             let content = self.catalog().and_then(|catalog| catalog.files.get(file));
             matches!(content, Some(Content::Catalog(oid) | Content::CatalogValues(oid)) if STATISTICS.contains(&oid))
         };
-        let changes = evidence.changes(self.oid);
         let is_change = |(file, change): (&RelationFile, &FileChanges)| {
             change.is_of_contents() && !is_of_statistics(file.number)
         };
-        self.is_recyclable() && changes.files.iter().any(is_change)
+        evidence.changes(self.oid).files.iter().any(is_change)
     }
 }
 
