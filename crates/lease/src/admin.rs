@@ -42,6 +42,8 @@ const BY_INDEX: &str = "SET enable_seqscan = off";
 /// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
+const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
+
 /// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each
 /// connection does that once.
 #[derive(Debug)]
@@ -77,19 +79,26 @@ pub(crate) struct PreparedConnection {
 }
 
 impl PreparedConnection {
-    /// Runs a prepared statement with `arguments`, each as SQL wants it, and what comes `after`, in one transaction.
-    fn execute(
-        &mut self,
-        statement: &Prepared,
-        arguments: &[&str],
-        after: &str,
-    ) -> Result<Rows, SessionError> {
+    /// Runs a prepared statement with `arguments`, each as SQL wants it.
+    fn execute(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
+        let sql = self.call(statement, arguments)?;
+        self.session.query(&sql)
+    }
+
+    /// The same, and then a mark, in one message and one transaction.
+    fn execute_and_mark(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
+        let sql = format!("{}; {}", self.call(statement, arguments)?, self.call(&PREPARED_MARK, &[])?);
+        self.session.query(&sql)
+    }
+
+    /// What runs a statement, which is prepared by then.
+    fn call(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<String, SessionError> {
         let Prepared { name, types, sql } = statement;
         if !self.prepared.contains(name) {
             self.session.query(&format!("PREPARE {name}{} AS {sql}", list(types)))?;
             self.prepared.push(name);
         }
-        self.session.query(&format!("EXECUTE {name}{}{after}", list(arguments)))
+        Ok(format!("EXECUTE {name}{}", list(arguments)))
     }
 }
 
@@ -119,7 +128,7 @@ impl AdminPool {
             let nothing: Vec<_> = statement.types.iter().map(argument).collect();
             let prepare = |connection: &mut PreparedConnection| {
                 let is_known = connection.prepared.contains(&statement.name);
-                if is_known { Ok(Rows::new()) } else { connection.execute(statement, &nothing, "") }
+                if is_known { Ok(Rows::new()) } else { connection.execute_and_mark(statement, &nothing) }
             };
             if let Err(error) = self.lend("prepare a statement", prepare) {
                 tracing::debug!(%error, "a statement was not prepared");
@@ -134,10 +143,10 @@ impl AdminPool {
         statement: &Prepared,
         arguments: &[&str],
     ) -> Result<Rows, LeaseError> {
-        self.lend(verb, |connection| connection.execute(statement, arguments, ""))
+        self.lend(verb, |connection| connection.execute(statement, arguments))
     }
 
-    /// The same, and then a mark in the same message and the same transaction. Returns the statement's rows, and up to where
+    /// The same, and then a mark in the same transaction. Returns the statement's rows, and up to where
     /// the log is written.
     pub(crate) fn execute_and_mark(
         &self,
@@ -145,8 +154,7 @@ impl AdminPool {
         statement: &Prepared,
         arguments: &[&str],
     ) -> Result<(Rows, Lsn), LeaseError> {
-        let after = format!("; {MARK}");
-        let mut rows = self.lend(verb, |connection| connection.execute(statement, arguments, &after))?;
+        let mut rows = self.lend(verb, |connection| connection.execute_and_mark(statement, arguments))?;
         let mark = mark_of(&rows);
         rows.pop();
         Ok((rows, mark))

@@ -149,33 +149,31 @@ pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
 /// Files of the data directory that say what a session is told at its start, and whether it may begin.
 const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
 
-/// The stamp of a database of which that was `read` from the catalogs; empty if there is none.
-pub(crate) fn stamp_of(read: String, data: &Path) -> CatalogStamp {
-    if read.is_empty() {
-        return read.into();
-    }
+/// The stamp of a database of which these `rows` were read from the catalogs; empty if there are none.
+pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
+    let Some(row) = rows.first() else { return CatalogStamp::from("") };
     let version = |file: &&str| {
         let meta = fs::metadata(data.join(file)).ok()?;
         Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
     };
-    format!("{read} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
+    format!("{row:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
 }
 
-/// What is read for it of the database with that oid ($1); no row if there is none.
+/// What is read for it, of the row of `pg_database` with that oid ($1). Whatever is done to a row gives it another `xmin`.
 macro_rules! stamp {
     () => {
-        "SELECT md5(concat_ws('|', datacl, datconnlimit, datallowconn, \
-         (SELECT string_agg(concat_ws(',', setdatabase, setrole, setconfig), ';' ORDER BY setdatabase, setrole) \
-          FROM pg_db_role_setting WHERE setdatabase IN (0, $1)), \
-         (SELECT string_agg(concat_ws(',', oid, xmin), ';' ORDER BY oid) FROM pg_authid), \
-         (SELECT string_agg(concat_ws(',', roleid, member, xmin), ';' ORDER BY roleid, member, xmin::text) \
-          FROM pg_auth_members))) \
-         FROM pg_database WHERE oid = $1"
+        "datacl, datconnlimit, datallowconn, \
+         ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase IN (0, $1)), \
+         ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
     };
 }
 pub(crate) use stamp;
 
-pub(crate) const STAMP: Prepared = Prepared { name: "stamp", types: &["oid"], sql: stamp!() };
+pub(crate) const STAMP: Prepared = Prepared {
+    name: "stamp",
+    types: &["oid"],
+    sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1"),
+};
 
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {

@@ -274,6 +274,12 @@ impl Core {
         }
     }
 
+    /// A task in that database that a client waits for.
+    pub(crate) fn take_urgent(&mut self, database: DatabaseId) -> Option<Task> {
+        let at = self.urgent.iter().position(|task| task.database == database)?;
+        self.urgent.remove(at)
+    }
+
     /// When the log is to be read next: while anything is leased.
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);

@@ -75,20 +75,32 @@ impl Inner {
         let (slot, ticket, mut tasks) = core.request(name, want, params);
         self.wake_worker(core);
         while let Some(task) = tasks.pop() {
-            tasks.extend(self.run(task, Some(ticket)));
+            tasks.extend(self.raise(self.perform(task), Some(ticket)));
         }
         slot.wait()
     }
 
-    /// Runs a task, and tells the table what it came to. Returns what is to be run next for the ticket that is `mine`.
-    pub(crate) fn run(&self, task: Task, mine: Option<Ticket>) -> Vec<Task> {
-        let Task { database, kind } = task;
+    /// Runs a task that no thread waits for, and those that follow in its database for clients that wait: to wake another thread
+    /// takes longer than most of them.
+    pub(crate) fn run(&self, task: Task) {
+        let database = task.database;
+        let mut next = Some(task);
+        while let Some(task) = next {
+            let event = self.perform(task);
+            let mut core = self.lock();
+            core.raise_in_background(event);
+            next = core.take_urgent(database);
+            self.wake_worker(core);
+        }
+    }
+
+    /// Does what a task asks for. Returns what the table is to be told.
+    fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
             self.close_sessions(database);
-            return self.raise(Event::Closed { database }, mine);
+            return Event::Closed { database };
         }
-        let outcome = self.execute(database, &kind);
-        self.raise(Event::Finished { database, outcome }, mine)
+        Event::Finished { database, outcome: self.execute(database, &kind) }
     }
 
     pub(crate) fn stop_handing_out(&self, why: Closing) {

@@ -25,7 +25,7 @@ pub(crate) fn work(inner: &Arc<Inner>) {
         let soonest = match core.next_task() {
             Ok(task) => {
                 drop(core);
-                inner.run(task, None);
+                inner.run(task);
                 continue;
             }
             Err(soonest) => soonest,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use pgwire::StartupParams;
 use sys::lock;
 
-use crate::admin::text;
 use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id, stamp_of};
 use crate::client::{Client, ClientLink};
 use crate::core::{Core, Counters, Held};
@@ -208,7 +207,7 @@ impl Inner {
         let oid = oid.to_string();
         let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", &STAMP, &[&oid])?;
         self.evidence.read(mark);
-        Ok((stamp_of(text(&rows), &self.options.data), mark))
+        Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
@@ -286,7 +285,7 @@ impl LeasedSession {
         let task = core.table.take_due(self.id);
         self.inner.wake_worker(core);
         if let Some(task) = task {
-            self.inner.run(task, None);
+            self.inner.run(task);
         }
     }
 

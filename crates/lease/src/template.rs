@@ -11,7 +11,7 @@ use server::{SessionError, identifier, literal};
 use storage::Entry;
 use sys::lock;
 
-use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain, text};
+use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::evidence::Evidence;
@@ -274,7 +274,7 @@ fn subject(entry: &Entry, major: u32) -> String {
 pub(crate) const NAME: Prepared = Prepared {
     name: "name",
     types: &["oid", "name"],
-    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING (", stamp!(), ")"),
+    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!()),
 };
 
 /// Gives the database with that oid another name, under any session that it has.
@@ -294,7 +294,7 @@ pub(crate) fn rename(
     if rows.is_empty() {
         return Err(LeaseError::NotLeased(name.to_owned()));
     }
-    Ok((stamp_of(text(&rows), data), mark))
+    Ok((stamp_of(&rows, data), mark))
 }
 
 /// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not

@@ -158,7 +158,7 @@ fn of_a_database_that_is_gone_nothing_is_read() {
     let fake = FakeLeases::open(HOUR);
     assert_eq!(
         &*fake.leases.0.read_stamp(5).unwrap().0,
-        &*stamp_of("as it was".to_owned(), &fake.leases.0.options.data)
+        &*stamp_of(&vec![vec![Some("as it was".to_owned())]], &fake.leases.0.options.data)
     );
     fake.server.lose_databases();
     assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "");
