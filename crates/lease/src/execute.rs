@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::template::{complete_copy, create_copy};
+use server::AdminConnection;
 use sys::lock;
 
 use crate::admin::{MARK, mark_of};
@@ -13,8 +14,8 @@ use crate::core::Held;
 use crate::evidence::Epoch;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
-use crate::reset::{NotRecyclable, Used, reset};
-use crate::rollback::{TransactionSession, restore_sequences};
+use crate::reset::{NotRecyclable, Used, open_own_session, reset};
+use crate::rollback::{TransactionSession, are_only_sequences, restore_sequences};
 use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
 use crate::template::{Template, database_of, drop_database, rename};
@@ -264,13 +265,15 @@ impl Inner {
         if !self.lock().databases.get_mut(&id).is_some_and(|held| held.has_room_for(rows)) {
             return Err(NotRecyclable::because("what was rolled back takes too much room"));
         }
-        if let Some(sql) = restore_sequences(catalog, &touched) {
-            let mut own = self.admin.open(&name)?;
-            let rows = own.query(&format!("{sql}; COMMIT; {MARK}"))?;
-            let changes = self.evidence.changes_up_to(mark_of(&rows), oid);
-            if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
-                return Err(NotRecyclable::because("it was changed while it was reset"));
-            }
+        if !touched.is_empty() {
+            let kept = self.lock().databases.get_mut(&id).and_then(|held| held.session.take());
+            let mut own = match kept.and_then(|mut session| session.is_alive().then_some(session)) {
+                Some(session) => session,
+                None => open_own_session(&self.admin, &name, catalog.major)?,
+            };
+            let rows = own.query(&format!("{}{MARK}", restore_sequences(catalog, &touched)))?;
+            are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), oid))?;
+            self.keep_session(id, own);
         }
         // The database is reset; its session goes on only if that is, too.
         if !may_be_reused
@@ -285,6 +288,15 @@ impl Inner {
             held.transaction = Some(session);
         }
         Ok(Outcome::Fresh(Proof::new()))
+    }
+
+    /// Keeps our own session in a database for the next time.
+    fn keep_session(&self, id: DatabaseId, session: AdminConnection) {
+        let mut core = self.lock();
+        if let Some(held) = core.databases.get_mut(&id) {
+            held.session = Some(session);
+        }
+        core.trim_idle(id);
     }
 
     /// Returns a database to its template's state.

@@ -54,7 +54,7 @@ pub use leases::{Leases, MaintenanceGuard};
 pub use names::cut;
 pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{
-    BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, UNDO_TRANSACTION,
+    BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, Savepoint, UNDO_TRANSACTION,
 };
 pub use session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
 pub use shared::SharedStateChange;

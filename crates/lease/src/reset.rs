@@ -177,14 +177,23 @@ fn own_session<'a>(
     used: &'a mut Used<'_>,
 ) -> Result<&'a mut AdminConnection, NotRecyclable> {
     if used.session.is_none() {
-        let mut session = admin.open(used.name)?;
-        session.query(NEUTRAL)?;
-        if used.catalog.major >= 14 {
-            session.query("SET default_toast_compression = pglz")?;
-        }
-        used.session = Some(session);
+        used.session = Some(open_own_session(admin, used.name, used.catalog.major)?);
     }
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
+}
+
+/// One that writes what a reset has to write, whatever clients have set.
+pub(crate) fn open_own_session(
+    admin: &AdminPool,
+    name: &str,
+    major: u32,
+) -> Result<AdminConnection, NotRecyclable> {
+    let mut session = admin.open(name)?;
+    session.query(NEUTRAL)?;
+    if major >= 14 {
+        session.query("SET default_toast_compression = pglz")?;
+    }
+    Ok(session)
 }
 
 /// What the log says was touched, if that can be undone.

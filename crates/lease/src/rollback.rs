@@ -17,7 +17,7 @@ use crate::backend::CatalogStamp;
 use crate::catalog::{Content, FileMap, Sequence, TemplateCatalog};
 use crate::evidence::Evidence;
 use crate::reset::NotRecyclable;
-use crate::wal::Lsn;
+use crate::wal::{Changes, Lsn};
 
 /// The transaction of a lease, and the proof that it is still the same at its end.
 pub const BEGIN_LEASE: [&str; 2] =
@@ -48,10 +48,25 @@ const TIMEOUTS: [&str; 2] = ["idle_in_transaction_session_timeout", "transaction
 pub struct LeaseTransaction {
     /// Whether it has begun.
     pub begun: bool,
+    /// What has become of the client's own transaction in it.
+    pub savepoint: Savepoint,
     /// Whether the server's session could still be taken for a new one once it has discarded all.
     pub leaves_nothing: bool,
     /// What is known of the constraints in it.
     pub constraints: Constraints,
+}
+
+/// The savepoint that is the client's own transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Savepoint {
+    /// There is none.
+    #[default]
+    Gone,
+    /// The client's transaction goes on.
+    Open,
+    /// It has ended well. The savepoint is released together with what is sent next: a message of its own would wake the server
+    /// for nothing.
+    Done,
 }
 
 /// What is known of the constraints in a transaction.
@@ -69,7 +84,12 @@ pub struct Constraints {
 
 impl Default for LeaseTransaction {
     fn default() -> Self {
-        Self { begun: false, leaves_nothing: true, constraints: Constraints::default() }
+        Self {
+            begun: false,
+            savepoint: Savepoint::Gone,
+            leaves_nothing: true,
+            constraints: Constraints::default(),
+        }
     }
 }
 
@@ -98,12 +118,14 @@ pub(crate) struct TransactionSession {
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
     pub(crate) transaction: LeaseTransaction,
-    /// Whether the last client has left anything in the session that is not undone yet (settings, temporary tables and so on),
-    /// and, if so, whether a transaction of its own is among that.
-    leftovers: Option<bool>,
+    /// Whether the last client may have left anything in the session that is not undone yet: settings, temporary tables, a
+    /// transaction of its own and so on.
+    has_leftovers: bool,
     /// Switches off what would end an idle transaction; empty if nothing would.
     timeouts_sql: String,
     is_superuser: bool,
+    /// Sequences that the last lease has touched: so will the next one, most likely.
+    touched: BTreeSet<u32>,
 }
 
 impl TransactionSession {
@@ -118,18 +140,17 @@ impl TransactionSession {
         let Backend { stream, greeting } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeouts_sql = timeouts_sql(&mut session)?;
-        let (stream, transaction) = (Some(session.release()?), LeaseTransaction::default());
-        let leftovers = None;
         Ok(Self {
             params,
             greeting,
             stamp,
             since,
-            stream,
-            transaction,
-            leftovers,
+            stream: Some(session.release()?),
+            transaction: LeaseTransaction::default(),
+            has_leftovers: false,
             timeouts_sql,
             is_superuser,
+            touched: BTreeSet::new(),
         })
     }
 
@@ -149,10 +170,10 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes the session back, which is idle, and its transaction. `saved`: one of the client's is still open in it.
-    pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
+    /// Takes the session back, which is idle, and its transaction.
+    pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
         // Where it has not begun, the client has asked for nothing.
-        self.leftovers = transaction.begun.then_some(saved);
+        self.has_leftovers = transaction.begun;
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
@@ -161,8 +182,14 @@ impl TransactionSession {
     /// # Errors
     /// The session is not to be used any more.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
-        let Some(saved) = self.leftovers.take() else { return Ok(()) };
-        let undo = if saved { format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; ") } else { String::new() };
+        if !std::mem::take(&mut self.has_leftovers) {
+            return Ok(());
+        }
+        let undo = match std::mem::take(&mut self.transaction.savepoint) {
+            Savepoint::Gone => String::new(),
+            Savepoint::Open => format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; "),
+            Savepoint::Done => format!("{RELEASE_TRANSACTION}; "),
+        };
         let again =
             if self.timeouts_sql.is_empty() { String::new() } else { format!("; {}", self.timeouts_sql) };
         self.query(&format!("{undo}{}{again}", DISCARD_ALL.join("; "))).map(drop)
@@ -178,19 +205,16 @@ impl TransactionSession {
         catalog: &TemplateCatalog,
         files: Option<&FileMap>,
     ) -> Result<(BTreeSet<u32>, u64), NotRecyclable> {
-        let discard = DISCARD_ALL.join("; ");
         let undo = if self.transaction.begun {
             format!("ROLLBACK TO {}; ROLLBACK; ", BEGIN_LEASE[1])
         } else {
             String::new()
         };
-        // Counters tell at once which to set back, and may be wrong: the log tells whether these were all.
-        let restore = if self.is_superuser { restore_touched(catalog) } else { String::new() };
-        let sql = format!(
-            "{undo}{discard}; BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
-        );
-        let rows = self.query(&sql)?;
-        self.leftovers = None;
+        let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
+        // A guess saves a second message where it is right: the log tells whether these were all.
+        let guess = if self.is_superuser { restore_touched(catalog, &self.touched) } else { String::new() };
+        let rows = self.query(&marked(&undo, &guess))?;
+        self.has_leftovers = false;
         self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
         let restored: BTreeSet<u32> = rows.iter().filter_map(|row| restored(row)).collect();
         let changes = evidence.changes_up_to(mark_of(&rows), oid);
@@ -208,9 +232,14 @@ impl TransactionSession {
         let touched = changes.files.iter().filter(|(_, change)| change.sequence);
         // What is not in the log may have been touched.
         let unlogged = catalog.unlogged.1.iter().copied();
-        let touched: BTreeSet<u32> =
-            touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
-        Ok((touched.difference(&restored).copied().collect(), rows))
+        self.touched = touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
+        let mut left: BTreeSet<u32> = self.touched.difference(&restored).copied().collect();
+        if self.is_superuser && !left.is_empty() {
+            let rows = self.query(&marked("", &restore_sequences(catalog, &left)))?;
+            are_only_sequences(&evidence.changes_up_to(mark_of(&rows), oid))?;
+            left.clear();
+        }
+        Ok((left, rows))
     }
 
     fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
@@ -225,6 +254,21 @@ fn gone() -> SessionError {
     SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
 }
 
+/// What undoes something, then restores something in a transaction that marks the log.
+fn marked(undo: &str, restore: &str) -> String {
+    format!(
+        "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
+    )
+}
+
+/// Whether nothing but sequences was changed while they were set back.
+pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable> {
+    if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
+        return Err(NotRecyclable::because("it was changed while it was reset"));
+    }
+    Ok(())
+}
+
 /// The oid in a row of [`restore_touched`].
 fn restored(row: &[Option<String>]) -> Option<u32> {
     match row {
@@ -233,39 +277,28 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Sets back those sequences that the session has touched of late: its own backend counts them, and tells others later.
-fn restore_touched(catalog: &TemplateCatalog) -> String {
-    let rows = as_rows(catalog.sequences.iter());
-    let touched = "pg_catalog.pg_stat_get_xact_blocks_fetched(oid) > 0";
-    rows.map_or_else(String::new, |rows| format!("SELECT oid, {SETVAL} {rows} WHERE {touched}; "))
+/// Sets back those of these sequences that the session has touched of late: its own backend counts them, and tells others later.
+/// Those that are in no log are set back in any case.
+fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
+    let restore = |oid: &u32| {
+        let sequence = catalog.sequences.get(oid)?;
+        let touched = format!(" WHERE pg_catalog.pg_stat_get_xact_blocks_fetched({oid}) > 0");
+        let condition = if sequence.unlogged { "" } else { &touched };
+        Some(format!("SELECT {oid}, {}{condition}; ", restore_sequence(*oid, sequence)))
+    };
+    oids.iter().filter_map(restore).collect()
 }
 
 /// Sets these back.
-pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> Option<String> {
-    let rows = as_rows(catalog.sequences.iter().filter(|(oid, _)| oids.contains(oid)))?;
-    Some(format!("SELECT {SETVAL} {rows}"))
+pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
+    let restore =
+        |oid: &u32| Some(format!("SELECT {}; ", restore_sequence(*oid, catalog.sequences.get(oid)?)));
+    oids.iter().filter_map(restore).collect()
 }
 
-const SETVAL: &str = "pg_catalog.setval(oid::pg_catalog.regclass, value, called)";
-
-/// Where sequences stand, as SQL's FROM wants it; `None` if there are none.
-fn as_rows<'a>(sequences: impl Iterator<Item = (&'a u32, &'a Sequence)>) -> Option<String> {
-    let (mut oids, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
-    for (oid, sequence) in sequences {
-        oids.push(oid.to_string());
-        values.push(sequence.last_value.to_string());
-        called.push(sequence.is_called.to_string());
-    }
-    let column = |values: &[String], of: &str| {
-        format!("pg_catalog.unnest('{{{}}}'::pg_catalog.{of}[])", values.join(","))
-    };
-    let rows = format!(
-        "FROM ROWS FROM ({}, {}, {}) s(oid, value, called)",
-        column(&oids, "oid"),
-        column(&values, "int8"),
-        column(&called, "bool"),
-    );
-    (!oids.is_empty()).then_some(rows)
+fn restore_sequence(oid: u32, sequence: &Sequence) -> String {
+    let Sequence { last_value, is_called, .. } = sequence;
+    format!("pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called})")
 }
 
 /// Switches off, for a transaction, what would end it while it is idle; empty if nothing would.

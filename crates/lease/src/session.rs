@@ -373,10 +373,10 @@ impl TransactionGuard {
         }
     }
 
-    /// Takes the session back. `saved`: a transaction of the client's is still open in it.
-    pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction, saved: bool) {
+    /// Takes the session back.
+    pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
-        session.take_back(stream, transaction, saved);
+        session.take_back(stream, transaction);
         // The end of a lease undoes more than what its last client has left.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();

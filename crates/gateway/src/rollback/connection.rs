@@ -46,8 +46,8 @@ impl RollbackConnection {
                 };
                 let left = drive.wind_down(interrupt).await;
                 drop(key);
-                if let Some((transaction, saved)) = left {
-                    give_back(lease, drive.server, transaction, saved).await;
+                if let Some(transaction) = left {
+                    give_back(lease, drive.server, transaction).await;
                 }
                 return;
             }
@@ -65,13 +65,13 @@ impl RollbackConnection {
 }
 
 /// Leaves the lease to its next session.
-async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction, saved: bool) {
+async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
     // A panic in there ends the lease, as every other end of the session does.
-    if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction, saved)).await {
+    if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }
 }

@@ -110,7 +110,7 @@ impl RollbackSession {
         if self.is_aborted() {
             self.commit(chain);
         } else if self.is_inside("ROLLBACK AND CHAIN", chain) {
-            if self.saved {
+            if self.is_saved() {
                 self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
                 self.inherit(chain);
             } else {

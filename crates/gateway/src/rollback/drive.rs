@@ -154,12 +154,11 @@ impl Drive {
         }
     }
 
-    /// Has the server end what a client that has gone was about. Returns the transaction, if it can be gone on with, and
-    /// whether one of the client's is still open in it.
+    /// Has the server end what a client that has gone was about. Returns the transaction, if it can be gone on with.
     pub(super) async fn wind_down(
         &mut self,
         interrupt: impl Future<Output = ()>,
-    ) -> Option<(LeaseTransaction, bool)> {
+    ) -> Option<LeaseTransaction> {
         if self.up.rest.0 > 0 || self.session.broken.is_some() {
             return None;
         }
@@ -174,10 +173,7 @@ impl Drive {
             let quiet = poll_fn(|context| self.poll_until_quiet(context));
             timeout(LAST, quiet).await.ok().filter(|quiet| *quiet)?;
         }
-        self.down
-            .left()
-            .is_empty()
-            .then(|| (std::mem::take(&mut self.session.transaction), self.session.saved))
+        self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
     /// The client, and what it has not been told yet; nothing may be added to it in the middle of a message (`None`).

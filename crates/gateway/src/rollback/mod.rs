@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement
-//!   SAVEPOINT pgfresh_t … RELEASE           a statement alone, or the client's BEGIN … COMMIT
+//!   SAVEPOINT pgfresh_t … RELEASE           a statement alone, or the client's BEGIN … COMMIT; released with what comes next
 //!   SAVEPOINT pgfresh_t … ROLLBACK TO …     one that failed, or the client's BEGIN … ROLLBACK
 //! ROLLBACK                                  at the lease's end
 //! ```

@@ -16,7 +16,7 @@ use super::names::Names;
 use super::parameters::{Parameters, parameter};
 use super::statement::{Kind, Statement, statements};
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
-use lease::LeaseTransaction;
+use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
 
 /// One client session in the transaction of a lease.
@@ -30,8 +30,6 @@ pub(crate) struct RollbackSession {
     parameters: Parameters,
     /// The client is in a transaction of its own.
     pub(super) tx: bool,
-    /// [`SAVE`] has been executed.
-    pub(super) saved: bool,
     /// What the server last said: T, or E for a failed transaction.
     pub(super) status: u8,
     pub(super) tasks: VecDeque<Task>,
@@ -58,6 +56,8 @@ pub(crate) struct RollbackSession {
     /// Where the part that runs begins in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
+    /// Closes the portals of a transaction that is [`Savepoint::Done`].
+    pub(super) ended_portals: Vec<u8>,
     /// Settings changed for the client's transaction, and their values before it.
     pub(super) locals: Vec<(String, String)>,
     /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
@@ -351,7 +351,7 @@ impl RollbackSession {
     pub(super) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();
-        if !self.tx && self.saved {
+        if !self.tx && self.is_saved() {
             self.tasks.push_back(Task::Undo);
         }
         if self.owed {
@@ -373,7 +373,7 @@ impl RollbackSession {
     fn may_tell(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Say(_) | Task::Ready | Task::Left { chain: false, .. }) => true,
-            Some(Task::End) => self.tx || !self.saved,
+            Some(Task::End) => self.tx || !self.is_saved(),
             _ => false,
         };
         tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Injected(InjectedStatement::Silent))
@@ -404,7 +404,7 @@ impl RollbackSession {
             Task::Undo => self.undo(),
             Task::Left { tag, chain } => self.leave(tag, chain),
             Task::Say(bytes) => self.say(&bytes),
-            Task::End if !self.tx && self.saved => self.first([Task::Settle, Task::Ready]),
+            Task::End if !self.tx && self.is_saved() => self.first([Task::Settle, Task::Ready]),
             Task::End | Task::Ready => {
                 let status = if self.tx { self.status } else { b'I' };
                 (self.owed, self.piped) = (false, false);
@@ -422,16 +422,26 @@ impl RollbackSession {
         }
     }
 
+    /// Whether the client's own transaction goes on in the server.
+    pub(super) fn is_saved(&self) -> bool {
+        self.transaction.savepoint == Savepoint::Open
+    }
+
     /// Sees to it that what the client does can be undone. Does not wait for the server.
     pub(super) fn ensure(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
             statements.extend(BEGIN);
         }
-        if !self.saved {
-            statements.push(SAVE);
+        match self.transaction.savepoint {
+            Savepoint::Open => {}
+            Savepoint::Gone => statements.push(SAVE),
+            Savepoint::Done => {
+                self.to_server.append(&mut self.ended_portals);
+                statements.extend([RELEASE, SAVE]);
+            }
         }
-        (self.transaction.begun, self.saved) = (true, true);
+        (self.transaction.begun, self.transaction.savepoint) = (true, Savepoint::Open);
         if !statements.is_empty() {
             self.status = b'T';
             self.inject(statements, InjectedStatement::Silent);
@@ -442,7 +452,7 @@ impl RollbackSession {
         // The server would warn of one that was made in a failed transaction.
         self.to_server.extend(self.names.end_portals());
         self.inject([UNDO, RELEASE], InjectedStatement::Must);
-        self.saved = false;
+        self.transaction.savepoint = Savepoint::Gone;
         self.locals.clear();
     }
 

@@ -1,6 +1,6 @@
 //! The end of a transaction of the client's: what COMMIT checks, closes and sets back.
 
-use lease::Constraints;
+use lease::{Constraints, Savepoint};
 
 use super::message::{RELEASE, literal};
 use super::session::RollbackSession;
@@ -26,7 +26,7 @@ const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.
 impl RollbackSession {
     /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.
     pub(super) fn settle(&mut self) {
-        if self.saved {
+        if self.is_saved() {
             self.inject([LOOK], InjectedStatement::Look);
         }
     }
@@ -80,17 +80,18 @@ impl RollbackSession {
             statements.push(restore(&self.locals));
         }
         statements.extend(cursors.iter().map(|name| format!("CLOSE {name}")));
-        self.to_server.extend(self.names.end_portals());
+        let portals = self.names.end_portals();
         if statements.is_empty() {
-            self.inject([RELEASE], InjectedStatement::Silent);
-            return self.released();
+            (self.transaction.savepoint, self.ended_portals) = (Savepoint::Done, portals);
+            return;
         }
+        self.to_server.extend(portals);
         statements.push(RELEASE.to_owned());
         self.inject(statements, InjectedStatement::Release);
     }
 
     pub(super) fn released(&mut self) {
-        self.saved = false;
+        self.transaction.savepoint = Savepoint::Gone;
         self.locals.clear();
     }
 

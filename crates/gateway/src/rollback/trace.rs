@@ -73,34 +73,37 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Past the first statement of a lease.
+/// Past the first statement of a lease, which is still to be released.
 fn begun() -> Play {
     let mut play = Play::new();
     let first = play.ask("SELECT");
-    let (looks, end) = (["SELECT", "[look]", "[constraints]"], ["done SELECT", "ready I", RELEASE]);
+    let (looks, end) = (["SELECT", "[look]", "[constraints]"], ["done SELECT", "ready I"]);
     assert_eq!(first, [&BEGIN[..], &[SAVE], &looks, &end].concat());
     play
 }
 
 #[test]
-fn a_statement_alone_is_kept_and_the_client_does_not_wait_for_the_release() {
-    assert_eq!(begun().ask("INSERT"), [SAVE, "INSERT", "[look]", "done INSERT", "ready I", RELEASE]);
+fn a_statement_alone_is_kept_and_released_together_with_the_next_one() {
+    let mut play = begun();
+    for _ in 0..2 {
+        assert_eq!(play.ask("INSERT"), [RELEASE, SAVE, "INSERT", "[look]", "done INSERT", "ready I"]);
+    }
 }
 
 #[test]
 fn a_statement_that_fails_alone_is_undone_before_the_client_hears_that_it_may_go_on() {
-    assert_eq!(begun().ask("fail"), [SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
+    assert_eq!(begun().ask("fail"), [RELEASE, SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
 }
 
 #[test]
 fn the_clients_transaction_is_a_savepoint() {
     let mut play = begun();
-    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", SAVE]);
+    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
     assert_eq!(play.ask("INSERT"), ["INSERT", "done INSERT", "ready T"]);
     // The server itself warns of that.
     assert_eq!(play.ask("BEGIN"), ["BEGIN", "done BEGIN", "ready T"]);
     assert_eq!(play.ask("SAVEPOINT a"), ["SAVEPOINT a", "done SAVEPOINT", "ready T"]);
-    assert_eq!(play.ask("COMMIT"), ["[look]", "done COMMIT", "ready I", RELEASE]);
+    assert_eq!(play.ask("COMMIT"), ["[look]", "done COMMIT", "ready I"]);
     assert_eq!(play.ask("COMMIT"), ["N 25P01", "done COMMIT", "ready I"]);
 }
 
@@ -159,8 +162,8 @@ fn a_string_of_several_is_played_in_parts() {
         "[ROLLBACK TO SAVEPOINT pgfresh_s]",
         "[RELEASE SAVEPOINT pgfresh_s]",
     ];
-    let insert = ["INSERT", "done INSERT", "N 25P01", "[look]", "done COMMIT", RELEASE];
-    let delete = [SAVE, " DELETE", "[look]", "done DELETE", "ready I", RELEASE];
+    let insert = ["INSERT", "done INSERT", "N 25P01", "[look]", "done COMMIT"];
+    let delete = [RELEASE, SAVE, " DELETE", "[look]", "done DELETE", "ready I"];
     let played = begun().ask("INSERT; COMMIT; DELETE");
-    assert_eq!(played, [&[SAVE][..], &syntax, &insert, &delete].concat());
+    assert_eq!(played, [&[RELEASE, SAVE][..], &syntax, &insert, &delete].concat());
 }

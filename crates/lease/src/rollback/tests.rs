@@ -29,10 +29,10 @@ struct Lent {
 
 impl Lent {
     /// Goes, with a transaction that has begun.
-    fn leave(self, saved: bool) {
-        let transaction = LeaseTransaction { begun: true, ..self.transaction };
+    fn leave(self, savepoint: Savepoint) {
+        let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();
-        self.guard.leave(self.stream, transaction, saved);
+        self.guard.leave(self.stream, transaction);
     }
 }
 
@@ -76,15 +76,18 @@ fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of
     fake.server.asked(pid);
     // It has asked for nothing: there is nothing to discard.
     let transaction = first.transaction.clone();
-    first.guard.leave(first.stream, transaction, false);
+    first.guard.leave(first.stream, transaction);
     assert_eq!((fake.server.asked(pid), state(&fake, "db")), (Vec::new(), (0, true)));
-    for (saved, undo) in
-        [(false, ""), (true, "ROLLBACK TO SAVEPOINT pgfresh_t; RELEASE SAVEPOINT pgfresh_t; "), (false, "")]
-    {
+    for (savepoint, undo) in [
+        (Savepoint::Gone, ""),
+        (Savepoint::Open, "ROLLBACK TO SAVEPOINT pgfresh_t; RELEASE SAVEPOINT pgfresh_t; "),
+        (Savepoint::Done, "RELEASE SAVEPOINT pgfresh_t; "),
+        (Savepoint::Gone, ""),
+    ] {
         let next = lend(&fake, "db");
         assert_eq!((next.pid, state(&fake, "db")), (pid, (1, false)));
         assert!(fake.server.asked(pid).is_empty(), "it costs a client nothing");
-        next.leave(saved);
+        next.leave(savepoint);
         assert_eq!(fake.server.asked(pid), [format!("{undo}{discard}")]);
         assert_eq!(state(&fake, "db"), (0, true));
     }
@@ -99,7 +102,7 @@ fn a_lease_that_ends_with_its_session_is_undone_at_once() {
         let lent = lend(&fake, "db");
         let pid = lent.pid;
         fake.server.asked(pid);
-        lent.leave(true);
+        lent.leave(Savepoint::Open);
         if !linger.is_zero() {
             fake.leases.release("db").unwrap();
         }
@@ -125,8 +128,13 @@ fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
     for (constraints, of_next_lease) in [(constraints, known), (changed, Constraints::default())] {
         let fake = FakeLeases::open(HOUR);
         let Lent { guard, stream, .. } = lend(&fake, "db");
-        let transaction = LeaseTransaction { begun: true, leaves_nothing: false, constraints };
-        guard.leave(stream, transaction.clone(), false);
+        let transaction = LeaseTransaction {
+            begun: true,
+            leaves_nothing: false,
+            constraints,
+            ..LeaseTransaction::default()
+        };
+        guard.leave(stream, transaction.clone());
         let next = lend(&fake, "db").transaction;
         assert_eq!(
             (next.begun, next.leaves_nothing, &next.constraints),
@@ -153,7 +161,7 @@ fn timeouts_that_would_end_an_idle_transaction_are_switched_off_for_each_client(
         let asked = fake.server.asked(pid);
         assert_eq!(asked.contains(&begin), !set.is_empty(), "{asked:?}");
         assert_eq!(lent.transaction.begun, !set.is_empty());
-        lent.leave(false);
+        lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(&set), "{asked}");
         // It has begun: no client begins it again.
@@ -170,20 +178,20 @@ fn a_session_that_was_not_given_back_whole_ends_with_its_lease() {
         match how {
             "dropped" => drop((lent.guard, lent.stream)),
             "not lent" => {
-                lent.leave(false);
+                lent.leave(Savepoint::Gone);
                 drop(enter(&fake, "db", &params("a"), None).unwrap());
             }
             "terminated" => {
                 fake.server.terminate(pid);
-                lent.leave(false);
+                lent.leave(Savepoint::Gone);
             }
             "ended without a word" => {
                 fake.server.say(pid, b"", true);
-                lent.leave(false);
+                lent.leave(Savepoint::Gone);
             }
             _ => {
                 fake.server.fail_on("UNLISTEN");
-                lent.leave(false);
+                lent.leave(Savepoint::Gone);
             }
         }
         fake.server.wait_until(how, |backends| !backends.contains(&pid));
@@ -198,7 +206,7 @@ fn a_session_that_ends_between_two_clients_is_not_lent() {
     let fake = FakeLeases::open(HOUR);
     fake.server.set_timeouts(["5s", "0"]);
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
-    guard.leave(stream, LeaseTransaction::default(), false);
+    guard.leave(stream, LeaseTransaction::default());
     fake.server.terminate(pid);
     // The statement that begins its transaction fails: the lease is over, and the next client has another.
     let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
@@ -218,12 +226,12 @@ fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
         assert_ne!(lend(&fake, "other").pid, pid);
         fake.server.wait_until("the next client", |_| !fake.leases.0.lock().slots.is_empty());
         assert!(!next.is_finished());
-        first.leave(true);
+        first.leave(Savepoint::Open);
         assert_eq!(next.join().unwrap(), pid);
     });
     let again = lend(&fake, "db");
     let pid = again.pid;
-    again.leave(false);
+    again.leave(Savepoint::Gone);
     let error = enter(&fake, "db", &params("b"), None).unwrap_err();
     assert!(matches!(error, LeaseError::OtherParameters(_)), "{error:?}");
     assert_eq!((lend(&fake, "db").pid, fake.server.backends().contains(&pid)), (pid, true));
@@ -239,10 +247,10 @@ fn the_session_of_a_client_that_has_gone_is_waited_for_and_counted_out_once() {
     thread::scope(|scope| {
         let next = scope.spawn(|| lend(&fake, "db"));
         assert!(!next.is_finished());
-        guard.leave(stream, transaction, false);
+        guard.leave(stream, transaction);
         let next = next.join().unwrap();
         assert_eq!(state(&fake, "db"), (1, false));
-        next.leave(false);
+        next.leave(Savepoint::Gone);
     });
     assert_eq!(state(&fake, "db"), (0, true));
 }

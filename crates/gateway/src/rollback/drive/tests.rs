@@ -2,6 +2,7 @@ use std::cell::{Cell, RefCell};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use lease::Savepoint;
 use pgwire::{TERMINATE, encode, query};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::task::yield_now;
@@ -322,7 +323,7 @@ async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServe
 
 /// A client that has said these bytes and gone, and a server that answers to the end: what is left of the session, and what
 /// the server has run.
-async fn leave(said: &[u8]) -> (Option<(LeaseTransaction, bool)>, Vec<String>) {
+async fn leave(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
     client.write_all(said).await.unwrap();
@@ -353,8 +354,14 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
             let (left, ran) = leave(&said[..at]).await;
             // A message that did not come to its end is as good as never said.
             let whole = ends.iter().filter(|end| **end <= at).count();
-            let (transaction, saved) = left.unwrap_or_else(|| panic!("left after {at} bytes"));
-            assert_eq!((transaction.begun, saved), (whole > 0, (2..4).contains(&whole)), "after {at} bytes");
+            let LeaseTransaction { begun, savepoint, .. } =
+                left.unwrap_or_else(|| panic!("left after {at} bytes"));
+            let expected = match whole {
+                0 => Savepoint::Gone,
+                2 | 3 => Savepoint::Open,
+                _ => Savepoint::Done,
+            };
+            assert_eq!((begun, savepoint), (whole > 0, expected), "after {at} bytes");
             let expected = directly(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
             assert_eq!(ran, expected, "after {at} bytes");
         }

@@ -3,6 +3,7 @@
 mod hidden;
 mod limits;
 mod same;
+mod sequences;
 
 use std::thread;
 
