@@ -274,8 +274,11 @@ impl Core {
         }
     }
 
-    /// A task in that database that a client waits for.
-    pub(crate) fn take_urgent(&mut self, database: DatabaseId) -> Option<Task> {
+    /// What is to be done next in that database: what a client waits for, or else what is due, unless a client waits for another.
+    pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
+        if self.urgent.is_empty() {
+            return self.table.take_due(database);
+        }
         let at = self.urgent.iter().position(|task| task.database == database)?;
         self.urgent.remove(at)
     }

@@ -80,8 +80,8 @@ impl Inner {
         slot.wait()
     }
 
-    /// Runs a task that no thread waits for, and those that follow in its database for clients that wait: to wake another thread
-    /// takes longer than most of them.
+    /// Runs a task that no thread waits for, and those that follow in its database: to wake another thread for one takes as long
+    /// as most of them.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);
@@ -89,7 +89,7 @@ impl Inner {
             let event = self.perform(task);
             let mut core = self.lock();
             core.raise_in_background(event);
-            next = core.take_urgent(database);
+            next = core.next_in(database);
             self.wake_worker(core);
         }
     }

@@ -78,10 +78,12 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
-    /// The task that is due for a database, for who has just ended its lease.
+    /// The task that is due for a database, for the thread that has ended its lease or the task before. Not its removal, which
+    /// takes long.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
-        let is_due = self.databases.get(id).is_some_and(|database| database.work == Work::Due);
-        if is_due { self.start_due(id) } else { None }
+        let is_due =
+            |database: &Database| database.work == Work::Due && database.state != DatabaseState::Retiring;
+        self.databases.get(id).is_some_and(is_due).then(|| self.start_due(id)).flatten()
     }
 
     /// Starts the task that is due for a database.
