@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is asked meanwhile: a server does not announce the end of its recovery.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// How long backends that only wait may take to make room for one that is needed.
-const EVICT_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often it is tried meanwhile: they go within milliseconds, and the server does not say when.
-const EVICT_POLL: Duration = Duration::from_millis(5);
+/// How long a session that is needed may wait for room: for those that only wait, and for those that have just ended.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
+/// How soon it is tried again, and twice as long each time: they go within milliseconds, and the server does not say when.
+const ROOM_POLL: Duration = Duration::from_millis(2);
 /// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set: also the text of values, by which they
 /// are compared. Its commits are written to the log at once, so that what they follow can be read there.
 const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
@@ -32,6 +32,8 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
     SET quote_all_identifiers = off";
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
+/// Connections that there may be at work in any case: three copy and drop databases, and clients do not wait for that.
+const LEAST_CONNECTIONS: usize = 4;
 /// The server has no room for one more session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
@@ -57,17 +59,38 @@ pub(crate) struct Prepared {
 
 /// Knows of sessions that only wait.
 pub(crate) trait MakeRoom: Debug + Send + Sync {
-    /// Ends them. Returns whether there were any.
-    fn make_room(&self) -> bool;
+    /// Ends them.
+    fn make_room(&self);
 }
 
-/// Connections to the database `postgres`, opened when needed and used again.
+/// Connections to the database `postgres`, opened when needed and used again. Who finds all that there may be at work waits for
+/// one.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
     major: u32,
     room: Arc<dyn MakeRoom>,
-    idle: Mutex<Vec<PreparedConnection>>,
+    connections: Mutex<Connections>,
+    put_back: Condvar,
+}
+
+#[derive(Debug)]
+struct Connections {
+    idle: Vec<PreparedConnection>,
+    /// How many are at work.
+    lent: usize,
+    most: usize,
+}
+
+/// The right to have one at work.
+#[derive(Debug)]
+struct Slot<'a>(&'a AdminPool);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.connections).lent -= 1;
+        self.0.put_back.notify_one();
+    }
 }
 
 /// A superuser's connection of pgfresh's own.
@@ -79,6 +102,11 @@ pub(crate) struct PreparedConnection {
 }
 
 impl PreparedConnection {
+    /// Nothing, if a test has terminated it.
+    fn if_alive(mut self) -> Option<Self> {
+        self.session.is_alive().then_some(self)
+    }
+
     /// Runs a prepared statement with `arguments`, each as SQL wants it.
     fn execute(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
         let sql = self.call(statement, arguments)?;
@@ -104,7 +132,15 @@ impl PreparedConnection {
 
 impl AdminPool {
     pub(crate) fn new(directory: PathBuf, major: u32, room: Arc<dyn MakeRoom>) -> Self {
-        Self { directory, major, room, idle: Mutex::new(Vec::new()) }
+        let connections = Mutex::new(Connections { idle: Vec::new(), lent: 0, most: LEAST_CONNECTIONS });
+        Self { directory, major, room, connections, put_back: Condvar::new() }
+    }
+
+    /// Says how many there may be at work, if that is not too few. Returns how many it is.
+    pub(crate) fn bound(&self, most: usize) -> usize {
+        let most = most.max(LEAST_CONNECTIONS);
+        lock(&self.connections).most = most;
+        most
     }
 
     /// Runs `sql`; `verb` is what it is for. It may be run twice.
@@ -114,9 +150,9 @@ impl AdminPool {
 
     /// Runs `sql` once: where the connection is lost, it may have been run or not.
     pub(crate) fn run_once(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
-        let mut connection = self.take(verb)?;
+        let (_slot, mut connection) = self.take(verb)?;
         let result = connection.session.query(sql);
-        self.put_back(connection, &result);
+        self.keep(connection, &result);
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
@@ -167,29 +203,33 @@ impl AdminPool {
         verb: &'static str,
         mut work: impl FnMut(&mut PreparedConnection) -> Result<Rows, SessionError>,
     ) -> Result<Rows, LeaseError> {
-        let mut connection = self.take(verb)?;
+        let (_slot, mut connection) = self.take(verb)?;
         let mut result = work(&mut connection);
         if result.as_ref().is_err_and(SessionError::is_fatal) {
             self.close();
             connection = self.open_admin(verb)?;
             result = work(&mut connection);
         }
-        self.put_back(connection, &result);
+        self.keep(connection, &result);
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    fn take(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
-        while let Some(mut connection) = lock(&self.idle).pop() {
-            if connection.session.is_alive() {
-                return Ok(connection);
-            }
-        }
-        self.open_admin(verb)
+    fn take(&self, verb: &'static str) -> Result<(Slot<'_>, PreparedConnection), LeaseError> {
+        let is_at_bound = |connections: &mut Connections| connections.lent >= connections.most;
+        let connections = lock(&self.connections);
+        let mut connections =
+            self.put_back.wait_while(connections, is_at_bound).unwrap_or_else(PoisonError::into_inner);
+        connections.lent += 1;
+        let idle = std::iter::from_fn(|| connections.idle.pop()).find_map(PreparedConnection::if_alive);
+        drop(connections);
+        let slot = Slot(self);
+        Ok((slot, idle.map_or_else(|| self.open_admin(verb), Ok)?))
     }
 
-    fn put_back(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
+    /// Keeps a connection for others.
+    fn keep(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
-            lock(&self.idle).push(connection);
+            lock(&self.connections).idle.push(connection);
         }
     }
 
@@ -201,7 +241,7 @@ impl AdminPool {
             Ok(PreparedConnection { session, prepared: Vec::new() })
         };
         let connection = adopt().map_err(|source| LeaseError::Sql { verb: "open a session", source })?;
-        lock(&self.idle).push(connection);
+        lock(&self.connections).idle.push(connection);
         Ok(())
     }
 
@@ -236,17 +276,16 @@ impl AdminPool {
         start: impl Fn() -> Result<T, LeaseError>,
         is_full: impl Fn(&LeaseError) -> bool,
     ) -> Result<T, LeaseError> {
-        let (begun, mut evicted) = (Instant::now(), false);
+        let (begun, mut pause) = (Instant::now(), ROOM_POLL);
         loop {
             let result = start();
-            if !result.as_ref().is_err_and(&is_full) {
+            if !result.as_ref().is_err_and(&is_full) || begun.elapsed() > ROOM_TIMEOUT {
                 return result;
             }
-            evicted |= self.room.make_room() | self.close_idle();
-            if !evicted || begun.elapsed() > EVICT_TIMEOUT {
-                return result;
-            }
-            thread::sleep(EVICT_POLL);
+            self.room.make_room();
+            self.close();
+            thread::sleep(pause);
+            pause *= 2;
         }
     }
 
@@ -268,12 +307,7 @@ impl AdminPool {
 
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
-        self.close_idle();
-    }
-
-    /// The same; returns whether there were any.
-    fn close_idle(&self) -> bool {
-        !std::mem::take(&mut *lock(&self.idle)).is_empty()
+        lock(&self.connections).idle.clear();
     }
 }
 

@@ -111,8 +111,8 @@ pub(crate) struct Held {
 }
 
 impl MakeRoom for Mutex<Core> {
-    fn make_room(&self) -> bool {
-        lock(self).evict_idle()
+    fn make_room(&self) {
+        lock(self).evict_idle();
     }
 }
 
@@ -247,15 +247,10 @@ impl Core {
         }
     }
 
-    /// Ends all backends that wait for a client, and has no more wait for a while. Returns whether there were any.
-    fn evict_idle(&mut self) -> bool {
+    /// Ends all backends that wait for a client, and has no more wait for a while.
+    fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
-        let mut ended = 0;
-        for held in self.databases.values_mut() {
-            ended += held.idle();
-            held.close_waiting();
-        }
-        ended > 0
+        self.databases.values_mut().for_each(Held::close_waiting);
     }
 
     pub(crate) fn close_waiting_in_leases(&mut self) {

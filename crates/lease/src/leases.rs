@@ -49,10 +49,12 @@ impl Leases {
         }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let (jit, sessions) = look_around(&admin)?;
+        // Half of all sessions are for clients, however many of ours there are.
+        let most_at_work = admin.bound(sessions / 16);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = lock(&core);
-            core.most_idle = sessions / 2;
+            core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
         }
         let mut templates = Vec::new();

@@ -282,7 +282,7 @@ impl LeasedSession {
     /// waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        let task = core.next_in(self.id);
+        let task = core.table.take_due(self.id);
         self.inner.wake_worker(core);
         if let Some(task) = task {
             self.inner.run(task);

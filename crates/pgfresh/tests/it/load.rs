@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::gateway::Gateway;
+use crate::common::random::Random;
 use crate::common::{ground, mounts, wait_until};
 
 /// What every template here has.
@@ -94,6 +95,24 @@ fn leases_one_after_another_leave_nothing_in_pgfresh() {
     let (before, after) = (before.unwrap(), Usage::of(&gateway));
     println!("{count} leases: {}; from {before:?} to {after:?}", summary(times));
     Usage::wait_until_flat(&gateway, before);
+    assert_no_background_errors(&gateway);
+}
+
+/// pgfresh has sessions of its own and keeps backends for those who come: never so many that a client hears of it.
+#[test]
+fn workers_for_a_quarter_of_the_servers_sessions_are_never_too_many() {
+    let sessions = 8 + Random::new().below(17);
+    let set = format!("max_connections={sessions}");
+    let gateway = Gateway::start(15, TEMPLATE, &["--linger", "0", "--set", &set]);
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        for _ in 0..size(60, 1_000) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            lease(&gateway, &format!("name_{number}"))
+                .unwrap_or_else(|error| panic!("{error}, of {sessions}"));
+        }
+    };
+    thread::scope(|scope| (0..sessions / 4).for_each(|_| drop(scope.spawn(worker))));
     assert_no_background_errors(&gateway);
 }
 
