@@ -38,6 +38,8 @@ pub const DISCARD_ALL: [&str; 9] = [
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 ];
+/// Sequences that are looked at one by one: beyond, they are set back together, in a message of their own.
+const MOST_GUESSED: usize = 32;
 /// How long a statement of ours may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeouts that would end the lease's transaction while its client does nothing. Those of SET LOCAL last for all of it.
@@ -212,7 +214,8 @@ impl TransactionSession {
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
         // A guess saves a second message where it is right: the log tells whether these were all.
-        let guess = if self.is_superuser { restore_touched(catalog, &self.touched) } else { String::new() };
+        let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
+        let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
         self.has_leftovers = false;
         self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
@@ -281,24 +284,35 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
 /// Those that are in no log are set back in any case.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
-        let sequence = catalog.sequences.get(oid)?;
+        let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
         let touched = format!(" WHERE pg_catalog.pg_stat_get_xact_blocks_fetched({oid}) > 0");
-        let condition = if sequence.unlogged { "" } else { &touched };
-        Some(format!("SELECT {oid}, {}{condition}; ", restore_sequence(*oid, sequence)))
+        let condition = if *unlogged { "" } else { &touched };
+        Some(format!(
+            "SELECT {oid}, pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called}){condition}; "
+        ))
     };
     oids.iter().filter_map(restore).collect()
 }
 
-/// Sets these back.
+/// Sets these back, of which there may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
-    let restore =
-        |oid: &u32| Some(format!("SELECT {}; ", restore_sequence(*oid, catalog.sequences.get(oid)?)));
-    oids.iter().filter_map(restore).collect()
-}
-
-fn restore_sequence(oid: u32, sequence: &Sequence) -> String {
-    let Sequence { last_value, is_called, .. } = sequence;
-    format!("pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called})")
+    let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
+    for oid in oids {
+        let Some(Sequence { last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
+        known.push(oid.to_string());
+        values.push(last_value.to_string());
+        called.push(is_called.to_string());
+    }
+    let column = |values: &[String], of: &str| {
+        format!("pg_catalog.unnest('{{{}}}'::pg_catalog.{of}[])", values.join(","))
+    };
+    format!(
+        "SELECT pg_catalog.setval(oid::pg_catalog.regclass, value, called) \
+         FROM ROWS FROM ({}, {}, {}) s(oid, value, called); ",
+        column(&known, "oid"),
+        column(&values, "int8"),
+        column(&called, "bool"),
+    )
 }
 
 /// Switches off, for a transaction, what would end it while it is idle; empty if nothing would.

@@ -9,6 +9,8 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
+    /// There may be an unnamed portal, of whatever kind.
+    unnamed: bool,
     /// Sent to the server and not confirmed yet, with what the name meant before.
     parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
 }
@@ -34,6 +36,7 @@ impl Names {
 
     pub(super) fn bind(&mut self, portal: &[u8], statement: &[u8]) {
         let kind = self.statements.get(statement).cloned();
+        self.unnamed |= portal.is_empty();
         replace(&mut self.portals, portal, kind);
     }
 
@@ -55,10 +58,18 @@ impl Names {
         self.statements.remove(&b""[..]);
     }
 
-    /// The messages that close them all: their transaction ends.
+    /// The messages that close them all: their transaction is undone.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
+        self.unnamed = false;
         let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
+    }
+
+    /// The same where their transaction ends well: the server counts those that have names as cursors, which are closed by their
+    /// names.
+    pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
+        self.portals.clear();
+        if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }
     }
 }
 

@@ -56,8 +56,8 @@ pub(crate) struct RollbackSession {
     /// Where the part that runs begins in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
-    /// Closes the portals of a transaction that is [`Savepoint::Done`].
-    pub(super) ended_portals: Vec<u8>,
+    /// Closes the unnamed portal of a transaction that is [`Savepoint::Done`].
+    pub(super) ended_portal: Vec<u8>,
     /// Settings changed for the client's transaction, and their values before it.
     pub(super) locals: Vec<(String, String)>,
     /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
@@ -437,7 +437,7 @@ impl RollbackSession {
             Savepoint::Open => {}
             Savepoint::Gone => statements.push(SAVE),
             Savepoint::Done => {
-                self.to_server.append(&mut self.ended_portals);
+                self.to_server.append(&mut self.ended_portal);
                 statements.extend([RELEASE, SAVE]);
             }
         }
@@ -516,6 +516,8 @@ impl RollbackSession {
         }
         self.close_group();
         self.tasks.clear();
+        // Nobody waits for an answer any more.
+        self.owed = false;
         self.proceed();
     }
 

@@ -80,12 +80,12 @@ impl RollbackSession {
             statements.push(restore(&self.locals));
         }
         statements.extend(cursors.iter().map(|name| format!("CLOSE {name}")));
-        let portals = self.names.end_portals();
+        let portal = self.names.end_unnamed_portal();
         if statements.is_empty() {
-            (self.transaction.savepoint, self.ended_portals) = (Savepoint::Done, portals);
+            (self.transaction.savepoint, self.ended_portal) = (Savepoint::Done, portal);
             return;
         }
-        self.to_server.extend(portals);
+        self.to_server.extend(portal);
         statements.push(RELEASE.to_owned());
         self.inject(statements, InjectedStatement::Release);
     }

@@ -324,10 +324,16 @@ async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServe
 /// A client that has said these bytes and gone, and a server that answers to the end: what is left of the session, and what
 /// the server has run.
 async fn leave(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
+    leave_after(said, b"").await
+}
+
+/// The same of one that has heard the answers to what it `said`, and goes before it hears those to its `last` words.
+async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
     client.write_all(said).await.unwrap();
     settle(&mut drive, &mut server, &stub).await;
+    client.write_all(last).await.unwrap();
     drop((client, near));
     assert_eq!(drive.run().await, End::Client);
     let left = tokio::select! {
@@ -364,6 +370,24 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
             assert_eq!((begun, savepoint), (whole > 0, expected), "after {at} bytes");
             let expected = directly(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
             assert_eq!(ran, expected, "after {at} bytes");
+        }
+    });
+}
+
+/// What it has said last is done, and nobody is waited for.
+#[test]
+fn a_client_that_leaves_while_the_server_is_at_work_holds_nobody_up() {
+    let begin = [query(b"SELECT"), query(b"BEGIN"), query(b"INSERT")].concat();
+    run(async {
+        for last in [&b"COMMIT"[..], b"ROLLBACK", b"INSERT", b"fail", b"BEGIN; COMMIT"] {
+            for said in [&begin[..], &begin[..query(b"SELECT").len()], b""] {
+                let since = Instant::now();
+                let (left, ran) = leave_after(said, &query(last)).await;
+                assert!(since.elapsed() < LAST / 2, "{}", String::from_utf8_lossy(last));
+                assert!(left.is_some());
+                let word = String::from_utf8_lossy(last).into_owned();
+                assert!(last != b"INSERT" || ran.contains(&word), "{ran:?}");
+            }
         }
     });
 }

@@ -1,7 +1,7 @@
 //! What pgfresh does in a session of a client's is not seen by the client.
 
 use super::same::told;
-use super::{majors, parse, run, sqlstate, start, sync};
+use super::{bind, execute, majors, message, parse, query, run, sqlstate, start, sync};
 
 #[test]
 fn prepared_statements_of_pgfresh_are_not_seen() {
@@ -87,6 +87,49 @@ fn assert_same_answers(statements: &[&str]) {
             let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
             let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
             assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
+        }
+    }
+}
+
+/// Portals end with their transaction, those of BEGIN and SET, too, and named or not.
+#[test]
+fn portals_end_with_their_transaction() {
+    let named = |portal: &str, sql: &str| [parse("", sql), bind(portal, ""), execute(portal)].concat();
+    let two_rows = |portal: &str| message(b'E', format!("{portal}\0\0\0\0\x02").as_bytes());
+    let rows = [parse("", "SELECT generate_series(1, 9)"), bind("", ""), two_rows("")].concat();
+    let of_name = [parse("", "SELECT generate_series(1, 9)"), bind("p", ""), two_rows("p")].concat();
+    let groups: [&[Vec<u8>]; 6] = [
+        &[named("n", "SET work_mem = '100kB'"), query("SHOW work_mem")],
+        &[
+            named("n", "BEGIN"),
+            query("INSERT INTO seed VALUES (9)"),
+            named("o", "COMMIT"),
+            query("TABLE seed"),
+        ],
+        &[
+            named("N n", "START TRANSACTION"),
+            named("l", "LOCK TABLE seed"),
+            named("s", "SAVEPOINT a"),
+            query("COMMIT"),
+        ],
+        &[rows.clone(), two_rows(""), query("SELECT 1")],
+        &[of_name.clone(), two_rows("p"), query("SELECT 1")],
+        &[query("BEGIN"), rows, two_rows(""), of_name, query("COMMIT"), two_rows("p"), two_rows("")],
+    ];
+    for major in majors() {
+        let serve = start(major);
+        for group in groups {
+            let mut plain = serve.connect("plain", "-c pgfresh.linger=0").unwrap();
+            let mut rollback = serve.rollback("rollback");
+            for (at, bytes) in group.iter().enumerate() {
+                let bytes = if bytes[0] == b'Q' { bytes.clone() } else { [&bytes[..], &sync()].concat() };
+                let said = [&mut rollback, &mut plain].map(|client| {
+                    client.say(&bytes);
+                    client.until_ready().iter().map(told).collect::<Vec<_>>()
+                });
+                let [found, expected] = said;
+                assert_eq!(found, expected, "{at} of {group:?} on PostgreSQL {major}");
+            }
         }
     }
 }
