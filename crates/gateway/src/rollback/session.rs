@@ -516,7 +516,7 @@ impl RollbackSession {
         }
         self.close_group();
         self.tasks.clear();
-        // Nobody waits for an answer any more.
+        // No client waits for an answer any more.
         self.owed = false;
         self.proceed();
     }

@@ -374,7 +374,7 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
     });
 }
 
-/// What it has said last is done, and nobody is waited for.
+/// What it has said last is done, and no client waits for it.
 #[test]
 fn a_client_that_leaves_while_the_server_is_at_work_holds_nobody_up() {
     let begin = [query(b"SELECT"), query(b"BEGIN"), query(b"INSERT")].concat();
