@@ -32,7 +32,7 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
     SET quote_all_identifiers = off";
 /// The same for what PostgreSQL 13 does not know.
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
-/// Connections that there may be at work in any case: three copy and drop databases, and clients do not wait for that.
+/// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
 /// The server has no room for one more session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
@@ -63,8 +63,7 @@ pub(crate) trait MakeRoom: Debug + Send + Sync {
     fn make_room(&self);
 }
 
-/// Connections to the database `postgres`, opened when needed and used again. Who finds all that there may be at work waits for
-/// one.
+/// A pool of connections to the database `postgres`. It opens them when needed, up to a limit; at the limit, callers wait.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
@@ -82,7 +81,7 @@ struct Connections {
     most: usize,
 }
 
-/// The right to have one at work.
+/// The right to use one connection of the pool.
 #[derive(Debug)]
 struct Slot<'a>(&'a AdminPool);
 
@@ -136,7 +135,7 @@ impl AdminPool {
         Self { directory, major, room, connections, put_back: Condvar::new() }
     }
 
-    /// Says how many there may be at work, if that is not too few. Returns how many it is.
+    /// Sets the limit of connections in use, at least [`LEAST_CONNECTIONS`]. Returns the limit.
     pub(crate) fn bound(&self, most: usize) -> usize {
         let most = most.max(LEAST_CONNECTIONS);
         lock(&self.connections).most = most;

@@ -159,7 +159,7 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     format!("{row:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
 }
 
-/// What is read for it, of the row of `pg_database` with that oid ($1). Whatever is done to a row gives it another `xmin`.
+/// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`.
 macro_rules! stamp {
     () => {
         "datacl, datconnlimit, datallowconn, \

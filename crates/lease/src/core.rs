@@ -269,7 +269,8 @@ impl Core {
         }
     }
 
-    /// What is to be done next in that database: what a client waits for, or else what is due, unless a client waits for another.
+    /// The next task of that database: one that a client waits for, or else one that is due. `None` while clients wait for tasks of
+    /// other databases only.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
         if self.urgent.is_empty() {
             return self.table.take_due(database);

@@ -80,8 +80,8 @@ impl Inner {
         slot.wait()
     }
 
-    /// Runs a task that no thread waits for, and those that follow in its database: to wake another thread for one takes as long
-    /// as most of them.
+    /// Runs a task that no thread waits for, then the tasks that follow in the same database: waking another thread takes as long
+    /// as most tasks.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);

@@ -375,7 +375,7 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_client_that_leaves_while_the_server_is_at_work_holds_nobody_up() {
+fn a_client_that_leaves_during_a_statement_does_not_delay_the_next_one() {
     let begin = [query(b"BEGIN"), query(b"INSERT")].concat();
     run(async {
         for (last, said) in [("COMMIT", &begin[..]), ("ROLLBACK", &begin), ("fail", &begin), ("DELETE", b"")]

@@ -1,4 +1,4 @@
-//! Sequences move whatever is rolled back: the next lease finds them where the template has them, whoever has moved them.
+//! A rollback does not undo changes of sequences. pgfresh resets them to the template's values for the next lease, for any role.
 
 use super::*;
 use crate::common::depth;
@@ -54,7 +54,7 @@ fn moved(random: &mut Random, sequences: &[&str]) -> String {
 }
 
 #[test]
-fn sequences_stand_where_the_template_has_them_whoever_has_moved_them() {
+fn sequences_have_the_values_of_the_template_after_any_role_has_used_them() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let mut sequences = vec!["cached", "down", "used", "item_id_seq", "item_number_seq"];
