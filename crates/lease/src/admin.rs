@@ -34,6 +34,8 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
 const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 /// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
+/// How many connections serve clients that come one after the other.
+const SERIAL: usize = 2;
 /// The server has no room for one more session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
@@ -71,6 +73,8 @@ pub(crate) struct AdminPool {
     room: Arc<dyn MakeRoom>,
     connections: Mutex<Connections>,
     put_back: Condvar,
+    /// Held by who has several connections at once: two of them could wait for each other's.
+    practising: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -132,7 +136,7 @@ impl PreparedConnection {
 impl AdminPool {
     pub(crate) fn new(directory: PathBuf, major: u32, room: Arc<dyn MakeRoom>) -> Self {
         let connections = Mutex::new(Connections { idle: Vec::new(), lent: 0, most: LEAST_CONNECTIONS });
-        Self { directory, major, room, connections, put_back: Condvar::new() }
+        Self { directory, major, room, connections, put_back: Condvar::new(), practising: Mutex::default() }
     }
 
     /// Sets the limit of connections in use, at least [`LEAST_CONNECTIONS`]. Returns the limit.
@@ -155,19 +159,24 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Has a connection prepare `statements`, so that no client waits for that. The server plans one when it is first run: for no
-    /// database.
+    /// Has as many connections as serial clients need prepare `statements`, so that none waits for that: the end of one lease and
+    /// the beginning of the next overlap. The server plans a statement when it is first run: for no database.
     pub(crate) fn practise(&self, statements: &[&Prepared]) {
-        for statement in statements {
-            let argument = |of: &&str| if *of == "oid" { "0" } else { "''" };
-            let nothing: Vec<_> = statement.types.iter().map(argument).collect();
-            let prepare = |connection: &mut PreparedConnection| {
-                let is_known = connection.prepared.contains(&statement.name);
-                if is_known { Ok(Rows::new()) } else { connection.execute_and_mark(statement, &nothing) }
-            };
-            if let Err(error) = self.lend("prepare a statement", prepare) {
+        let Ok(_practising) = self.practising.try_lock() else { return };
+        let lent: Vec<_> = (0..SERIAL).map_while(|_| self.take("prepare a statement").ok()).collect();
+        for (_slot, mut connection) in lent {
+            let unknown =
+                statements.iter().filter(|statement| !connection.prepared.contains(&statement.name));
+            let mut result = Ok(Rows::new());
+            for statement in unknown.copied().collect::<Vec<_>>() {
+                let argument = |of: &&str| if *of == "oid" { "0" } else { "''" };
+                let nothing: Vec<_> = statement.types.iter().map(argument).collect();
+                result = result.and_then(|_| connection.execute_and_mark(statement, &nothing));
+            }
+            if let Err(error) = &result {
                 tracing::debug!(%error, "a statement was not prepared");
             }
+            self.keep(connection, &result);
         }
     }
 

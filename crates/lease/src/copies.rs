@@ -2,8 +2,8 @@
 
 use std::fs::{self, DirEntry};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use server::AdminConnection;
@@ -28,7 +28,8 @@ impl Inner {
         let made = self.template(template).and_then(|template| {
             self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
             let _coming = template.announce_copy();
-            let oid = template.copy(&own_name, self.options.major, &self.admin, &self.evidence)?;
+            let go_on = || self.let_clients_pass(id, &template);
+            let oid = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
             let has_functions = self.look_into(id, oid, &own_name, &template)?;
             Ok((template, oid, has_functions))
         });
@@ -39,6 +40,7 @@ impl Inner {
         if !self.lock().table.is_awaited(id) {
             self.practise();
         }
+        self.let_clients_pass(id, &template);
         let waiting = self.warm_up(id, oid, &own_name, &template, Vec::new());
         let mut core = self.lock();
         core.counters.created.0 += 1;
@@ -61,6 +63,20 @@ impl Inner {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
         }
+    }
+
+    /// While clients come and go, and no client waits for the copy, its maker waits. False once the leases are closed.
+    fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
+        // The end of a lease waits for what is read in it.
+        let is_awaited = template.is_recyclable() && template.catalog().is_none();
+        let mut core = self.lock();
+        while !core.closed
+            && !is_awaited
+            && let Some(pause) = core.table.pause(id, Instant::now())
+        {
+            core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        !core.closed
     }
 
     /// Has a session of ours prepare what is run for every lease.

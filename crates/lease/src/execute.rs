@@ -379,7 +379,7 @@ impl Inner {
         self.admin.run_once("copy a database", &create_copy(&name, &called, self.options.major))?;
         self.admin.run("complete a template", &complete_copy(&name, &called))?;
         let database = TemplateDatabase { name: template.to_owned(), database: called };
-        let taken = Template::take(&database, None, &self.admin)?;
+        let taken = Template::take(&database, None, &self.options.data, &self.admin)?;
         lock(&self.templates).push(taken);
         self.measure_capacity();
         self.lock().table.add_source(Source::Template(template.to_owned()), true);

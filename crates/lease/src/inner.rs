@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) has_had_clients: AtomicBool,
     /// For maintenance workers: there may be work.
     pub(crate) work: Condvar,
+    /// For makers of copies that let clients go first: one may wait for a copy now.
+    pub(crate) shortage: Condvar,
     /// Open sessions with databases from which others are dropped.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
@@ -107,6 +109,7 @@ impl Inner {
         self.raise(Event::Close(why), None);
         lock(&self.core).closed = true;
         self.work.notify_all();
+        self.shortage.notify_all();
     }
 
     /// The name of the template that a lease is of: the one that is asked for, else the one that the lease is called like, else
@@ -181,12 +184,15 @@ impl Inner {
         lock(&self.core)
     }
 
-    /// Has a maintenance worker look at the table, if there is something for it to see.
+    /// Has a maintenance worker look at the table, and makers of copies at who waits, if there is something for them to see.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
-        let needed = core.needs_worker();
+        let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);
         if needed {
             self.work.notify_one();
+        }
+        if short {
+            self.shortage.notify_all();
         }
     }
 

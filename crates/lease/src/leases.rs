@@ -59,7 +59,7 @@ impl Leases {
         }
         let mut templates = Vec::new();
         for template in &options.templates {
-            templates.push(Template::take(template, options.entry.clone(), &admin)?);
+            templates.push(Template::take(template, options.entry.clone(), &options.data, &admin)?);
             let table = &mut lock(&core).table;
             table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
             if options.provisioner.is_some() {
@@ -77,6 +77,7 @@ impl Leases {
             looking: Mutex::default(),
             has_had_clients: AtomicBool::new(false),
             work: Condvar::new(),
+            shortage: Condvar::new(),
             maintenance_sessions: AtomicUsize::new(0),
             workers: Mutex::default(),
         });
@@ -163,7 +164,7 @@ impl Leases {
             return Ok(());
         }
         let template = TemplateDatabase { name: name.to_owned(), database: database_of(name) };
-        let taken = Template::take(&template, None, &inner.admin)?;
+        let taken = Template::take(&template, None, &inner.options.data, &inner.admin)?;
         lock(&inner.templates).push(taken);
         inner.measure_capacity();
         lock(&inner.core).table.add_source(Source::Template(name.to_owned()), false);

@@ -13,6 +13,7 @@
 
 mod admin;
 mod backend;
+mod cached;
 mod catalog;
 mod client;
 mod copies;

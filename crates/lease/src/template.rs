@@ -13,6 +13,7 @@ use sys::lock;
 
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
 use crate::backend::{CatalogStamp, stamp, stamp_of};
+use crate::cached::CachedFiles;
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::evidence::Evidence;
 use crate::reset::roll_back_prepared;
@@ -44,6 +45,8 @@ pub(crate) struct Template {
     pub(crate) fires_at_login: bool,
     /// What it came from.
     entry: Option<Entry>,
+    /// What copies are made of, where that is possible.
+    cached: Option<CachedFiles>,
     /// No row of a copy was written by this transaction or a later one, until a session has done so.
     pub(crate) horizon: String,
     /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
@@ -84,6 +87,7 @@ impl Template {
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
+        data: &Path,
         admin: &AdminPool,
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
@@ -108,7 +112,7 @@ impl Template {
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
              OR shobj_description(oid, 'pg_database') IS NOT NULL, \
-             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON} \
+             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, datfrozenxid, datminmxid \
              FROM pg_database d WHERE datname = {}",
             literal(&called)
         );
@@ -121,15 +125,19 @@ impl Template {
         let mut next = || columns.next().unwrap_or_default();
         let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
         let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
+        let forgets = next() == "t" && called != "template1";
+        let (fires_at_login, horizon, oldest) = (next() == "true", next(), [next(), next()]);
+        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, oldest));
         Ok(Self {
             name: name.clone(),
             database: called.clone(),
             oid,
             bytes: noted.unwrap_or(size),
-            forgets: next() == "t" && called != "template1",
-            fires_at_login: next() == "true",
-            horizon: next(),
+            forgets,
+            fires_at_login,
+            horizon,
             entry,
+            cached,
             catalog: Arc::default(),
             reading: Arc::default(),
             coming: Arc::default(),
@@ -203,7 +211,7 @@ impl Template {
         self.catalog().is_some_and(|catalog| catalog.tables.values().any(is_fixed))
     }
 
-    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid.
+    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid. `go_on` is asked now and then.
     ///
     /// # Errors
     /// SQLSTATE 42P04 if the name is taken; [`LeaseError::Changed`] if the template is not what it was. On any error there is no
@@ -214,21 +222,50 @@ impl Template {
         major: u32,
         admin: &AdminPool,
         evidence: &Evidence,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<u32, LeaseError> {
-        let sql = create_copy(&self.database, name, major);
-        if let Err(error) = admin.run_once("copy a template", &sql) {
-            if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
-                return Err(error);
+        let is_cached = self.copy_cached(name, admin, evidence, go_on)?;
+        if !is_cached {
+            let sql = create_copy(&self.database, name, major);
+            if let Err(error) = admin.run_once("copy a template", &sql) {
+                if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
+                    return Err(error);
+                }
+                // A test may have terminated our connection. Whether the copy was made before is unknown.
+                drop_database(name, admin)?;
+                admin.run_once("copy a template", &sql)?;
             }
-            // A test may have terminated our connection. Whether the copy was made before is unknown.
-            drop_database(name, admin)?;
-            admin.run_once("copy a template", &sql)?;
         }
-        let result = self.complete(name, admin, evidence);
+        let result = self.complete(name, admin, evidence).and_then(|oid| {
+            // Another database may have had its name.
+            let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
+            if is_other || !is_cached && self.is_changed(evidence) {
+                return Err(LeaseError::Changed(self.name.clone()));
+            }
+            Ok(oid)
+        });
         if result.is_err() {
             drop_database(name, admin)?;
         }
         result
+    }
+
+    /// Makes a copy by files, if they are those of the template: `template1` may have been changed.
+    fn copy_cached(
+        &self,
+        name: &str,
+        admin: &AdminPool,
+        evidence: &Evidence,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool, LeaseError> {
+        let Some(cached) = &self.cached else { return Ok(false) };
+        if !self.is_recyclable() {
+            evidence.catch_up(admin)?;
+            if !(evidence.has_known_format() && evidence.is_untouched(self.oid)) {
+                return Ok(false);
+            }
+        }
+        cached.copy(&self.database, name, admin, evidence, go_on)
     }
 
     /// Copies what hangs on the template in catalogs that all databases share, and returns the copy's oid.
@@ -241,12 +278,7 @@ impl Template {
         evidence.read(mark_of(&rows));
         rows.pop();
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        let oid = oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
-        // Another database may have had its name.
-        if evidence.source(oid).is_some_and(|source| source != self.oid) || self.is_changed(evidence) {
-            return Err(LeaseError::Changed(self.name.clone()));
-        }
-        Ok(oid)
+        oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
     /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed, and autovacuum is no

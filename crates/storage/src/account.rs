@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -115,6 +116,14 @@ impl Account {
                 (meta.mode() >> shift) & 1 == 1
             })
         })
+    }
+
+    /// Gives a file that we made to this account, where that is not ours anyway.
+    pub(crate) fn give(&self, file: impl AsFd) -> io::Result<()> {
+        if self.foreign {
+            fchown(file, Some(self.uid), Some(self.gid))?;
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::attempt::{Attempt, FileError};
-use crate::manifest::Manifest;
+use crate::manifest::{File, Manifest};
 use crate::replace::{replace, unless_read_only};
 
 /// What is longer is no note, in bytes.
@@ -35,8 +35,27 @@ impl Entry {
     /// The same of the files in one directory.
     #[must_use]
     pub fn bytes_in(&self, directory: &str) -> u64 {
-        let is_in = |path: &str| path.rsplit_once('/').is_some_and(|(folder, _)| folder == directory);
-        self.manifest.files.iter().filter(|file| is_in(&file.path)).map(|file| file.size).sum()
+        self.files_in(directory).map(|(file, _)| file.size).sum()
+    }
+
+    /// The names of the files in one directory, by its path.
+    pub fn names_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a str> {
+        self.files_in(directory).map(|(_, name)| name)
+    }
+
+    /// The files in one directory with their names; not those of directories in it.
+    pub(crate) fn files_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = (&'a File, &'a str)> {
+        self.manifest.files.iter().filter_map(move |file| {
+            let (folder, name) = file.path.rsplit_once('/')?;
+            (folder == directory).then_some((file, name))
+        })
+    }
+
+    /// Whether there are directories in one, by its path.
+    #[must_use]
+    pub fn has_directories_in(&self, directory: &str) -> bool {
+        let is_below = |path: &String| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+        self.manifest.directories.iter().any(is_below)
     }
 
     /// Number of files.

@@ -163,6 +163,9 @@ impl LeaseTable {
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
         }
+        if terms.linger <= QUIET {
+            self.pause_until = Some(now + QUIET);
+        }
         if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
             database.terms = Some(terms);
@@ -175,6 +178,7 @@ impl LeaseTable {
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
+        self.is_short = true;
         if supply.line.len() > supply.wanted / 2 {
             supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
         }
@@ -329,6 +333,21 @@ impl LeaseTable {
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
+    }
+
+    /// For how long making this one had better be put off, for the sake of clients that come and go meanwhile: until one waits for
+    /// it, and not for a database that is about to come back.
+    pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
+        let pause = self.pause_until?.checked_duration_since(now).filter(|pause| !pause.is_zero())?;
+        let source = &self.databases.get(id)?.source;
+        let supply = self.supplies.get(source)?;
+        let returning = self.returning(source) + self.about_to_return(source);
+        (supply.line.len() <= returning).then_some(pause)
+    }
+
+    /// Whether a client has found no database ready, since this was last asked.
+    pub(crate) fn take_shortage(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
     }
 
     /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.

@@ -132,6 +132,32 @@ fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
 }
 
+/// One client after the other gets the only database there is, and the second copy waits: until they pause, do not give it back at
+/// once, or one of them has to wait for it.
+#[test]
+fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
+    let served = |linger| {
+        let mut example = Example::new();
+        example.work();
+        let copy = example.table.next_task(example.now).unwrap().database;
+        assert_eq!(example.table.pause(copy, example.now), None, "no client has come");
+        let (ticket, naming) = example.session("one", linger);
+        let database = granted(&example.finish(task(&naming).database, Outcome::Done), ticket);
+        (example, copy, database)
+    };
+    let (example, copy, _) = served(60_000);
+    assert_eq!(example.table.pause(copy, example.now), None, "the database will not be back soon");
+
+    let (mut example, copy, database) = served(0);
+    let pause = example.table.pause(copy, example.now).expect("the client is quicker alone");
+    assert_eq!(example.table.pause(copy, example.now + pause), None, "it is slow");
+    example.raise(Event::Leaving { database });
+    assert!(example.session("two", 0).1.is_empty() && example.table.take_shortage());
+    assert!(example.table.pause(copy, example.now).is_some(), "the next waits for what comes back");
+    example.session("three", 0);
+    assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
+}
+
 /// However often databases of another template are handed out meanwhile.
 #[test]
 fn a_client_of_one_template_does_not_wait_for_those_of_another() {

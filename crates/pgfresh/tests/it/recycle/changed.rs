@@ -35,7 +35,7 @@ fn open(major: u32) -> Fixture {
 
 impl Fixture {
     /// Does it in the template itself.
-    fn in_template(&self, sql: &str) {
+    pub(super) fn in_template(&self, sql: &str) {
         let allow =
             |allowed| format!("UPDATE pg_database SET datallowconn = {allowed} WHERE datname = '{TEMPLATE}'");
         self.server.admin(&allow(true));

@@ -1,0 +1,216 @@
+//! Copies by files are what CREATE DATABASE makes, whatever becomes of the server, the cache and the template meanwhile.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lease::{Connected, Digest, LeaseError};
+use server::{AdminConnection, VersionRequest};
+use template::{ServerOptions, complete_copy, create_copy};
+
+use super::{Fixture, params};
+use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, depth, on_every_major, postgres, wait_until};
+
+on_every_major! {
+    it_is_what_create_database_makes
+    what_sql_has_made_of_the_template_is_in_no_copy
+    after_old_transactions_were_forgotten_the_server_makes_copies
+    another_database_with_the_name_of_a_template_is_not_copied
+    what_crashes_meanwhile_does_no_harm
+    a_copy_that_is_given_up_leaves_no_files
+}
+
+/// How pgfresh calls the template's database.
+const TEMPLATE: &str = "pgfresh_template_app";
+/// A template with something of all that hangs on a database elsewhere.
+const SQL: &str = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id serial PRIMARY KEY, word text); \
+    INSERT INTO base (word) SELECT md5(i::text) FROM generate_series(1, 500) i; ALTER TABLE base OWNER TO keeper; \
+    GRANT SELECT ON base TO reader; ALTER DATABASE app OWNER TO keeper; GRANT CONNECT ON DATABASE app TO reader; \
+    ALTER DATABASE app SET work_mem = '5MB'; ALTER DATABASE app CONNECTION LIMIT 50; COMMENT ON DATABASE app IS 'shop'; \
+    ALTER DEFAULT PRIVILEGES FOR ROLE keeper GRANT SELECT ON TABLES TO reader; ANALYZE";
+
+/// A server with two ready databases, and a log of all statements that make databases.
+fn open(major: u32) -> Fixture {
+    let installation: VersionRequest = postgres(major).parse().unwrap();
+    let settings = vec![("log_statement".to_owned(), "ddl".to_owned())];
+    let options = ServerOptions { installation, settings, ..ServerOptions::default() };
+    let server = LeaseFixture::noted(options, SQL, None, Duration::from_mins(10), |_| ());
+    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
+    Fixture { server, never_used: Digest::default() }
+}
+
+impl Fixture {
+    /// How many databases SQL has made.
+    fn made_by_sql(&self) -> usize {
+        let log = fs::read_to_string(self.server.started.server.run().log()).unwrap();
+        log.matches("statement: CREATE DATABASE").count()
+    }
+
+    /// What catalogs that all databases share say of one, but its name and number.
+    fn described(&self, database: &str) -> Vec<Vec<Option<String>>> {
+        let oid = format!("(SELECT oid FROM pg_database WHERE datname = '{database}')");
+        self.server.admin(&format!(
+            "SELECT 'database', (to_jsonb(d) - 'oid' - 'datname')::text FROM pg_database d WHERE datname = '{database}' \
+             UNION ALL SELECT 'owned', format('%s %s %s %s %s %s', classid, objid, objsubid, refclassid, refobjid, deptype) \
+               FROM pg_shdepend WHERE dbid = {oid} \
+             UNION ALL SELECT 'depends', format('%s %s %s %s', objsubid, refclassid, refobjid, deptype) \
+               FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = {oid} \
+             UNION ALL SELECT 'set', setrole || setconfig::text FROM pg_db_role_setting WHERE setdatabase = {oid} \
+             UNION ALL SELECT 'said', description FROM pg_shdescription WHERE objoid = {oid} ORDER BY 1, 2"
+        ))
+    }
+
+    /// Leases a database, and expects it to be as the template was made.
+    fn expect_fresh(&self, name: &str) -> Result<(), LeaseError> {
+        let Connected { backend, .. } = self.server.connect_with(name, None, &params("postgres"))?;
+        let state = "SELECT count(*), string_agg(word, '' ORDER BY id) = (SELECT string_agg(md5(i::text), '' ORDER BY i) \
+            FROM generate_series(1, 500) i), obj_description('base'::regclass), nextval('base_id_seq') FROM base";
+        let fresh = [Some("500"), Some("t"), None, Some("501")].map(|value| value.map(ToOwned::to_owned));
+        match AdminConnection::adopt(backend.stream, WAIT_TIMEOUT)
+            .and_then(|mut session| session.query(state))
+        {
+            // Another test process ends sessions, this one among them.
+            Err(error) if error.is_fatal() => Ok(()),
+            rows => {
+                assert_eq!(rows.unwrap(), [fresh], "{name}");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn it_is_what_create_database_makes(major: u32) {
+    let fixture = open(major);
+    assert_eq!(fixture.made_by_sql(), 0);
+    fixture.server.admin(&create_copy(TEMPLATE, "by_hand", major));
+    fixture.server.admin(&complete_copy(TEMPLATE, "by_hand"));
+    let described = fixture.described("by_hand");
+    let kinds = ["database", "depends", "owned", "said", "set"];
+    assert!(
+        kinds.iter().all(|kind| described.iter().any(|row| row[0].as_deref() == Some(kind))),
+        "{described:?}"
+    );
+    for number in 1..3 {
+        assert_eq!(fixture.described(&format!("pgfresh_ready_{number}")), described);
+    }
+    let mut by_hand = fixture.server.started.server.session("by_hand").unwrap();
+    let by_hand = Digest::read(&mut by_hand).unwrap();
+    assert_eq!(by_hand.difference(&fixture.digest("a")), None);
+    // The server removes it as it removes any.
+    fixture.server.leases.release("a").unwrap();
+    fixture.server.admin("DROP DATABASE pgfresh_ready_2");
+    let dropped =
+        fixture.server.started.server.session("postgres").unwrap().query("DROP ROLE keeper").unwrap_err();
+    assert!(dropped.to_string().contains("objects depend on it"), "{dropped}");
+}
+
+fn what_sql_has_made_of_the_template_is_in_no_copy(major: u32) {
+    let fixture = open(major);
+    for (number, change) in [
+        "INSERT INTO base VALUES (1000)",
+        "UPDATE base SET word = 'changed'",
+        "SELECT nextval('base_id_seq')",
+        "COMMENT ON TABLE base IS 'changed'",
+        "VACUUM (FULL, FREEZE)",
+        "DROP TABLE base",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fixture.in_template(change);
+        for lease in 0..3 {
+            fixture.expect_fresh(&format!("lease_{number}_{lease}")).unwrap();
+        }
+    }
+    assert_eq!(fixture.made_by_sql(), 0);
+}
+
+/// What is known of old transactions may go once no database needs it: of rows in files that the server does not know, it cannot
+/// tell.
+fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
+    for column in ["datfrozenxid", "datminmxid"] {
+        let fixture = open(major);
+        let next = if column == "datminmxid" { "'100000'" } else { "pg_current_xact_id()::text" };
+        fixture.server.admin(&format!("UPDATE pg_database SET {column} = {next}::xid"));
+        for lease in 0..4 {
+            fixture.expect_fresh(&format!("lease_{lease}")).unwrap();
+        }
+        wait_until("a copy by the server", || fixture.made_by_sql() > 0);
+    }
+}
+
+fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
+    let fixture = open(major);
+    fixture.server.admin("CREATE DATABASE impostor");
+    fixture.server.admin(&format!(
+        "UPDATE pg_database SET datname = 'hidden' WHERE datname = '{TEMPLATE}';
+         UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'impostor'"
+    ));
+    let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
+    assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
+}
+
+fn what_crashes_meanwhile_does_no_harm(major: u32) {
+    let fixture = open(major);
+    // The server's own processes end with the one that is killed here.
+    lease_while(&fixture, "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'", Duration::from_millis(200));
+}
+
+fn a_copy_that_is_given_up_leaves_no_files(major: u32) {
+    let fixture = open(major);
+    let end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    lease_while(&fixture, end_all, Duration::from_millis(7));
+    fixture.server.leases.close();
+    let known = fixture.server.admin("SELECT oid FROM pg_database").concat();
+    let base = fixture.server.started.server.run().data().join("base");
+    let directories = fs::read_dir(base).unwrap().map(|entry| entry.unwrap().file_name());
+    let is_known =
+        |name: &OsString| name == "pgsql_tmp" || known.iter().flatten().any(|oid| name == oid.as_str());
+    let stray: Vec<_> = directories.filter(|name| !is_known(name)).collect();
+    assert!(stray.is_empty(), "{stray:?}");
+}
+
+/// Leases one database after the other, none of which comes back, while a superuser runs `sql` every so often.
+fn lease_while(fixture: &Fixture, sql: &str, every: Duration) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // It is told to end, or ends with the server.
+                let _ = fixture
+                    .server
+                    .started
+                    .server
+                    .session("postgres")
+                    .and_then(|mut session| Ok(session.query(sql)?));
+                thread::sleep(every);
+            }
+        });
+        let served =
+            (0..depth::rounds(60)).filter(|lease| fixture.expect_fresh(&format!("lease_{lease}")).is_ok());
+        let served = served.count();
+        over.store(true, Ordering::Relaxed);
+        assert!(served > 0);
+    });
+    wait_until("a lease in peace", || fixture.expect_fresh("peace").is_ok());
+}
+
+#[test]
+fn where_the_cache_is_damaged_the_server_makes_copies() {
+    let fixture = open(15);
+    let entry = fixture.server.started.entry.as_ref().unwrap();
+    let oid =
+        fixture.server.admin(&format!("SELECT oid FROM pg_database WHERE datname = '{TEMPLATE}'")).concat();
+    let version = entry.data().join(format!("base/{}/PG_VERSION", oid[0].as_deref().unwrap()));
+    fs::set_permissions(&version, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&version, "14\n").unwrap();
+    for lease in 0..4 {
+        fixture.expect_fresh(&format!("lease_{lease}")).unwrap();
+    }
+    wait_until("a copy by the server", || fixture.made_by_sql() > 0);
+}
