@@ -11,8 +11,8 @@ use storage::{Account, DirectoryCopier, Entry};
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, MARK, mark_of, number, text};
+use crate::drop::drop_database;
 use crate::evidence::Evidence;
-use crate::template::drop_database;
 
 /// Where databases have their directories.
 const BASE: &str = "base";

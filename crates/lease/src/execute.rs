@@ -11,6 +11,7 @@ use sys::lock;
 use crate::admin::{MARK, mark_of};
 use crate::backend::{ids, may_compile};
 use crate::core::Held;
+use crate::drop::drop_database;
 use crate::evidence::Epoch;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
@@ -18,7 +19,7 @@ use crate::reset::{NotRecyclable, Used, open_own_session, reset};
 use crate::rollback::{TransactionSession, are_only_sequences, restore_sequences};
 use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
-use crate::template::{Template, database_of, drop_database, rename};
+use crate::template::{Template, database_of, rename};
 use crate::{Difference, Digest, Isolation, LeaseError, TemplateDatabase};
 
 impl Inner {

@@ -11,6 +11,7 @@ use sys::lock;
 use crate::admin::{AdminPool, text};
 use crate::backend::params_id;
 use crate::core::Core;
+use crate::drop::drop_database;
 use crate::evidence::Evidence;
 use crate::expected::ExpectedParams;
 use crate::inner::{Inner, LEAST_CAPACITY};
@@ -19,7 +20,7 @@ use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
-use crate::template::{PREFIX, Template, database_of, drop_database};
+use crate::template::{PREFIX, Template, database_of};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server; clones are the same.

@@ -19,6 +19,7 @@ mod client;
 mod copies;
 mod core;
 mod digest;
+mod drop;
 mod error;
 mod evidence;
 mod execute;

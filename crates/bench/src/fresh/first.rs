@@ -172,7 +172,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
         format!("Each round starts a server of its own and obtains {FIRST} databases over TCP, with a password."),
         "All of them start from a template in the cache that has been used before, by clients that came alike.".to_owned(),
         format!(
-            "{}: each database outlives the next requests, so each is a new copy, and the rate is that of CREATE DATABASE.",
+            "{}: each database outlives the next requests, so each is a new copy, and the rate is that of copying.",
             copied.join("; ")
         ),
     ]);

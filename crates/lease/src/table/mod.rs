@@ -256,8 +256,6 @@ pub(crate) struct LeaseTable {
     last_id: u64,
     /// Until when nothing is made unless a client waits for it.
     quiet_until: Option<Instant>,
-    /// Until when nothing that is being made goes on, either: who was given a database last gives it back at once.
-    pause_until: Option<Instant>,
     /// Whether a client has found no database ready, since this was last looked at.
     is_short: bool,
     closed: Option<Closing>,

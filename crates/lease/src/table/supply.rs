@@ -34,6 +34,8 @@ pub(super) struct Supply {
     not_before: Option<Instant>,
     /// Until then what a client has just left counts as coming.
     returns_until: Option<Instant>,
+    /// Until then nothing that is being made goes on, either: who was given one last gives it back at once.
+    pause_until: Option<Instant>,
 }
 
 /// What a name that waits for a database asks for.
@@ -47,8 +49,9 @@ impl LeaseTable {
     /// Databases are made from this source from now on, or, if they are not `expected`, once the first is asked for.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
-        self.supplies
-            .insert(source, Supply { wanted, line: VecDeque::new(), not_before: None, returns_until: None });
+        let line = VecDeque::new();
+        let supply = Supply { wanted, line, not_before: None, returns_until: None, pause_until: None };
+        self.supplies.insert(source, supply);
     }
 
     /// No more are made from it, and those that are ready are dropped. Those that are leased stay.
@@ -162,9 +165,7 @@ impl LeaseTable {
         // A client that waits already waits no longer for that.
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
-        }
-        if terms.linger <= QUIET {
-            self.pause_until = Some(now + QUIET);
+            supply.pause_until = supply.returns_until.filter(|_| terms.linger <= QUIET);
         }
         if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
@@ -338,9 +339,9 @@ impl LeaseTable {
     /// For how long making this one had better be put off, for the sake of clients that come and go meanwhile: until one waits for
     /// it, and not for a database that is about to come back.
     pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
-        let pause = self.pause_until?.checked_duration_since(now).filter(|pause| !pause.is_zero())?;
         let source = &self.databases.get(id)?.source;
         let supply = self.supplies.get(source)?;
+        let pause = supply.pause_until?.checked_duration_since(now).filter(|pause| !pause.is_zero())?;
         let returning = self.returning(source) + self.about_to_return(source);
         (supply.line.len() <= returning).then_some(pause)
     }

@@ -145,11 +145,7 @@ fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
 
 fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     let fixture = open(major);
-    fixture.server.admin("CREATE DATABASE impostor");
-    fixture.server.admin(&format!(
-        "UPDATE pg_database SET datname = 'hidden' WHERE datname = '{TEMPLATE}';
-         UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'impostor'"
-    ));
+    fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
 }

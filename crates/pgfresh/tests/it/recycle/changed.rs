@@ -43,6 +43,15 @@ impl Fixture {
         self.server.admin(&allow(false));
     }
 
+    /// Has another database take the name of the template's.
+    pub(super) fn give_template_name_to_another(&self) {
+        self.server.admin("CREATE DATABASE impostor");
+        self.server.admin(&format!(
+            "UPDATE pg_database SET datname = 'hidden' WHERE datname = '{TEMPLATE}';
+             UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'impostor'"
+        ));
+    }
+
     /// Leases more databases than are ready. Returns how many there were, each as the template was, and why there were no more.
     fn lease_all(&self) -> (usize, Option<LeaseError>) {
         for number in 0..LEASES {
@@ -84,11 +93,7 @@ fn no_copy_is_made_of_a_template_that_sql_has_changed(major: u32) {
 
 fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     let fixture = open(major);
-    fixture.server.admin("CREATE DATABASE impostor");
-    fixture.server.admin(&format!(
-        "UPDATE pg_database SET datname = 'hidden' WHERE datname = '{TEMPLATE}';
-         UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'impostor'"
-    ));
+    fixture.give_template_name_to_another();
     let (_, error) = fixture.lease_all();
     assert!(matches!(error, Some(LeaseError::Changed(_))), "{error:?}");
     fixture.server.admin(&format!(
