@@ -91,20 +91,7 @@ impl Template {
         admin: &AdminPool,
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
-        let mut called = database.clone();
-        if database != "template1" {
-            called = database_of(name);
-            if called != *database {
-                let sql =
-                    format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));
-                admin.run("rename a template", &sql)?;
-            }
-            let sql = format!(
-                "UPDATE pg_database SET datistemplate = true, datallowconn = false WHERE datname = {}",
-                literal(&called)
-            );
-            admin.run("close a template", &sql)?;
-        }
+        let called = close(name, database, admin)?;
         // The entry knows it without a look at each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
@@ -130,7 +117,7 @@ impl Template {
         let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, oldest));
         Ok(Self {
             name: name.clone(),
-            database: called.clone(),
+            database: called,
             oid,
             bytes: noted.unwrap_or(size),
             forgets,
@@ -296,6 +283,24 @@ impl Template {
         };
         evidence.changes(self.oid).files.iter().any(is_change)
     }
+}
+
+/// Gives the database of a template its name in service, which is returned, and refuses connections to it.
+fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
+    if database == "template1" {
+        return Ok(database.to_owned());
+    }
+    let called = database_of(template);
+    if called != database {
+        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));
+        admin.run("rename a template", &sql)?;
+    }
+    let sql = format!(
+        "UPDATE pg_database SET datistemplate = true, datallowconn = false WHERE datname = {}",
+        literal(&called)
+    );
+    admin.run("close a template", &sql)?;
+    Ok(called)
 }
 
 /// What a note is about: the files of this very entry, and how this pgfresh reads them.
