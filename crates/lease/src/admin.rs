@@ -308,9 +308,7 @@ impl AdminPool {
             let mut session = self.open(database)?;
             work(&mut session).map_err(|source| LeaseError::Sql { verb, source })
         };
-        let is_lost =
-            |error: &LeaseError| matches!(error, LeaseError::Sql { source, .. } if source.is_fatal());
-        attempt().or_else(|error| if is_lost(&error) { attempt() } else { Err(error) })
+        attempt().or_else(|error| if error.is_lost() { attempt() } else { Err(error) })
     }
 
     /// Closes the idle ones.

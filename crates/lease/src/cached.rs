@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use server::{SessionError, literal};
+use server::literal;
 use storage::{Account, DirectoryCopier, Entry};
 
 use crate::LeaseError;
@@ -110,7 +110,7 @@ impl CachedFiles {
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
                 // A test may have terminated our connection. Whether the server has the copy is unknown.
-                if matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
+                if error.is_lost() {
                     drop_database(name, admin)?;
                 }
                 Ok(false)

@@ -142,6 +142,11 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
+    /// Whether the connection was lost on the way: what was asked for may have been done or not.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Sql { source, .. } if source.is_fatal())
+    }
+
     /// The SQLSTATE that a client should see. Source: the manual's appendix A.
     #[must_use]
     pub fn sqlstate(&self) -> &str {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
-use server::{SessionError, identifier, literal};
+use server::{identifier, literal};
 use storage::Entry;
 use sys::lock;
 
@@ -215,7 +215,7 @@ impl Template {
         if !is_cached {
             let sql = create_copy(&self.database, name, major);
             if let Err(error) = admin.run_once("copy a template", &sql) {
-                if !matches!(&error, LeaseError::Sql { source, .. } if SessionError::is_fatal(source)) {
+                if !error.is_lost() {
                     return Err(error);
                 }
                 // A test may have terminated our connection. Whether the copy was made before is unknown.
