@@ -159,21 +159,35 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     format!("{row:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
 }
 
-/// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`.
+/// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`. With
+/// PostgreSQL 15 came rights on parameters.
 macro_rules! stamp {
-    () => {
+    (before 15) => {
         "datacl, datconnlimit, datallowconn, \
          ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase IN (0, $1)), \
          ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
     };
+    () => {
+        concat!($crate::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")
+    };
 }
 pub(crate) use stamp;
 
-pub(crate) const STAMP: Prepared = Prepared {
-    name: "stamp",
-    types: &["oid"],
-    sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1"),
-};
+/// Reads the stamp of a database in a server of that major version.
+pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
+    const TYPES: &[&str] = &["oid"];
+    const BEFORE_15: Prepared = Prepared {
+        name: "stamp",
+        types: TYPES,
+        sql: concat!("SELECT ", stamp!(before 15), " FROM pg_database WHERE oid = $1"),
+    };
+    const SINCE_15: Prepared = Prepared {
+        name: "stamp",
+        types: TYPES,
+        sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1"),
+    };
+    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+}
 
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {

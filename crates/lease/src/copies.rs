@@ -17,7 +17,7 @@ use crate::inner::Inner;
 use crate::reset::NotRecyclable;
 use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
-use crate::template::{NAME, Template};
+use crate::template::{Template, name_in};
 use crate::{Backend, LeaseError};
 
 impl Inner {
@@ -81,7 +81,7 @@ impl Inner {
 
     /// Has a session of ours prepare what is run for every lease.
     pub(crate) fn practise(&self) {
-        self.admin.practise(&[&NAME, &STATS_RENAMED]);
+        self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED]);
     }
 
     /// A copy of a template with unlogged tables, where no reset can restore their rows.

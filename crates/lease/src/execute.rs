@@ -201,7 +201,7 @@ impl Inner {
 
     fn rename(&self, id: DatabaseId, name: &str) -> Outcome {
         let Some(oid) = self.lock().databases.get(&id).map(|held| held.oid) else { return Outcome::Vanished };
-        match rename(oid, name, &self.options.data, &self.admin) {
+        match rename(oid, name, &self.options, &self.admin) {
             Ok((stamp, mark)) => {
                 self.evidence.read(mark);
                 if let Some(held) = self.lock().databases.get_mut(&id) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pgwire::StartupParams;
 use sys::lock;
 
-use crate::backend::{CatalogStamp, STAMP, WaitingBackend, may_compile, params_id, stamp_of};
+use crate::backend::{CatalogStamp, WaitingBackend, may_compile, params_id, stamp_in, stamp_of};
 use crate::client::{Client, ClientLink};
 use crate::core::{Core, Counters, Held};
 use crate::inner::Inner;
@@ -205,7 +205,8 @@ impl Inner {
     /// What a session in the database would read at its start, nothing if that is gone, and how far the log was read for it.
     pub(crate) fn read_stamp(&self, oid: u32) -> Result<(CatalogStamp, Lsn), LeaseError> {
         let oid = oid.to_string();
-        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", &STAMP, &[&oid])?;
+        let stamp = stamp_in(self.options.major);
+        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", stamp, &[&oid])?;
         self.evidence.read(mark);
         Ok((stamp_of(&rows, &self.options.data), mark))
     }

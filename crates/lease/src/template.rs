@@ -18,7 +18,7 @@ use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn, RelationFile};
-use crate::{LeaseError, TemplateDatabase, note};
+use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 const BOOTSTRAP: u32 = 10;
@@ -308,11 +308,21 @@ fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &plain(major), &queries(major)].join("\n")
 }
 
-pub(crate) const NAME: Prepared = Prepared {
-    name: "name",
-    types: &["oid", "name"],
-    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!()),
-};
+/// Names a database in a server of that major version, and returns its stamp.
+pub(crate) const fn name_in(major: u32) -> &'static Prepared {
+    const TYPES: &[&str] = &["oid", "name"];
+    const BEFORE_15: Prepared = Prepared {
+        name: "name",
+        types: TYPES,
+        sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!(before 15)),
+    };
+    const SINCE_15: Prepared = Prepared {
+        name: "name",
+        types: TYPES,
+        sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!()),
+    };
+    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+}
 
 /// Gives the database with that oid another name, under any session that it has.
 ///
@@ -323,13 +333,14 @@ pub(crate) const NAME: Prepared = Prepared {
 pub(crate) fn rename(
     oid: u32,
     name: &str,
-    data: &Path,
+    options: &LeaseOptions,
     admin: &AdminPool,
 ) -> Result<(CatalogStamp, Lsn), LeaseError> {
+    let named = name_in(options.major);
     let (rows, mark) =
-        admin.execute_and_mark("name a database", &NAME, &[&oid.to_string(), &literal(name)])?;
+        admin.execute_and_mark("name a database", named, &[&oid.to_string(), &literal(name)])?;
     if rows.is_empty() {
         return Err(LeaseError::NotLeased(name.to_owned()));
     }
-    Ok((stamp_of(&rows, data), mark))
+    Ok((stamp_of(&rows, &options.data), mark))
 }

@@ -107,6 +107,17 @@ fn who_may_not_come_any_more_finds_no_backend() {
     assert!(matches!(error, LeaseError::Refused(_)), "{error}");
 }
 
+#[test]
+fn who_may_not_set_a_parameter_any_more_finds_no_backend() {
+    let right = "CREATE ROLE app LOGIN; GRANT SET ON PARAMETER log_min_messages TO app";
+    let params = StartupParams::new([("user", "app"), ("options", "-c log_min_messages=error")]);
+    let installation: VersionRequest = postgres(18).parse().unwrap();
+    let server = after_a_client(ServerOptions { installation, ..ServerOptions::default() }, right, &params);
+    server.admin("REVOKE SET ON PARAMETER log_min_messages FROM app");
+    let error = server.connect_with("a", None, &params).unwrap_err();
+    assert!(matches!(error, LeaseError::Refused(_)), "{error}");
+}
+
 /// It can be set at the start of a session alone.
 #[test]
 fn what_was_configured_meanwhile_is_in_effect() {
