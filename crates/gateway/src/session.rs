@@ -158,6 +158,9 @@ fn enter(
     if replication && rolls_back && !Leases::is_always_there(request.database) {
         return Err(LeaseError::Replication);
     }
+    if replication {
+        leases.begin_replication();
+    }
     leases.connect(request)
 }
 

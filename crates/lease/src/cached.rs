@@ -2,7 +2,9 @@
 //! blocks where the file system can; and they can wait in the middle, while clients need the processors. Whatever SQL may have
 //! made of the template in its server is not in them.
 //!
-//! The server is told of such a copy by a row in `pg_database`. Nothing else knows of a database but its directory.
+//! The server is told of such a copy by a row in `pg_database`, as CREATE DATABASE would have made it of the one that the template had
+//! when it was taken into service. Nothing else knows of a database but its directory. No record of the log tells of the files, so there
+//! are no such copies where another server or a backup may replay it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,8 @@ use crate::admin::{AdminPool, MARK, mark_of, number, text};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
 
+/// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
+pub(crate) const BOOTSTRAP: u32 = 10;
 /// Where databases have their directories.
 const BASE: &str = "base";
 /// Where those of other tablespaces are.
@@ -26,14 +30,40 @@ pub(crate) struct CachedFiles {
     account: Account,
     data: PathBuf,
     oid: u32,
-    /// The oldest transactions whose fate the server has to know for these files: `datfrozenxid` and `datminmxid`.
-    oldest: [String; 2],
+    noted: NotedRow,
 }
+
+/// What catalogs that all databases share said of a template when it was taken into service.
+#[derive(Debug, Clone)]
+pub(crate) struct NotedRow {
+    /// Its row of `pg_database`, as JSON.
+    row: String,
+    /// The oldest transactions whose fate the server has to know for its files: `datfrozenxid` and `datminmxid`.
+    oldest: [String; 2],
+    /// The rows of `pg_shdepend` that say which objects in it depend on roles, as JSON.
+    dependencies: String,
+}
+
+impl NotedRow {
+    /// Selects it, of the row `d` of `pg_database`.
+    pub(crate) const COLUMNS: &str = "to_jsonb(d), datfrozenxid, datminmxid, \
+        (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s WHERE dbid = d.oid)";
+
+    /// From the values of these columns.
+    pub(crate) fn read(mut next: impl FnMut() -> String) -> Self {
+        Self { row: next(), oldest: [next(), next()], dependencies: next() }
+    }
+}
+
+/// SQL that tells whether the log is, or will be, replayed anywhere but in this server after a crash: by a standby, or on a backup.
+const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
+     OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
+     OR current_setting('archive_mode') <> 'off')";
 
 impl CachedFiles {
     /// Those of the database with that `oid` in a server whose `data` are a copy of the `entry`; none if what a copy needs is not
     /// all there, or a crash might empty a part of it while it is made.
-    pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, oldest: [String; 2]) -> Option<Self> {
+    pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, noted: NotedRow) -> Option<Self> {
         let directory = format!("{BASE}/{oid}");
         let is_unlogged = entry.names_in(&directory).any(|name| name.ends_with("_init"));
         let is_elsewhere = entry.has_directories_in(TABLESPACES) || entry.has_directories_in(&directory);
@@ -41,7 +71,7 @@ impl CachedFiles {
             return None;
         }
         let account = Account::for_server().ok()?;
-        Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, oldest })
+        Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
     /// Makes a copy of the database `template` called `name`, for as long as `go_on` says so; it may take its time. False where
@@ -57,13 +87,19 @@ impl CachedFiles {
         evidence: &Evidence,
         go_on: &dyn Fn() -> bool,
     ) -> Result<bool, LeaseError> {
-        if !go_on() {
+        if !go_on() || evidence.is_log_replayed() {
             return Ok(false);
         }
-        let next = format!("SELECT pg_nextoid('pg_database', 'oid', 'pg_database_oid_index'); {MARK}");
+        let next =
+            format!("SELECT pg_nextoid('pg_database', 'oid', 'pg_database_oid_index'), {REPLAYED}; {MARK}");
         let rows = admin.run("copy a template", &next)?;
         let oid = number(&text(&rows));
         evidence.read(mark_of(&rows));
+        if rows.first().is_some_and(|row| row.get(1).is_some_and(|replayed| replayed.as_deref() == Some("t")))
+        {
+            evidence.log_is_replayed();
+            return Ok(false);
+        }
         // No database has had this number: what puts all others in doubt until here is not about it.
         drop(evidence.take(oid));
         let copier =
@@ -86,35 +122,58 @@ impl CachedFiles {
         entered
     }
 
-    /// Tells the server of the copy. False where it refuses, another database has the template's name, or the fate of transactions
-    /// is forgotten that may have written rows in the files: the server keeps what any database needs.
+    /// Tells the server of the copy. False where it refuses, another database has the template's name, a role is gone that owns
+    /// something in the files, or the fate of transactions is forgotten that may have written rows in them.
     fn enter(&self, oid: u32, template: &str, name: &str, admin: &AdminPool) -> Result<bool, LeaseError> {
-        let [xid, mxid] = &self.oldest;
-        let (source, template, called) = (self.oid, literal(template), literal(name));
+        let NotedRow { row, dependencies, .. } = &self.noted;
+        let [template, called, row, dependencies] = [template, name, row, dependencies].map(literal);
+        let (source, is_remembered) = (self.oid, self.is_remembered(0));
         let sql = format!(
-            "WITH entered AS ( \
-               INSERT INTO pg_database SELECT copy.* FROM pg_database d, jsonb_populate_record(d, jsonb_build_object( \
-                 'oid', {oid}, 'datname', {called}, 'datistemplate', false, 'datallowconn', true, \
-                 'datfrozenxid', '{xid}', 'datminmxid', '{mxid}')) copy \
-               WHERE d.oid = {source} AND d.datname = {template} \
-                 AND EXISTS (SELECT FROM pg_database WHERE age(datfrozenxid) >= age('{xid}'::xid)) \
-                 AND EXISTS (SELECT FROM pg_database WHERE mxid_age(datminmxid) >= mxid_age('{mxid}'::xid)) RETURNING oid \
+            "WITH noted AS ( \
+               SELECT * FROM jsonb_populate_recordset(NULL::pg_shdepend, {dependencies}) \
+             ), entered AS ( \
+               INSERT INTO pg_database SELECT copy.* FROM jsonb_populate_record(NULL::pg_database, {row}::jsonb \
+                 || jsonb_build_object('oid', {oid}, 'datname', {called}, 'datistemplate', false, 'datallowconn', true, \
+                      'datdba', {BOOTSTRAP}, 'datconnlimit', -1, 'datacl', NULL)) copy \
+               WHERE EXISTS (SELECT FROM pg_database WHERE oid = {source} AND datname = {template}) \
+                 AND NOT EXISTS (SELECT FROM noted WHERE refclassid = 'pg_authid'::regclass \
+                                 AND refobjid NOT IN (SELECT oid FROM pg_authid)) \
+                 AND {is_remembered} AND NOT {REPLAYED} RETURNING oid \
              ), depending AS ( \
                INSERT INTO pg_shdepend \
-               SELECT entered.oid, classid, objid, objsubid, refclassid, refobjid, deptype \
-               FROM entered, pg_shdepend WHERE dbid = {source} \
+               SELECT entered.oid, classid, objid, objsubid, refclassid, refobjid, deptype FROM entered, noted \
              ) SELECT oid FROM entered"
         );
-        match admin.run_once("copy a template", &sql) {
-            Ok(rows) => Ok(number(&text(&rows)) == oid),
+        let entered = match admin.run_once("copy a template", &sql) {
+            Ok(rows) => number(&text(&rows)) == oid,
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
                 // A test may have terminated our connection. Whether the server has the copy is unknown.
                 if error.is_lost() {
                     drop_database(name, admin)?;
                 }
-                Ok(false)
+                false
             }
+        };
+        if !entered {
+            return Ok(false);
         }
+        // What VACUUM forgets is decided by the rows of all databases: it may have looked at them just before there was this one.
+        let still = admin.run("copy a template", &format!("SELECT {}", self.is_remembered(oid)));
+        if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
+            return Ok(true);
+        }
+        drop_database(name, admin)?;
+        still.map(|_| false)
+    }
+
+    /// SQL that tells whether the server keeps what is known of transactions that may have written rows in the files: it keeps what
+    /// any database needs, of which that with this `oid` does not count.
+    fn is_remembered(&self, oid: u32) -> String {
+        let [xid, mxid] = &self.noted.oldest;
+        format!(
+            "EXISTS (SELECT FROM pg_database WHERE oid <> {oid} AND age(datfrozenxid) >= age('{xid}'::xid)) \
+             AND EXISTS (SELECT FROM pg_database WHERE oid <> {oid} AND mxid_age(datminmxid) >= mxid_age('{mxid}'::xid))"
+        )
     }
 }

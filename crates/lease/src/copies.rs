@@ -26,7 +26,9 @@ impl Inner {
         let begun = Instant::now();
         let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
         let made = self.template(template).and_then(|template| {
-            self.lock().databases.insert(id, Held::new(own_name.clone(), Some(template.clone()), epoch));
+            let mut held = Held::new(own_name.clone(), Some(template.clone()), epoch);
+            held.copied_after = (!template.is_recyclable()).then(|| self.evidence.changes(template.oid));
+            self.lock().databases.insert(id, held);
             let _coming = template.announce_copy();
             let go_on = || self.let_clients_pass(id, &template);
             let oid = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;

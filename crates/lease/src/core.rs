@@ -21,6 +21,7 @@ use crate::rollback::TransactionSession;
 use crate::stats::DatabaseStats;
 use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
+use crate::wal::Changes;
 
 /// Rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
 const MOST_ROLLED_BACK: u64 = 10_000;
@@ -82,6 +83,8 @@ pub(crate) struct Held {
     /// What was read of it when its last lease ended.
     pub(crate) stats: Option<DatabaseStats>,
     pub(crate) template: Option<Template>,
+    /// What had been changed in its template when it was copied, where that may change: in `template1`.
+    pub(crate) copied_after: Option<Changes>,
     /// Where the template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
     /// Whether a session may load a library, or do anything else that outlives it in its backend, by calling a function

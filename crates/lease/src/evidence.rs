@@ -6,6 +6,7 @@
 //! doubt: then only copies of templates are handed out.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use sys::lock;
@@ -22,6 +23,8 @@ pub(crate) struct Epoch(u64);
 #[derive(Debug)]
 pub(crate) struct Evidence {
     data: PathBuf,
+    /// Whether the log is replayed elsewhere, too.
+    replayed: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -62,7 +65,7 @@ impl Evidence {
         let watched: Vec<u32> = files.filter_map(|file| file.as_deref()?.parse().ok()).collect();
         let settings = watched.iter().take(SETTINGS).copied().collect();
         let state = State { settings, settings_changed: mark, watched, ..State::default() };
-        let evidence = Self { data, state: Mutex::new(state) };
+        let evidence = Self { data, replayed: AtomicBool::new(false), state: Mutex::new(state) };
         evidence.lock().begin(&evidence.data, mark);
         Ok(evidence)
     }
@@ -104,9 +107,22 @@ impl Evidence {
     /// Whether nothing was changed in a database that is ready and not leased. Where the log's format is unknown, every
     /// ready database is a new copy that no client has reached: it counts as untouched.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
+        self.lock().is_untouched(database)
+    }
+
+    /// Whether nothing was changed in a database that is never taken from, since the server started.
+    pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
-        let Some(reader) = &state.reader else { return state.unknown_format };
-        reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
+        state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
+    }
+
+    /// Says that another server or a backup may replay the log from now on: what it does not tell of is not there.
+    pub(crate) fn log_is_replayed(&self) {
+        self.replayed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_log_replayed(&self) -> bool {
+        self.replayed.load(Ordering::Relaxed)
     }
 
     /// What was changed in a database that is never taken from: since the log is followed, as far as it was read.
@@ -181,6 +197,11 @@ impl State {
             Ok(reader) => self.reader = Some(reader),
             Err(error) => self.fail(&error),
         }
+    }
+
+    fn is_untouched(&self, database: u32) -> bool {
+        let Some(reader) = &self.reader else { return self.unknown_format };
+        reader.peek(database).is_none_or(|changes| changes.doubt.is_none() && changes.files.is_empty())
     }
 
     fn advance(&mut self, data: &std::path::Path, mark: Lsn) {
@@ -270,7 +291,11 @@ mod tests {
     }
 
     fn evidence_of(folder: &tempfile::TempDir) -> Evidence {
-        let evidence = Evidence { data: folder.path().to_owned(), state: Mutex::default() };
+        let evidence = Evidence {
+            data: folder.path().to_owned(),
+            replayed: AtomicBool::default(),
+            state: Mutex::default(),
+        };
         evidence.lock().begin(&evidence.data, Lsn(0x0100_0028));
         evidence
     }

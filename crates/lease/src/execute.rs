@@ -76,7 +76,7 @@ impl Inner {
             (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
         };
         // A crash empties the unlogged tables of every database.
-        if self.has_crashed_since(id) {
+        if self.has_crashed_since(id) || self.has_template_changed_since(id) {
             return Outcome::Stale;
         }
         // A ready database has had no sessions; if it was changed all the same, it is reset first.
@@ -114,6 +114,17 @@ impl Inner {
             held.generation
         };
         known == 0 || known != self.generation()
+    }
+
+    /// Whether SQL has changed the template of a ready database since that was copied, as it may do to `template1`.
+    fn has_template_changed_since(&self, id: DatabaseId) -> bool {
+        let (oid, copied_after) = {
+            let core = self.lock();
+            let Some(held) = core.databases.get(&id) else { return true };
+            let Some(template) = &held.template else { return false };
+            (template.oid, held.copied_after.clone())
+        };
+        copied_after.is_some_and(|before| before != self.evidence.changes(oid))
     }
 
     /// Whether a database that was rolled back still has that name.

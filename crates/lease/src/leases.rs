@@ -128,6 +128,12 @@ impl Leases {
         }
     }
 
+    /// Says that a session of the replication protocol begins, which may give the log to a standby or to a backup: from now on the
+    /// server itself makes all copies, so that its log tells of them.
+    pub fn begin_replication(&self) {
+        self.0.evidence.log_is_replayed();
+    }
+
     /// Ends a lease: closes its sessions, and takes its database away.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)

@@ -13,15 +13,13 @@ use sys::lock;
 
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
 use crate::backend::{CatalogStamp, stamp, stamp_of};
-use crate::cached::CachedFiles;
+use crate::cached::{BOOTSTRAP, CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn, RelationFile};
 use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 
-/// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
-const BOOTSTRAP: u32 = 10;
 /// Oids of `pg_statistic` and `pg_statistic_ext_data`. Source: `src/include/catalog`.
 const STATISTICS: [u32; 2] = [2619, 3429];
 /// How long the making of a server's second copy may take to begin, once the first is leased.
@@ -99,8 +97,9 @@ impl Template {
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
              OR shobj_description(oid, 'pg_database') IS NOT NULL, \
-             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, datfrozenxid, datminmxid \
+             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {} \
              FROM pg_database d WHERE datname = {}",
+            NotedRow::COLUMNS,
             literal(&called)
         );
         let rows = admin.run("look at a template", &sql)?;
@@ -113,8 +112,8 @@ impl Template {
         let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
         let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
         let forgets = next() == "t" && called != "template1";
-        let (fires_at_login, horizon, oldest) = (next() == "true", next(), [next(), next()]);
-        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, oldest));
+        let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(next));
+        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row));
         Ok(Self {
             name: name.clone(),
             database: called,
@@ -248,7 +247,7 @@ impl Template {
         let Some(cached) = &self.cached else { return Ok(false) };
         if !self.is_recyclable() {
             evidence.catch_up(admin)?;
-            if !(evidence.has_known_format() && evidence.is_untouched(self.oid)) {
+            if !evidence.is_as_at_start(self.oid) {
                 return Ok(false);
             }
         }

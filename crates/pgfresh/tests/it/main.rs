@@ -45,6 +45,7 @@ mod recycle;
 mod remote;
 mod rollback;
 mod secrets;
+mod standby;
 mod template;
 mod tls;
 mod troubleshooting;

@@ -38,7 +38,17 @@ impl LeaseFixture {
         admin(&started, "app").query(setup).unwrap();
         // It is in no cache now.
         started.entry = None;
-        Self::open(&provisioner, started, linger, paranoid)
+        Self::open(&provisioner, started, "app", linger, paranoid)
+    }
+
+    /// One without a template but `template1`, as initdb has made it.
+    pub(crate) fn without_template(options: ServerOptions, linger: Duration) -> Self {
+        let cache = storage::Cache::locate(Some(&ground::cache(User::Ourselves))).unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
+        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let started = provisioner.start(&|_| ()).unwrap();
+        assert!(started.entry.is_some(), "its data are a copy of an entry");
+        Self::open(&provisioner, started, "template1", linger, false)
     }
 
     /// The same on a template that was made of `sql` and `setup` in the cache, and that an `earlier` server has started from.
@@ -64,7 +74,7 @@ impl LeaseFixture {
         let cache = storage::Cache::locate(Some(&cache)).unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
         let provisioner = Provisioner::find(options, cache, program).unwrap();
-        let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), linger, false);
+        let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), "app", linger, false);
         let first = open();
         // The template is read in the second copy, before a client comes.
         wait_until("two ready databases", || first.leases.status().ready[0].1 > 1);
@@ -73,13 +83,19 @@ impl LeaseFixture {
         open()
     }
 
-    fn open(provisioner: &Provisioner, mut started: Started, linger: Duration, paranoid: bool) -> Self {
+    fn open(
+        provisioner: &Provisioner,
+        mut started: Started,
+        template: &str,
+        linger: Duration,
+        paranoid: bool,
+    ) -> Self {
         let options = LeaseOptions {
             directory: started.server.run().socket_directory(),
             data: started.server.run().data(),
             major: provisioner.installation.version().major,
             budget: 1 << 30,
-            templates: vec![TemplateDatabase { name: "app".into(), database: "app".into() }],
+            templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
             entry: started.entry.clone(),
             isolation: Isolation::Clone,
             linger,

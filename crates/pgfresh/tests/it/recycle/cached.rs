@@ -22,6 +22,11 @@ on_every_major! {
     another_database_with_the_name_of_a_template_is_not_copied
     what_crashes_meanwhile_does_no_harm
     a_copy_that_is_given_up_leaves_no_files
+    without_a_template_a_database_is_what_create_database_makes
+    what_sql_has_made_of_template1_is_in_later_databases
+    what_sql_says_of_a_template_is_in_no_copy
+    where_an_owner_is_gone_there_is_no_copy
+    where_the_log_is_replayed_elsewhere_the_server_makes_copies
 }
 
 /// How pgfresh calls the template's database.
@@ -33,12 +38,24 @@ const SQL: &str = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id
     ALTER DATABASE app SET work_mem = '5MB'; ALTER DATABASE app CONNECTION LIMIT 50; COMMENT ON DATABASE app IS 'shop'; \
     ALTER DEFAULT PRIVILEGES FOR ROLE keeper GRANT SELECT ON TABLES TO reader; ANALYZE";
 
-/// A server with two ready databases, and a log of all statements that make databases.
-fn open(major: u32) -> Fixture {
+/// A server with a log of all statements that make databases.
+fn options(major: u32) -> ServerOptions {
     let installation: VersionRequest = postgres(major).parse().unwrap();
     let settings = vec![("log_statement".to_owned(), "ddl".to_owned())];
-    let options = ServerOptions { installation, settings, ..ServerOptions::default() };
-    let server = LeaseFixture::noted(options, SQL, None, Duration::from_mins(10), |_| ());
+    ServerOptions { installation, settings, ..ServerOptions::default() }
+}
+
+/// One with a template in the cache, and two ready databases.
+fn open(major: u32) -> Fixture {
+    ready(LeaseFixture::noted(options(major), SQL, None, Duration::from_mins(10), |_| ()))
+}
+
+/// One without, and two ready databases.
+fn open_without_template(options: ServerOptions) -> Fixture {
+    ready(LeaseFixture::without_template(options, Duration::from_mins(10)))
+}
+
+fn ready(server: LeaseFixture) -> Fixture {
     wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
     Fixture { server, never_used: Digest::default() }
 }
@@ -110,12 +127,14 @@ fn it_is_what_create_database_makes(major: u32) {
 
 fn what_sql_has_made_of_the_template_is_in_no_copy(major: u32) {
     let fixture = open(major);
+    let described = fixture.described("pgfresh_ready_1");
     for (number, change) in [
         "INSERT INTO base VALUES (1000)",
         "UPDATE base SET word = 'changed'",
         "SELECT nextval('base_id_seq')",
         "COMMENT ON TABLE base IS 'changed'",
         "VACUUM (FULL, FREEZE)",
+        "ALTER TABLE base OWNER TO reader",
         "DROP TABLE base",
     ]
     .into_iter()
@@ -123,10 +142,100 @@ fn what_sql_has_made_of_the_template_is_in_no_copy(major: u32) {
     {
         fixture.in_template(change);
         for lease in 0..3 {
-            fixture.expect_fresh(&format!("lease_{number}_{lease}")).unwrap();
+            let name = format!("lease_{number}_{lease}");
+            fixture.expect_fresh(&name).unwrap();
+            assert_eq!(fixture.described(&name), described, "{change}");
         }
     }
     assert_eq!(fixture.made_by_sql(), 0);
+}
+
+fn without_a_template_a_database_is_what_create_database_makes(major: u32) {
+    for sql in [
+        "SELECT",
+        "ALTER DATABASE template1 OWNER TO bob",
+        "ALTER DATABASE template1 CONNECTION LIMIT 0",
+        "GRANT CREATE ON DATABASE template1 TO bob",
+        "COMMENT ON DATABASE template1 IS 'mine'",
+        "ALTER DATABASE template1 SET work_mem = '5MB'",
+    ] {
+        let fixture = open_without_template(options(major));
+        fixture.server.admin("CREATE ROLE bob");
+        fixture.server.admin(sql);
+        for lease in 0..4 {
+            drop(fixture.connect(&format!("lease_{lease}"), "postgres"));
+        }
+        assert_eq!(fixture.made_by_sql(), 0, "{sql}");
+        fixture.server.admin(&create_copy("template1", "by_hand", major));
+        let described = fixture.described("by_hand");
+        for lease in 0..4 {
+            assert_eq!(fixture.described(&format!("lease_{lease}")), described, "{sql}");
+        }
+        let may_make_tables = "SET ROLE bob; CREATE TEMP TABLE x (id int)";
+        fixture.server.started.server.session("lease_3").unwrap().query(may_make_tables).unwrap();
+    }
+}
+
+fn what_sql_has_made_of_template1_is_in_later_databases(major: u32) {
+    // The log is recycled before it was read.
+    let mut options = options(major);
+    options.settings.push(("min_wal_size".to_owned(), "32MB".to_owned()));
+    let fixture = open_without_template(options);
+    fixture.server.started.server.session("template1").unwrap().query("CREATE TABLE mine (id int)").unwrap();
+    fixture.server.admin("CHECKPOINT");
+    let has_it = |lease: &str| {
+        drop(fixture.connect(lease, "postgres"));
+        let mut session = fixture.server.started.server.session(lease).unwrap();
+        session.query("SELECT to_regclass('mine') IS NOT NULL").unwrap() == [[Some("t".to_owned())]]
+    };
+    let mut number = 0..;
+    let mut lease = || has_it(&format!("lease_{}", number.next().unwrap()));
+    // Some were ready before.
+    for _ in 0..4 {
+        assert!(lease());
+    }
+    for _ in 0..8 {
+        fixture.server.admin(
+            "SELECT pg_logical_emit_message(false, 'x', repeat('y', 900000)) FROM generate_series(1, 18)",
+        );
+        fixture.server.admin("SELECT pg_switch_wal()");
+        fixture.server.admin("CHECKPOINT");
+    }
+    for _ in 0..6 {
+        assert!(lease());
+    }
+}
+
+fn what_sql_says_of_a_template_is_in_no_copy(major: u32) {
+    let fixture = open(major);
+    let described = fixture.described("pgfresh_ready_1");
+    let folder = fixture.server.started.server.run().data().join("elsewhere").display().to_string();
+    fixture.server.admin(&format!("COPY (SELECT) TO PROGRAM 'mkdir {folder}'"));
+    fixture.server.admin(&format!("CREATE TABLESPACE elsewhere LOCATION '{folder}'"));
+    fixture.server.admin(&format!("ALTER DATABASE {TEMPLATE} SET TABLESPACE elsewhere"));
+    fixture.server.admin(&format!("UPDATE pg_database SET encoding = 0 WHERE datname = '{TEMPLATE}'"));
+    for lease in 0..6 {
+        let name = format!("lease_{lease}");
+        fixture.expect_fresh(&name).unwrap();
+        assert_eq!(fixture.described(&name), described);
+    }
+    assert_eq!(fixture.made_by_sql(), 0);
+}
+
+/// A slot is what a standby has first. What it was told of stays what it needs.
+fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
+    let fixture = open(major);
+    fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");
+    for lease in 0..4 {
+        fixture.expect_fresh(&format!("lease_{lease}")).unwrap();
+    }
+    wait_until("copies by the server", || fixture.made_by_sql() > 1);
+    fixture.server.admin("SELECT pg_drop_replication_slot('standby')");
+    let made = fixture.made_by_sql();
+    for lease in 4..8 {
+        fixture.expect_fresh(&format!("lease_{lease}")).unwrap();
+    }
+    assert!(fixture.made_by_sql() > made + 1);
 }
 
 /// What is known of old transactions may go once no database needs it: of rows in files that the server does not know, it cannot
@@ -141,6 +250,15 @@ fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
         }
         wait_until("a copy by the server", || fixture.made_by_sql() > 0);
     }
+}
+
+/// As long as there is a copy, SQL cannot drop a role that owns something in it, but remove its row.
+fn where_an_owner_is_gone_there_is_no_copy(major: u32) {
+    let fixture = open(major);
+    fixture.in_template("DROP TABLE base");
+    fixture.server.admin("DELETE FROM pg_authid WHERE rolname = 'keeper'");
+    let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
+    assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
 }
 
 fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
