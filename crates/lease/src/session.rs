@@ -120,7 +120,15 @@ impl Leases {
         };
         let mut last = LeaseError::NotLeased(name.to_owned());
         for _ in 0..ATTEMPTS {
-            match inner.ask(name, want.clone(), Some(request.params))? {
+            let answer = match inner.ask(name, want.clone(), Some(request.params)) {
+                // There is no database that could be given the name, but there may be one of SQL's that has it.
+                Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
+                    return Err(error);
+                }
+                Err(_) => Answer::Elsewhere,
+                Ok(answer) => answer,
+            };
+            match answer {
                 Answer::Session(id) => match self.enter(id, name, request) {
                     // Dropped by SQL since, or its session terminated: the next round begins a new lease.
                     Err(error) if is_gone(&error) => last = error,

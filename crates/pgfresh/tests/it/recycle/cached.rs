@@ -266,6 +266,9 @@ fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
+    // What SQL has made is there.
+    fixture.server.admin("CREATE DATABASE own TEMPLATE template0");
+    drop(fixture.connect("own", "postgres"));
 }
 
 fn what_crashes_meanwhile_does_no_harm(major: u32) {
