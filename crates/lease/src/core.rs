@@ -360,10 +360,14 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Tells the table of clients that have gone and whose sessions have not ended yet.
+    /// Tells the table of clients that have gone and whose sessions have not ended yet. While another one is there, the lease goes on
+    /// anyway, and hundreds need not be looked at for each that comes.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.holder(name) else { return };
         let Some(held) = self.databases.get(&id) else { return };
+        if held.clients.iter().any(|client| client.is_present()) {
+            return;
+        }
         let count = held.clients.iter().filter(|client| client.has_just_gone()).count();
         for _ in 0..count {
             self.raise_in_background(Event::Leaving { database: id });

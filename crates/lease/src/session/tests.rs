@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use pgwire::encode;
@@ -12,11 +12,21 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// A client that may be gone.
 #[derive(Debug, Default)]
-struct FakeLink(AtomicBool);
+struct FakeLink {
+    gone: AtomicBool,
+    looks: AtomicUsize,
+}
+
+impl FakeLink {
+    fn go(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
 
 impl ClientLink for FakeLink {
     fn is_gone(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.gone.load(Ordering::Relaxed)
     }
 }
 
@@ -233,11 +243,13 @@ fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
     for moment in ["before", "after", "known", "known twice", "given back"] {
         let link = Arc::new(FakeLink::default());
         if moment == "before" {
-            link.0.store(true, Ordering::Relaxed);
+            link.go();
         }
         let Connected { backend, guard } = fake.enter("db", &params, Some(link.clone())).expect(moment);
-        let stays = fake.connect("db", &params);
-        link.0.store(true, Ordering::Relaxed);
+        let another = Arc::new(FakeLink::default());
+        let stays = fake.enter("db", &params, Some(another.clone())).expect(moment);
+        link.go();
+        another.go();
         let pid = pid_of(&backend);
         match moment {
             "known" => guard.leaving(),
@@ -251,14 +263,26 @@ fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
             }
             _ => {}
         }
-        // Another session asks: the table hears that the client is gone, if it has not before.
+        // Another session asks: the table hears that both clients are gone, if it has not before.
         drop(fake.connect("db", &params));
         drop((backend, guard));
         fake.server.expect_closed(pid);
-        assert_eq!(fake.sessions("db"), (1, 1), "{moment}");
+        assert_eq!(fake.sessions("db"), (0, 1), "{moment}");
         drop(stays);
         assert_eq!(fake.sessions("db"), (0, 0), "{moment}");
     }
+}
+
+#[test]
+fn who_comes_to_a_crowd_has_one_of_it_looked_at() {
+    let fake = FakeLeases::open(HOUR);
+    let params = params("a");
+    let link = Arc::new(FakeLink::default());
+    let crowd: Vec<_> = (0..20).map(|_| fake.enter("db", &params, Some(link.clone())).unwrap()).collect();
+    let before = link.looks.load(Ordering::Relaxed);
+    drop(fake.connect("db", &params));
+    assert_eq!(link.looks.load(Ordering::Relaxed), before + 1);
+    drop(crowd);
 }
 
 #[test]
