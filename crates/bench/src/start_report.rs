@@ -136,8 +136,8 @@ fn goals(facts: &Facts<'_>) -> Table {
             interval(&of_floor),
         ),
         ("start to first answer", seconds(0.080), ours.median(), interval(&ours)),
-        ("stop and remove", seconds(0.015), ends.median(), interval(&ends)),
-        ("pgfresh run -- true", seconds(0.100), facts.total(WHOLE).median(), interval(&facts.total(WHOLE))),
+        ("stop and remove", seconds(0.010), ends.median(), interval(&ends)),
+        ("pgfresh run -- true", seconds(0.050), facts.total(WHOLE).median(), interval(&facts.total(WHOLE))),
         ("peak memory of pgfresh", bytes(15_000_000), owner, None),
         ("peak memory of its guard", bytes(15_000_000), guard, None),
     ];

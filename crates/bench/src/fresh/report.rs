@@ -62,27 +62,29 @@ fn as_many_as_can_be(timed: &[Timed]) -> Table {
     let columns =
         ["through the gateway", "of the best", "a session alone", "of the best", "by hand", "ratio"];
     let mut table = Table::numbers(title, "workers", columns);
-    let best = |name: fn(&Crowd) -> Option<&'static str>| {
-        let rates = CROWDS.iter().filter_map(|crowd| rate(timed, name(crowd)?));
-        rates.map(|rate| rate.value).reduce(f64::max)
-    };
-    let (best, best_alone) = (best(|crowd| Some(crowd.gateway)), best(|crowd| crowd.session));
-    let of = |rate: Option<Quantity>, best: Option<f64>| {
-        rate.zip(best).map(|(rate, best)| Quantity::new(rate.value / best, Unit::Ratio))
-    };
     for Crowd { workers, gateway, by_hand, session } in CROWDS {
-        let (all, alone) = (rate(timed, gateway), session.and_then(|name| rate(timed, name)));
         table.add_row([
             workers.to_string().into(),
-            all.into(),
-            of(all, best).into(),
-            alone.into(),
-            of(alone, best_alone).into(),
+            rate(timed, gateway).into(),
+            of_the_best(timed, Some(gateway), |crowd| Some(crowd.gateway)).into(),
+            session.and_then(|name| rate(timed, name)).into(),
+            of_the_best(timed, session, |crowd| crowd.session).into(),
             by_hand.and_then(|name| rate(timed, name)).into(),
             by_hand.and_then(|name| ratio(timed, name, gateway)).into(),
         ]);
     }
     table
+}
+
+/// What so many workers do, as a fraction of what the best number of them does in the same way.
+fn of_the_best(
+    timed: &[Timed],
+    name: Option<&str>,
+    way: fn(&Crowd) -> Option<&'static str>,
+) -> Option<Quantity> {
+    let rates = CROWDS.iter().filter_map(|crowd| rate(timed, way(crowd)?));
+    let best = rates.map(|rate| rate.value).reduce(f64::max)?;
+    Some(Quantity::new(rate(timed, name?)?.value / best, Unit::Ratio))
 }
 
 fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
@@ -93,13 +95,21 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     let by_hand = samples.by_hand.iter().map(|(strategy, _)| strategy.name());
     let quicker = by_hand.filter_map(|name| ratio(timed, name, paced::WARM));
     let quicker = quicker.min_by(|one, other| one.value.total_cmp(&other.value));
-    vec![
+    let burst = find(timed, burst::GATEWAY).and_then(|burst| burst.total().median());
+    let mut goals = vec![
         goal("a new name and its first query, median", ms(1.0), warm.median()),
         goal("a new name and its first query, 99 of 100", ms(5.0), warm.percentile(99.0)),
         goal("… with a kind of start-up not seen before, median", ms(4.0), strange.median()),
         goal("times as fast as by hand, whichever way", fold(10.0), quicker),
         goal("a burst, times as fast as by hand", fold(1.0), ratio(timed, burst::BY_HAND, burst::GATEWAY)),
-    ]
+        goal("a burst, until the last has its answer", ms(2.0 * as_f64(burst::MANY)), burst),
+    ];
+    goals.extend(CROWDS.iter().map(|Crowd { workers, gateway, .. }| Goal {
+        what: format!("workers: {workers}, of the best").into(),
+        limit: fold(0.9),
+        measured: of_the_best(timed, Some(gateway), |crowd| Some(crowd.gateway)),
+    }));
+    goals
 }
 
 /// How the values of a sample lie, beside what they are compared with: a row with a name, four values, their number, and
