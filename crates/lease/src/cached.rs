@@ -24,7 +24,7 @@ const BASE: &str = "base";
 const TABLESPACES: &str = "pg_tblspc";
 
 /// The files of a template's database in the cache.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct CachedFiles {
     entry: Entry,
     account: Account,
@@ -34,7 +34,7 @@ pub(crate) struct CachedFiles {
 }
 
 /// What catalogs that all databases share said of a template when it was taken into service.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct NotedRow {
     /// Its row of `pg_database`, as JSON.
     row: String,

@@ -44,7 +44,7 @@ pub(crate) struct Template {
     /// What it came from.
     entry: Option<Entry>,
     /// What copies are made of, where that is possible.
-    cached: Option<CachedFiles>,
+    cached: Option<Arc<CachedFiles>>,
     /// No row of a copy was written by this transaction or a later one, until a session has done so.
     pub(crate) horizon: String,
     /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
@@ -113,7 +113,7 @@ impl Template {
         let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
         let forgets = next() == "t" && called != "template1";
         let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(next));
-        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row));
+        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row)).map(Arc::new);
         Ok(Self {
             name: name.clone(),
             database: called,
