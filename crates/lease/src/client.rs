@@ -36,9 +36,4 @@ impl Client {
     pub(crate) fn is_present(&self) -> bool {
         !self.is_leaving() && !self.link.as_ref().is_some_and(|link| link.is_gone())
     }
-
-    /// Whether it has closed its connection, which was not known.
-    pub(crate) fn has_just_gone(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_gone()) && self.leave()
-    }
 }

@@ -368,7 +368,7 @@ impl Core {
         if held.clients.iter().any(|client| client.is_present()) {
             return;
         }
-        let count = held.clients.iter().filter(|client| client.has_just_gone()).count();
+        let count = held.clients.iter().filter(|client| client.leave()).count();
         for _ in 0..count {
             self.raise_in_background(Event::Leaving { database: id });
         }

@@ -1,7 +1,7 @@
 //! The leases of a server without a gateway before it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lease::{
@@ -30,9 +30,7 @@ impl Drop for LeaseFixture {
 impl LeaseFixture {
     /// `setup` is run in the template.
     pub(crate) fn new(options: ServerOptions, setup: &str, linger: Duration, paranoid: bool) -> Self {
-        let cache = storage::Cache::locate(Some(&ground::cache(User::Ourselves))).unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let provisioner = provisioner(options, &ground::cache(User::Ourselves));
         let mut started = provisioner.start(&|_| ()).unwrap();
         admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
         admin(&started, "app").query(setup).unwrap();
@@ -43,9 +41,7 @@ impl LeaseFixture {
 
     /// One without a template but `template1`, as initdb has made it.
     pub(crate) fn without_template(options: ServerOptions, linger: Duration) -> Self {
-        let cache = storage::Cache::locate(Some(&ground::cache(User::Ourselves))).unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let provisioner = provisioner(options, &ground::cache(User::Ourselves));
         let started = provisioner.start(&|_| ()).unwrap();
         assert!(started.entry.is_some(), "its data are a copy of an entry");
         Self::open(&provisioner, started, "template1", linger, false)
@@ -71,9 +67,7 @@ impl LeaseFixture {
             ..TemplateSpec::default()
         };
         let options = ServerOptions { template: Some(template), ..options };
-        let cache = storage::Cache::locate(Some(&cache)).unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let provisioner = provisioner(options, &cache);
         let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), "app", linger, false);
         let first = open();
         // The template is read in the second copy, before a client comes.
@@ -134,6 +128,12 @@ impl LeaseFixture {
     pub(crate) fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         admin(&self.started, "postgres").query(sql).unwrap()
     }
+}
+
+fn provisioner(options: ServerOptions, cache: &Path) -> Provisioner {
+    let cache = storage::Cache::locate(Some(cache)).unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
+    Provisioner::find(options, cache, program).unwrap()
 }
 
 fn admin(started: &Started, database: &str) -> AdminConnection {
