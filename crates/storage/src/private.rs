@@ -13,20 +13,15 @@ use crate::attempt::{Attempt, FileError};
 /// write in: in a shared directory like `/tmp` another user may have created it before us.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
-        match DirBuilder::new().mode(mode).create(path).and_then(|()| set_mode(path, mode)) {
-            Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
-                return Err(error).attempt("create", path);
-            }
-            // The directory above is not there, or a sweeper has removed this one between two steps.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !above_is_there(path) => {
-                return Err(error).attempt("create", path);
-            }
-            _ => {}
-        }
-        match path.symlink_metadata() {
-            // A sweeper removed the empty directory between our two steps.
+        let created = match DirBuilder::new().mode(mode).create(path) {
+            Ok(()) => set_mode(path, mode),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => return Err(error).attempt("create", path),
+        };
+        match created.and_then(|()| path.symlink_metadata()) {
+            // A sweeper removed the empty directory between our steps.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            meta => return check(path, &meta.attempt("examine", path)?),
+            meta => return check(path, &meta.attempt("use", path)?),
         }
     }
 }
@@ -34,10 +29,6 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
 /// Gives a new directory its mode, whatever our mask took from it.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Directory::open(path)?.set_mode(mode)
-}
-
-fn above_is_there(path: &Path) -> bool {
-    path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.exists())
 }
 
 fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
@@ -67,6 +58,13 @@ mod tests {
     use super::*;
     use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// It says that a new directory's parent is not there.
+    #[test]
+    fn a_file_system_that_makes_no_directories_is_an_error() {
+        let error = ensure(Path::new("/proc/pgfresh"), 0o700).unwrap_err().to_string();
+        assert!(error.starts_with(r#"could not create "/proc/pgfresh""#), "{error}");
+    }
 
     #[test]
     #[expect(clippy::let_underscore_must_use, reason = "the other thread may have been quicker")]
