@@ -33,6 +33,8 @@ use crate::user_command;
 
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
+/// The exit code after Ctrl-C: as if SIGINT had ended us.
+const INTERRUPTED: u8 = SIGNALLED + 2;
 /// Lines of the command's output that are shown if it failed.
 const LAST_LINES: usize = 20;
 /// Words behind a number by which test runners count.
@@ -101,6 +103,9 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
         &|| report.to_html(""),
         &arguments.report,
     )?;
+    if progress.is_cancelled() {
+        return Err(Failure::new("interrupted").exit_with(INTERRUPTED));
+    }
     Ok(worst(&sides))
 }
 
@@ -132,7 +137,7 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     report_file::print(&report, &suite.output.printed());
     eprint!("{}", comparison.failures());
     end?;
-    Ok(if progress.is_cancelled() { ExitCode::from(130) } else { worst(&sides) })
+    Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
 /// Each side runs the job in its turn. What is finished goes to `progress`. Says what processors were short meanwhile.
@@ -273,11 +278,11 @@ impl Comparison<'_> {
         let counted = if counted.is_empty() { String::new() } else { format!(", {}", counted.join(", ")) };
         let no_gain = if self.has_succeeded() { "" } else { "; of a command that fails no gain is stated" };
         if ended.iter().all(|one| one == first) {
-            return format!(
-                "All {} runs ended alike: exit code {}{counted}{no_gain}.",
-                ended.len(),
-                first.code
-            );
+            let which = match ended.len() {
+                1 => "The only run ended with".to_owned(),
+                runs => format!("All {runs} runs ended alike:"),
+            };
+            return format!("{which} exit code {}{counted}{no_gain}.", first.code);
         }
         let of_side = |side: &Side| {
             let ended = side.ended.borrow();

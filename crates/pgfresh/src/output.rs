@@ -1,7 +1,10 @@
 //! Standard output, whose reader may have seen enough: `pgfresh template list | head -1`; and how much is said beside it.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write as _};
+use std::process;
+
+use crate::failure::Failure;
 
 /// What shells say of a command that wrote to a closed pipe: 128 and SIGPIPE's number.
 const READER_GONE: i32 = 141;
@@ -29,13 +32,29 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` as it is. Ends the process quietly if the reader has closed it.
+/// Writes `text` as it is. Ends the process if that is impossible.
 pub(crate) fn print(text: impl Display) {
-    let mut out = std::io::stdout().lock();
-    if write!(out, "{text}").and_then(|()| out.flush()).is_err() {
-        // A server that we may have is cleared away by its guard.
-        std::process::exit(READER_GONE);
+    // A server that we may have is cleared away by its guard.
+    try_print(text).unwrap_or_else(|error| end(&error));
+}
+
+/// The same for what is undone where nobody can learn of it.
+pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// Ends the process because of an `error` of [`try_print`]: quietly if the reader has closed its end.
+pub(crate) fn end(error: &io::Error) -> ! {
+    if error.kind() == ErrorKind::BrokenPipe {
+        process::exit(READER_GONE);
     }
+    could_not_print(error).report(1);
+    process::exit(1)
+}
+
+pub(crate) fn could_not_print(error: &io::Error) -> Failure {
+    Failure::new(format!("could not write to standard output: {error}"))
 }
 
 /// Writes a line, as `println!` does.

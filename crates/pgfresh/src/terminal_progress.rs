@@ -16,6 +16,8 @@ use crate::report_file::{self, ReportFile};
 
 /// Between two times that files are written, so many times as long as that takes.
 const WRITING: u32 = 20;
+/// Where no line can be written over, one is written so often: what takes less long needs none.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Columns of the bar.
 const BAR: u32 = 16;
 
@@ -23,13 +25,15 @@ const BAR: u32 = 16;
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
+    /// When the next line is due where each of them stays. None where nothing is said.
+    next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
     /// What is measured, if there is a name for it.
     what: RefCell<String>,
     /// The end of the warm-up.
     since: Cell<Instant>,
     /// Before then, files are not written again.
-    next: Cell<Instant>,
+    next_writing: Cell<Instant>,
 }
 
 impl TerminalProgress {
@@ -39,15 +43,16 @@ impl TerminalProgress {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let shows = !verbosity.is_quiet() && io::stderr().is_terminal();
+        let (speaks, overwrites) = (!verbosity.is_quiet(), io::stderr().is_terminal());
         let now = Instant::now();
         Ok(Self {
             cancelled,
-            line: shows.then(StatusLine::default),
+            line: (speaks && overwrites).then(StatusLine::default),
+            next_line: (speaks && !overwrites).then(|| Cell::new(now + PATIENCE)),
             files: Vec::new(),
             what: RefCell::default(),
             since: Cell::new(now),
-            next: Cell::new(now),
+            next_writing: Cell::new(now),
         })
     }
 
@@ -71,6 +76,11 @@ impl TerminalProgress {
     fn show(&self, what: &str) {
         if let Some(line) = &self.line {
             line.show(&format!("{what}; Ctrl-C shows what there is"));
+        }
+        let now = Instant::now();
+        if let Some(next) = self.next_line.as_ref().filter(|next| next.get() <= now) {
+            eprintln!("pgfresh: {what}");
+            next.set(now + PATIENCE);
         }
     }
 }
@@ -106,7 +116,7 @@ impl Progress for TerminalProgress {
 
     fn interim_report(&self, report: &dyn Fn() -> Report) {
         let begun = Instant::now();
-        if self.files.is_empty() || begun < self.next.get() {
+        if self.files.is_empty() || begun < self.next_writing.get() {
             return;
         }
         let report = report();
@@ -116,7 +126,7 @@ impl Progress for TerminalProgress {
                 tracing::warn!("{}", failure.on_one_line());
             }
         }
-        self.next.set(Instant::now() + begun.elapsed() * WRITING);
+        self.next_writing.set(Instant::now() + begun.elapsed() * WRITING);
     }
 
     fn is_cancelled(&self) -> bool {

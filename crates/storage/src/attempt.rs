@@ -24,7 +24,7 @@ impl FileError {
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
-                "Free some space, run \"pgfresh sweep\", or choose another place with --place PATH (a path, ram or disk)."
+                "Free some space (\"pgfresh sweep\", \"pgfresh template rm\"), or choose another place with --place PATH (the data) or --cache PATH (templates)."
                     .to_owned(),
             ),
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(

@@ -26,6 +26,7 @@ const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    is_chosen: bool,
 }
 
 impl Cache {
@@ -37,7 +38,7 @@ impl Cache {
     /// A `chosen` directory that cannot be used, or none of the usual ones.
     pub fn locate(chosen: Option<&Path>) -> Result<Self, CacheError> {
         if let Some(chosen) = chosen {
-            return Ok(Self::open(chosen)?);
+            return Ok(Self { is_chosen: true, ..Self::open(chosen)? });
         }
         let writable =
             |folder: &Path| Self::open(folder).and_then(|cache| cache.expect_writable().map(|()| cache));
@@ -61,7 +62,7 @@ impl Cache {
         }
         private::ensure(root, private::passable())?;
         let root = root.canonicalize().attempt("resolve", root)?;
-        let cache = Self { root };
+        let cache = Self { root, is_chosen: false };
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
@@ -94,6 +95,12 @@ impl Cache {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Whether it is another than the usual one.
+    #[must_use]
+    pub fn is_chosen(&self) -> bool {
+        self.is_chosen
     }
 
     fn images(&self) -> PathBuf {

@@ -6,7 +6,7 @@ use server::{Guard, Preset, Server};
 use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
-use crate::error::{ProvisionError, SetupError};
+use crate::error::{KeptServer, ProvisionError, SetupError};
 use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
 use crate::incremental::Parent;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -260,8 +260,9 @@ impl Provisioner {
         let last_lines = Setup::last_lines(&log);
         let (log, kept) = if self.server_options().keep {
             let path = server.keep()?;
-            let command = self.command_to_open(&path, &spec.name);
-            (path.join(log.file_name().unwrap_or_default()), Some((path, command)))
+            let log = path.join(log.file_name().unwrap_or_default());
+            let (open, sweep) = (self.command_to_open(&path, &spec.name), self.command_to_sweep());
+            (log, Some(KeptServer { path, open, sweep }))
         } else {
             let name = format!("{}-{fingerprint}.log", spec.name);
             (self.cache.keep_log(&name, &log)?, None)

@@ -102,6 +102,17 @@ impl ProvisionError {
     }
 }
 
+/// A server that was kept for people to look at.
+#[derive(Debug)]
+pub struct KeptServer {
+    /// Its run directory.
+    pub path: PathBuf,
+    /// The command that opens it.
+    pub open: String,
+    /// The command that removes it.
+    pub sweep: String,
+}
+
 /// The preparation of a template failed. Nothing is published.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
@@ -122,8 +133,8 @@ pub enum SetupError {
         last_lines: Vec<String>,
         /// Where all of it is.
         log: Option<PathBuf>,
-        /// The server's run directory, if it was kept, and the command that opens it.
-        kept: Option<(PathBuf, String)>,
+        /// The server, if it was kept.
+        kept: Option<KeptServer>,
     },
     /// A file of SQL could not be run by ourselves.
     #[error("could not run \"{file}\"")]
@@ -245,8 +256,8 @@ impl SetupError {
             Self::Failed { kept: None, .. } => {
                 Some("Run again with --keep to inspect the server.".to_owned())
             }
-            Self::Failed { kept: Some((path, command)), .. } => Some(format!(
-                "The incomplete server is in \"{}\"; \"pgfresh sweep --kept\" removes it. To open it: {command}",
+            Self::Failed { kept: Some(KeptServer { path, open, sweep }), .. } => Some(format!(
+                "The incomplete server is in \"{}\"; \"{sweep}\" removes it. To open it: {open}",
                 path.display()
             )),
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {

@@ -271,21 +271,6 @@ impl Provisioner {
         self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 
-    /// For people: starts what lies in the run directory `path`, and opens its database.
-    pub(crate) fn command_to_open(&self, path: &std::path::Path, database: &str) -> String {
-        let (bin, path) = (self.installation.bin().display(), path.display());
-        let start = format!(
-            "{bin}/pg_ctl -D {path}/data -l {path}/log -o \"-c listen_addresses= -k {path}/socket\" -w start"
-        );
-        let Account { uid, gid, foreign } = self.account;
-        let become_it = if foreign {
-            format!("setpriv --reuid={uid} --regid={gid} --clear-groups ")
-        } else {
-            String::new()
-        };
-        format!("{become_it}{start} && psql -h {path}/socket -U {} {database}", server::SUPERUSER)
-    }
-
     /// Removes leftovers of crashed runs wherever a server of this maker's may have been.
     #[must_use]
     pub fn sweep(&self) -> Swept {

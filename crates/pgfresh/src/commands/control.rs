@@ -14,7 +14,7 @@ use crate::cli::Options;
 use crate::control::{Control, path_of};
 use crate::evidence;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::over_budget;
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -42,7 +42,12 @@ pub(crate) fn url(
     let control = join(options)?;
     let serve_options = json!({ "name": name, "template": template });
     match (control.call(&Method::POST, "/v1/databases", &serve_options), name) {
-        (Ok(leased), _) => say!("{}", text(&leased["url"])),
+        (Ok(leased), _) => {
+            if let Err(error) = output::try_print(format_args!("{}\n", text(&leased["url"]))) {
+                control.call(&Method::DELETE, &path_of(text(&leased["name"]), ""), &Value::Null)?;
+                output::end(&error);
+            }
+        }
         // It is leased already: that is where it is.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
             say!("{}", control.address(name).url());

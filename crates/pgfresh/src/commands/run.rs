@@ -36,8 +36,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
         eprintln!(
-            "pgfresh: kept log and data in \"{}\"; \"pgfresh sweep --kept\" removes them",
-            kept.display()
+            "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
+            kept.display(),
+            provisioner.command_to_sweep()
         );
     } else {
         // Databases of failed tests go on in a background server.

@@ -1,7 +1,7 @@
 //! `pgfresh serve`: a server in the foreground, with a name or without, or a share in the background server, until standard input closes.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::named::NamedServer;
-use crate::output::Verbosity;
+use crate::output::{self, Verbosity};
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -106,9 +106,7 @@ fn attend(
 }
 
 fn say(line: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written = writeln!(out, "{line}").and_then(|()| out.flush());
-    written.map_err(|error| Failure::new(format!("could not write to standard output: {error}")))
+    output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
 /// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.

@@ -3,32 +3,22 @@
 mod shared;
 mod signed;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use storage::human_bytes;
+use storage::{CacheError, human_bytes};
 use template::{BuildPlan, CachedTemplate, ServerOptions, TemplateSpec, TemplateStatus};
 
 use self::shared::Carrier;
 use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
 use crate::failure::Failure;
+use crate::output::{print, say};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
-
-/// Prints a line.
-macro_rules! out {
-    ($($word:tt)*) => { print_line(format_args!($($word)*)) };
-}
-
-#[expect(clippy::let_underscore_must_use, reason = "a reader may close the pipe early")]
-fn print_line(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
 
 /// How many digits of a fingerprint people see.
 const DIGITS: usize = 8;
@@ -85,7 +75,7 @@ fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, b
     let template = provisioner.template(&progress::announce(settings.verbosity))?;
     if !settings.verbosity.is_quiet() {
         let bytes = human_bytes(template.entry.bytes());
-        out!("{name} {} {bytes}", template.fingerprint);
+        say!("{name} {} {bytes}", template.fingerprint);
     }
     Ok(())
 }
@@ -93,12 +83,12 @@ fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, b
 fn list(options: &Options, json: bool) -> Result<(), Failure> {
     let all = template::list(&startup::cache(options.cache.as_deref())?)?;
     if json {
-        out!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
+        say!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
         return Ok(());
     }
     let now = SystemTime::now();
     if !all.is_empty() {
-        out!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
+        say!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
     }
     for shelved in &all {
         let about = shelved.about.as_ref();
@@ -110,7 +100,7 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
             }
             None => format!("{} of PostgreSQL {}", about.made_from, about.version),
         });
-        out!(
+        say!(
             "{:<16} {:<8} {:>7} {age:>7} {:>8}  {from}",
             shelved.name().unwrap_or("(base image)"),
             short(&shelved.fingerprint),
@@ -163,11 +153,11 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
             "changes": status.changes,
             "ingredients": status.fingerprint_inputs,
         });
-        out!("{value}");
+        say!("{value}");
         return Ok(());
     }
-    out!("{} {}: {state}", spec.title(), status.fingerprint);
-    out!("made from {}: {}", spec.folder.display(), spec.words());
+    say!("{} {}: {state}", spec.title(), status.fingerprint);
+    say!("made from {}: {}", spec.folder.display(), spec.words());
     show_ingredients(&status.fingerprint_inputs);
     Ok(())
 }
@@ -209,14 +199,14 @@ fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(
     if json {
         let mut value = describe_in_json(shelved);
         value["ingredients"] = json!(about.map(|about| &about.fingerprint_inputs));
-        out!("{value}");
+        say!("{value}");
         return Ok(());
     }
     let name = shelved.name().unwrap_or("(base image)");
-    out!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
+    say!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
     if let Some(about) = about {
         let (folder, on) = (about.folder.display(), on(about.parent.as_deref()));
-        out!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
+        say!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
         show_ingredients(&about.fingerprint_inputs);
     }
     Ok(())
@@ -226,7 +216,7 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
         // Digests are for comparing.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        out!("  {name}: {}", if digest { short(value) } else { value });
+        say!("  {name}: {}", if digest { short(value) } else { value });
     }
 }
 
@@ -244,15 +234,21 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
             doomed.extend(found);
         }
     }
-    let mut in_use = Vec::new();
-    for shelved in doomed {
+    let (mut removed, mut in_use) = (String::new(), Vec::new());
+    let outcome = doomed.into_iter().try_for_each(|shelved| {
         let line = format!("{} {}", shelved.name().unwrap_or("(base image)"), short(&shelved.fingerprint));
-        if !cache.remove(&shelved.fingerprint)? {
+        if cache.remove(&shelved.fingerprint)? {
+            removed += &format!("removed {line}, {}\n", human_bytes(shelved.occupied));
+        } else {
             in_use.push(line);
-        } else if !options.quiet {
-            out!("removed {line}, {}", human_bytes(shelved.occupied));
         }
+        Ok::<_, CacheError>(())
+    });
+    // A reader that has seen enough does not keep us from removing the others.
+    if !options.quiet {
+        print(removed);
     }
+    outcome?;
     if in_use.is_empty() {
         return Ok(());
     }
@@ -268,9 +264,9 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
     if let Some(why) = left_out {
         eprintln!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
     }
-    out!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
+    say!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    out!("[template]\nsql = [{}]", json!(name));
+    say!("[template]\nsql = [{}]", json!(name));
     Ok(())
 }
 
@@ -286,7 +282,7 @@ fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Resul
         template.entry.export(folder, key.as_ref(), cancelled).map_err(server::StartError::from)
     })?;
     if !settings.verbosity.is_quiet() {
-        out!("{name} {}", template.fingerprint);
+        say!("{name} {}", template.fingerprint);
     }
     Ok(())
 }

@@ -2,10 +2,10 @@
 //!
 //! `DIR`, `PLACE` and `N` stand for what differs from run to run.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::leftovers::postmaster_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, is_root, line_of, postgres};
@@ -477,9 +477,8 @@ fn serve_ends_with_an_error_when_its_server_goes_away() {
 fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["run", "--keep", "--", "sh", "-c", "exit 3"]);
-    let words = "; \"pgfresh sweep --kept\" removes them";
     let said = outcome.stderr.strip_prefix("pgfresh: kept log and data in \"").unwrap();
-    let kept = said.trim_end().strip_suffix(words).unwrap().trim_end_matches('"');
+    let (kept, _) = said.split_once("\"; \"pgfresh sweep --kept ").unwrap();
     assert_eq!(outcome.code, Some(3));
     assert!(Path::new(kept).join("data/PG_VERSION").is_file() && Path::new(kept).join("log").is_file());
     // Nothing but `sweep --kept` touches it.
@@ -498,4 +497,77 @@ fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
     command.stdout(writer).stderr(Stdio::piped());
     let outcome = collect(command.spawn().unwrap());
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
+}
+
+/// A full disk, for instance. What nobody can learn of is not leased.
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("input", "");
+    for words in [
+        &["template", "list", "--json"][..],
+        &["template", "show", "--setup", "true", "--inputs", "input"],
+        &["postgres", "path"],
+        &["completions", "bash"],
+        &["url", "x"],
+        &["serve"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = scene.pgfresh(words);
+        command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+        let outcome = collect(command.spawn().unwrap());
+        let expected = "pgfresh: could not write to standard output: No space left on device (os error 28)\n";
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected), "{words:?}: {outcome}");
+    }
+    let status = scene.run(["status", "--json"]);
+    assert!(status.stdout.contains(r#""leases":[]"#), "{status}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
+fn a_cache_where_no_directory_can_be_made_is_an_error() {
+    check(
+        &["template", "list", "--cache", "/proc/x"],
+        1,
+        "pgfresh: could not create \"/proc/x\": No such file or directory (os error 2)",
+    );
+}
+
+/// With the flags without which it would not be found, for a shell.
+#[test]
+fn what_was_kept_is_opened_and_removed_by_the_commands_that_are_named() {
+    for &user in User::all() {
+        let scene = Scene::new(user);
+        let place = scene.directory.join("it's here");
+        fs::create_dir(&place).unwrap();
+        user.give(&place);
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            scene.set(&mut command);
+            let path = [ground::program().parent().unwrap(), real_bin(), Path::new("/usr/bin:/bin")];
+            command.env("PATH", path.map(|path| path.to_str().unwrap()).join(":"));
+            command.env_remove("PGFRESH_PLACE").env_remove("PGFRESH_CACHE");
+            collect(command.spawn().unwrap())
+        };
+        let keep = ["--keep", "--place", place.to_str().unwrap()];
+
+        let outcome = scene.run(["run"].iter().chain(&keep).chain(&["--", "false"]));
+        let (_, said) = outcome.stderr.split_once("\"; \"").unwrap_or_else(|| panic!("{outcome}"));
+        let removed = shell(said.trim_end().strip_suffix("\" removes them").unwrap());
+        assert!(removed.stdout.contains("kept-") && removed.code == Some(0), "{removed}");
+
+        scene.write("input", "");
+        let setup = ["--setup", "exit 3", "--inputs", "input"];
+        let outcome = scene.run(["template", "build"].iter().chain(&keep).chain(&setup));
+        let (_, said) = outcome.stderr.split_once("\"; \"").unwrap_or_else(|| panic!("{outcome}"));
+        let (sweep, open) = said.trim_end().split_once("\" removes it. To open it: ").unwrap();
+        let opened = shell(open);
+        assert!(opened.code == Some(0) && opened.stdout.contains("server started"), "{opened}");
+        let (start, _) = open.split_once(" -l ").unwrap();
+        let stopped = shell(&format!("{start} stop"));
+        assert_eq!(stopped.code, Some(0), "{stopped}");
+        let removed = shell(sweep);
+        assert!(removed.stdout.contains("kept-") && removed.code == Some(0), "{removed}");
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majors, postgres, wait_until};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 /// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
@@ -519,6 +521,24 @@ fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
     assert_eq!([&times[0]["server"], &times[1]["server"]], ["durable, on disk", "pgfresh"]);
     assert!(times.iter().all(|row| row["suite"]["value"].as_f64().unwrap() > 0.1), "{report}");
     assert!(rows(&report, "How many times as fast")[0]["gain"]["value"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+/// Ctrl-C reaches pgfresh and the command, which may end well all the same.
+#[test]
+fn a_comparison_that_is_interrupted_says_what_there_is_until_then() {
+    let scene = Scene::new(User::Ourselves);
+    let script = "trap 'exit 0' INT; echo x >>turns; while :; do sleep 0.01; done";
+    let words = ["run", "--compare", "-n", "3", "--report", "out.json", "--", "sh", "-euc", script];
+    let mut command = scene.pgfresh(words);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    wait_until("the first run", || scene.directory.join("turns").exists());
+    kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
+    let outcome = collect(child);
+    assert_eq!(outcome.code, Some(130), "{outcome}");
+    assert!(outcome.stderr.contains("The only run ended with exit code 0."), "{outcome}");
+    assert!(outcome.stderr.ends_with("pgfresh: interrupted\n"), "{outcome}");
+    read(&scene, "out.json");
 }
 
 #[test]

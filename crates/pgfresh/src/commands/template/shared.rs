@@ -8,8 +8,9 @@ use serde_json::json;
 use storage::human_bytes;
 use template::ServerOptions;
 
-use super::{print_line, signed, spec};
+use super::{signed, spec};
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
 use crate::startup;
@@ -76,7 +77,7 @@ pub(super) fn push(
             (bytes, 0) => format!("pushed, {}", human_bytes(bytes)),
             (bytes, shared) => format!("pushed, {}, and shares {}", human_bytes(bytes), human_bytes(shared)),
         };
-        print_line(format_args!("{name} {} {what}", template.fingerprint));
+        say!("{name} {} {what}", template.fingerprint);
     }
     Ok(())
 }
@@ -109,7 +110,7 @@ pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Resul
         what = "taken over";
     }
     if !settings.verbosity.is_quiet() {
-        print_line(format_args!("{name} {fingerprint} {what}"));
+        say!("{name} {fingerprint} {what}");
     }
     Ok(())
 }
@@ -120,7 +121,7 @@ pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     match remote(settings, address.clone())?.usage(LISTING) {
         Ok(usage) => {
             let (templates, bytes) = (counted(usage.templates, "template"), human_bytes(usage.bytes));
-            print_line(format_args!("{address}: {templates}, {bytes}"));
+            say!("{address}: {templates}, {bytes}");
         }
         Err(error) => eprintln!("pgfresh: {address}: {error}"),
     }
@@ -134,18 +135,18 @@ pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) ->
     if json {
         let value =
             json!({"templates": collected.templates, "objects": collected.blobs, "bytes": collected.bytes});
-        print_line(format_args!("{value}"));
+        say!("{value}");
         return Ok(());
     }
     if settings.verbosity.is_quiet() {
         return Ok(());
     }
     for fingerprint in &collected.templates {
-        print_line(format_args!("removed {}", super::short(fingerprint)));
+        say!("removed {}", super::short(fingerprint));
     }
     let templates = counted(collected.templates.len(), "template");
     let objects = counted(collected.blobs, "object");
-    print_line(format_args!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes)));
+    say!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes));
     Ok(())
 }
 

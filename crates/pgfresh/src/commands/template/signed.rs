@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use storage::{Cache, CacheError, SigningKey, TrustedKey};
 
-use super::{print_line, short};
+use super::short;
 use crate::cancellation::cancellable;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
 use crate::startup;
 
@@ -36,11 +37,11 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }
-    print_line(format_args!(
+    say!(
         "# Keep {} secret. In pgfresh.toml:\n[cache]\nkeys = [{}]",
         file.display(),
         json!(public.to_string())
-    ));
+    );
     Ok(())
 }
 
@@ -150,6 +151,6 @@ fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn say(quiet: bool, path: &Path, what: &str) {
     if !quiet {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        print_line(format_args!("{} {what}", short(&name)));
+        say!("{} {what}", short(&name));
     }
 }

@@ -1,0 +1,50 @@
+//! What people do with a server that was kept for them to look at: commands for a shell.
+
+use std::path::Path;
+
+use storage::{Account, PlaceRequest};
+
+use crate::Provisioner;
+
+impl Provisioner {
+    /// Starts what lies in the run directory `path`, and opens its database.
+    pub(crate) fn command_to_open(&self, path: &Path, database: &str) -> String {
+        let [data, log, socket] = ["data", "log", "socket"].map(|name| word(&path.join(name)));
+        // pg_ctl gives the options to a shell, too.
+        let options = quoted(&format!("-c listen_addresses= -k {socket}"));
+        let pg_ctl = word(&self.installation.bin().join("pg_ctl"));
+        let Account { uid, gid, foreign } = self.account;
+        let become_it = if foreign {
+            format!("setpriv --reuid={uid} --regid={gid} --clear-groups ")
+        } else {
+            String::new()
+        };
+        format!(
+            "{become_it}{pg_ctl} -D {data} -l {log} -o {options} -w start && psql -h {socket} -U {} {}",
+            server::SUPERUSER,
+            quoted(database)
+        )
+    }
+
+    /// Removes whatever this has kept: by the flags without which it would not be found.
+    #[must_use]
+    pub fn command_to_sweep(&self) -> String {
+        let mut command = "pgfresh sweep --kept".to_owned();
+        if let PlaceRequest::At(path) = &self.server_options().place {
+            command += &format!(" --place {}", word(path));
+        }
+        if self.cache.is_chosen() {
+            command += &format!(" --cache {}", word(self.cache.root()));
+        }
+        command
+    }
+}
+
+fn word(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// As one word of a shell. What no shell can be given, a zero byte, is in no path and no name of a database.
+fn quoted(text: &str) -> String {
+    shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
+}
