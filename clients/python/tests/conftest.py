@@ -1,6 +1,19 @@
 import os
+from collections.abc import Iterator
+
+import pytest
+
+from counterpart import Counterpart, counterpart, keeps_failed
 
 pytest_plugins = ["pytester"]
 
 # Each test that runs pytest in a directory of its own starts a background server there.
 os.environ["PGFRESH_IDLE"] = "20s"
+
+
+@pytest.fixture
+def keeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counterpart]:
+    """A server that keeps the databases of failed tests."""
+    with counterpart(keeps_failed()) as server:
+        monkeypatch.setenv("PGFRESH_CONTROL", server.control)
+        yield server

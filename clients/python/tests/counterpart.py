@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import unquote
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
+DATABASES = "/v1/databases"
 SECRET = "5ec7e700000000000000000000000000"
 
 
@@ -25,6 +28,17 @@ class Counterpart(HTTPServer):
     def control(self) -> str:
         """PGFRESH_CONTROL as it would be under `pgfresh run`."""
         return f"http://:{SECRET}@127.0.0.1:{self.server_port}"
+
+    @property
+    def leases(self) -> list[Any]:
+        """How databases were wanted."""
+        return [asked["body"] for asked in self.asked if asked["path"] == DATABASES]
+
+    @property
+    def failed_tests(self) -> list[str]:
+        """The names of the tests that were said to have failed, one for each database."""
+        failed = (asked["path"].partition("?failed=true")[1:] for asked in self.asked)
+        return sorted(unquote(test.removeprefix("&test=")) for found, test in failed if found)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -60,3 +74,21 @@ def counterpart(answer: Answer) -> Iterator[Counterpart]:
         yield server
         server.shutdown()
         thread.join()
+
+
+def keeps_failed() -> Answer:
+    """The answers of a server that keeps the databases of failed tests."""
+    numbers = itertools.count(1)
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["path"] == DATABASES:
+            name = asked["body"].get("name", f"fresh_{next(numbers)}")
+            parts = ("url", "jdbc_url", "socket_url", "template")
+            told = {"name": name} | {part: f"{part}/{name}" for part in parts}
+            return {"status": 201, "body": told}
+        name, _, failed = asked["path"].removeprefix(DATABASES + "/").partition("?failed=")
+        if failed:
+            return {"status": 200, "body": {"url": f"kept/{name}_failed_{next(numbers)}"}}
+        return {"status": 204}
+
+    return answer

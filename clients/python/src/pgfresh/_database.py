@@ -40,40 +40,57 @@ class Database:
         isolation: str | None = None,
         record: bool = False,
     ) -> None:
-        wish: dict[str, Any] = {
+        request: dict[str, Any] = {
             "template": template,
             "name": name,
             "isolation": isolation,
             "holder": server().holder,
             "record": record or None,
         }
-        told = server().ask(
-            "POST",
-            "/v1/databases",
-            {key: value for key, value in wish.items() if value is not None},
-        )
+        self._request = {key: value for key, value in request.items() if value is not None}
+        self._test: str | None = None
+        self._failed: str | None = None
+        """The first test that used it and failed since its lease or last reset."""
+        self._kept: list[tuple[str, str]] = []
+        """Tests that failed, with the URL under which their database was kept."""
+        self._limits: dict[str, Any] = {}
+        self._exceeded: list[str] = []
+        self._resets = 0
+        self._lease()
+
+    def _lease(self) -> None:
+        told = server().ask("POST", "/v1/databases", self._request)
         self.name = told["name"]
         self.url = told["url"]
         self.jdbc_url = told["jdbc_url"]
         self.socket_url = told["socket_url"]
         self.template = told["template"]
         self.recorded = told.get("recorded", False)
-        self._test: str | None = None
-        self._limits: dict[str, Any] = {}
-        self._exceeded: list[str] = []
-        self._resets = 0
 
     def url_for(self, driver: str) -> str:
         """The URL as SQLAlchemy wants it: `url_for("psycopg")` is `postgresql+psycopg://…`."""
         return self.url.replace("postgresql://", f"postgresql+{driver}://", 1)
 
     def reset(self, *, close_sessions: bool = False) -> None:
-        """Makes it equal to its template again. Open sessions are an error, or are closed."""
+        """Makes it equal to its template again. Open sessions are an error, or are closed.
+
+        In pytest, after a failed test, it is released as that test's, which closes its sessions,
+        and a new database takes its name.
+        """
+        if self._failed is None:
+            self._reset(close_sessions)
+        else:
+            # A reset would remove what the failed test left.
+            self._end()
+            self._request["name"] = self.name
+            self._lease()
+        self._resets += 1
+
+    def _reset(self, close_sessions: bool) -> None:
         # A name need not be text that UTF-8 can say.
         test = self._test and self._test[:1000].encode(errors="replace").decode()
         ended = {} if test is None else {"test": test}
         told = reset(self.name, close_sessions=close_sessions, **ended, **self._limits)
-        self._resets += 1
         if "message" in told:
             self._exceeded.append(told["message"])
 
@@ -95,6 +112,14 @@ class Database:
         """
         told = server().ask("DELETE", _path(self.name) + _query(failed, test))
         return told.get("url")
+
+    def _end(self) -> None:
+        """Releases it as that of the test that failed, or else as that of the last one."""
+        failed, self._failed = self._failed, None
+        if failed is None:
+            self.release(test=self._test)
+        elif kept := self.release(failed=True, test=failed):
+            self._kept.append((failed, kept))
 
     def __repr__(self) -> str:
         return f"<Database {self.name!r} of template {self.template!r}>"

@@ -2,8 +2,10 @@
 
 Every process of pytest-xdist joins by itself. A failed test's database is released as such, so that
 pgfresh may keep it; where it is then stands at the end of the report, and in a JUnit file as the
-property `pgfresh_kept`. A test beyond its budget, that of its mark or of `pgfresh.toml`, fails at
-the end of its call.
+property `pgfresh_kept`. Whether a test has failed is known when its reports are made, that of its
+teardown included. So reports mark the databases that the test used, and one whose fixture has ended
+is released after the report of the teardown. A test beyond its budget, that of its mark or of
+`pgfresh.toml`, fails at the end of its call.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from ._database import fresh_database as lease
 from ._server import Error
 
 _OPTIONS = {"template": "what databases are copies of", "isolation": "how tests are kept apart"}
-_FAILED = pytest.StashKey[bool]()
-_KEPT = pytest.StashKey[list[str]]()
+_KEPT = pytest.StashKey[list[tuple[str, str]]]()
+"""Of the session: failed tests whose databases were kept, with their URLs, until a report tells."""
+_ENDED = pytest.StashKey[list[Database]]()
+"""Of the session: those whose fixtures have ended, until they are released."""
 _LIMITS = ("statements", "n_plus_one", "time")
 _DATABASES = pytest.StashKey[list[Database]]()
 """Of a test: those that it has for itself."""
@@ -28,6 +32,7 @@ _SHARED = pytest.StashKey[Database]()
 _RESETS = pytest.StashKey[int]()
 """Of a test: how often that had been reset before."""
 _PROPERTY = "pgfresh_kept"
+"""Of a report, as an attribute: what `_KEPT` has. In a JUnit file: the URL of the test's own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_KEPT] = []
+    config.stash[_ENDED] = []
     config.addinivalue_line(
         "markers",
         "pgfresh(template=None, isolation=None, record=False, statements=None, n_plus_one=None, "
@@ -54,12 +60,10 @@ def fresh_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     record = bool(marked.pop("record", False) or limits)
     database = lease(**_wishes(request.config) | marked, record=record)
     database._test = request.node.nodeid
-    request.node.stash.setdefault(_DATABASES, []).append(database)
+    database._kept = request.config.stash[_KEPT]
+    request.node.stash[_DATABASES].append(database)
     yield database
-    # A test may be run again.
-    request.node.stash[_DATABASES].remove(database)
-    failed = request.node.stash.get(_FAILED, False)
-    _release(database, request, failed=failed, test=database._test)
+    request.config.stash[_ENDED].append(database)
 
 
 @pytest.fixture
@@ -75,12 +79,10 @@ def fresh_session_database(request: pytest.FixtureRequest) -> Iterator[Database]
     database = lease(**_wishes(request.config), record=record)
     # No test has used it yet.
     database._test = ""
+    database._kept = request.config.stash[_KEPT]
     request.config.stash[_SHARED] = database
     yield database
-    del request.config.stash[_SHARED]
-    failed = request.session.testsfailed > 0
-    # Which test has failed is not known, so a kept database has no test's name.
-    _release(database, request, failed=failed, test="" if failed else database._test)
+    request.config.stash[_ENDED].append(database)
 
 
 @pytest.fixture(scope="session")
@@ -92,16 +94,18 @@ def fresh_session_url(fresh_session_database: Database) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     shared = item.config.stash.get(_SHARED, None)
+    # A test may be run again.
+    item.stash[_DATABASES] = []
     item.stash[_RESETS] = shared._resets if shared else 0
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     limits = _limits(item)
-    databases = [*item.stash.get(_DATABASES, ())]
+    databases = [*item.stash[_DATABASES]]
     shared = item.config.stash.get(_SHARED, None)
     # One that was reset has nothing of other tests.
-    if shared and shared._resets != item.stash[_RESETS]:
+    if shared and _has_reset(item, shared):
         databases.append(shared)
     if limits and not databases:
         raise Error(
@@ -126,24 +130,38 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    before = report.when != "setup" and item.stash.get(_FAILED, False)
-    item.stash[_FAILED] = before or report.failed
+    if report.failed:
+        for database in _used(item):
+            database._failed = database._failed or item.nodeid
     if report.when == "teardown":
+        try:
+            _release_ended(item.config)
+        except Error as error:
+            # Raised from here it would end the session.
+            report.outcome = "failed"
+            report.longrepr = "\n".join(filter(None, [report.longreprtext, str(error)]))
         kept = item.config.stash[_KEPT]
-        report.user_properties.extend((_PROPERTY, url) for url in kept)
+        # pytest-xdist hands on the attributes of a report. A JUnit file has the properties, under
+        # this test: another one's would be wrong there.
+        setattr(report, _PROPERTY, [*kept])
+        report.user_properties.extend((_PROPERTY, url) for test, url in kept if test == item.nodeid)
         kept.clear()
     return report
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        # The fixtures of an interrupted session end without a report.
+        _release_ended(session.config)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = (report for reports in terminalreporter.stats.values() for report in reports)
-    kept = [
-        (report.nodeid, value)
-        for report in reports
-        if isinstance(report, pytest.TestReport) and report.when == "teardown"
-        for name, value in report.user_properties
-        if name == _PROPERTY
-    ]
+    told = [line for report in reports for line in getattr(report, _PROPERTY, ())]
+    kept = told + terminalreporter.config.stash[_KEPT]
     if kept:
         terminalreporter.section("kept databases")
     for test, url in kept:
@@ -170,6 +188,24 @@ def _limits(item: pytest.Item) -> dict[str, Any]:
     return limits | ({"time": span(limits["time"])} if "time" in limits else {})
 
 
+def _used(item: pytest.Item) -> list[Database]:
+    """The databases that a test, or a fixture of it, has used so far."""
+    databases = [*item.stash.get(_DATABASES, ())]
+    shared = item.config.stash.get(_SHARED, None)
+    # Unlike `item.fixturenames`, these have what `getfixturevalue` got, and nothing that the test
+    # did not come to because a fixture before it failed.
+    at_most = getattr(item, "fixturenames", ())
+    requested = getattr(getattr(item, "_request", None), "_fixture_defs", at_most)
+    if shared and ("fresh_session_database" in requested or _has_reset(item, shared)):
+        databases.append(shared)
+    return databases
+
+
+def _has_reset(item: pytest.Item, shared: Database) -> bool:
+    """Whether a test, or a fixture of it, has reset the session's database."""
+    return shared._resets != item.stash.get(_RESETS, shared._resets)
+
+
 def _check(database: Database, limits: dict[str, Any]) -> None:
     """Fails the test if it is beyond its budget."""
     if not (database.recorded or limits):
@@ -189,9 +225,10 @@ def _wishes(config: pytest.Config) -> dict[str, str]:
     return {option: wish for option, wish in wishes.items() if wish}
 
 
-def _release(
-    database: Database, request: pytest.FixtureRequest, *, failed: bool, test: str | None
-) -> None:
-    kept = database.release(failed=failed, test=test)
-    if kept:
-        request.config.stash[_KEPT].append(kept)
+def _release_ended(config: pytest.Config) -> None:
+    ended = config.stash[_ENDED]
+    while ended:
+        database = ended.pop(0)
+        if database is config.stash.get(_SHARED, None):
+            del config.stash[_SHARED]
+        database._end()
