@@ -1,6 +1,8 @@
 //! What all scenes stand on, made once and removed when the process ends, however it ends.
 
 use std::fs;
+use std::io::{self, Write as _};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -19,6 +21,7 @@ struct Ground {
 fn ground() -> &'static Ground {
     static GROUND: OnceLock<Ground> = OnceLock::new();
     GROUND.get_or_init(|| {
+        say_why_at_once();
         let shared = Path::new("/dev/shm");
         let memory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let (disk, memory) = (folder_in(Path::new("/var/tmp")), folder_in(&memory));
@@ -32,6 +35,16 @@ fn ground() -> &'static Ground {
         sys::new_session(&mut janitor);
         Ground { disk, memory, program, _janitor: janitor.spawn().unwrap() }
     })
+}
+
+/// Has each failure say why beside the name of its test: the runner does that behind all others, where a log may be cut.
+fn say_why_at_once() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |why| {
+        // Unlike `eprintln!`, this is not held back.
+        let _ = writeln!(io::stderr(), "{why}");
+        usual(why);
+    }));
 }
 
 /// A new folder that everybody may pass through.
