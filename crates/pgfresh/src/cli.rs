@@ -19,6 +19,7 @@ use storage::PlaceRequest;
 use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::report_file::ReportFile;
+use crate::variable::Variable;
 
 mod bench;
 mod error;
@@ -98,8 +99,8 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "PRESET", env = "PGFRESH_PRESET", hide_env_values = true)]
     pub(crate) preset: Option<Preset>,
     /// A server setting, which overrides preset and file; repeatable (in PGFRESH_SET: separated by ";")
-    #[arg(long, global = true, value_name = "NAME=VALUE")]
-    pub(crate) set: Vec<String>,
+    #[arg(long, global = true, value_name = "NAME=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<(String, String)>,
     /// The template of pgfresh.toml to start from, or several, "NAME,NAME"; "none" for an empty server [default: the unnamed or
     /// only one]
     #[arg(long, global = true, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env_values = true)]
@@ -344,7 +345,7 @@ pub(crate) struct Run {
     ///
     /// {url}, {host}, {port}, {user}, {password} and {database} stand for the server's own values.
     #[arg(long, value_name = "NAME=TEMPLATE")]
-    pub(crate) env: Vec<String>,
+    pub(crate) env: Vec<Variable>,
     #[command(flatten)]
     pub(crate) service: ServiceArguments,
     /// If the command or the template's setup fails, keep data and log
@@ -517,6 +518,12 @@ pub(crate) struct Profile {
     /// A command to run meanwhile; pgfresh does not set its DATABASE_URL
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A setting of the server's, with its value.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as work_mem=64MB")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// A whole number within bounds.

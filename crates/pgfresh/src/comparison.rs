@@ -30,6 +30,7 @@ use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::terminal_progress::TerminalProgress;
 use crate::user_command;
+use crate::variable::Variable;
 
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
@@ -61,7 +62,7 @@ struct Side {
 #[derive(Clone, Copy)]
 struct Job<'a> {
     command: &'a [OsString],
-    env: &'a [String],
+    env: &'a [Variable],
     service: &'a ServiceArguments,
     /// Whether signals end us: while the command runs, they are passed on to it.
     between_runs: &'a Arc<AtomicBool>,
@@ -188,7 +189,7 @@ impl Side {
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
         let mut command =
-            user_command::command(job.command, job.env, &service, &self.provisioner.installation)?;
+            user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
         let running = Instant::now();

@@ -27,6 +27,7 @@ mod startup;
 mod stops;
 mod terminal_progress;
 mod user_command;
+mod variable;
 
 use std::process::ExitCode;
 

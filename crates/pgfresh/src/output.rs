@@ -38,7 +38,7 @@ pub(crate) fn print(text: impl Display) {
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
-/// The same for what is undone where nobody can learn of it.
+/// The same for what is undone if the reader cannot learn of it.
 pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())

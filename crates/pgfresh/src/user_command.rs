@@ -3,18 +3,18 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use server::{Address, Installation};
+use server::Installation;
 
-use crate::failure::Failure;
 use crate::service::Service;
+use crate::variable::Variable;
 
 /// What the user wants to be run, told where the server is. It finds the programs of `installation` where the user has none.
 pub(crate) fn command(
     words: &[OsString],
-    env: &[String],
+    env: &[Variable],
     service: &Service,
     installation: &Installation,
-) -> Result<Command, Failure> {
+) -> Command {
     let address = service.address(&service.database);
     let (program, rest) = words.split_first().expect("clap demands one");
     let mut command = Command::new(program);
@@ -22,11 +22,10 @@ pub(crate) fn command(
     address.describe_to(&mut command);
     service.describe_to(&mut command);
     installation.offer_to(&mut command);
-    for assignment in env {
-        let (name, value) = fill_in(&address, assignment)?;
-        command.env(name, value);
+    for variable in env {
+        command.env(variable.name(), variable.value(&address));
     }
-    Ok(command)
+    command
 }
 
 /// The command on one line, for people who paste it elsewhere: without the passwords of URLs.
@@ -41,64 +40,4 @@ fn without_password(word: &str) -> String {
         Some(format!("{scheme}://{name}:…@{host}"))
     });
     known.unwrap_or_else(|| word.to_owned())
-}
-
-/// Fills in what `NAME=TEMPLATE` asks for.
-fn fill_in(address: &Address, assignment: &str) -> Result<(String, String), Failure> {
-    let wrong = |why: &str| {
-        let failure = Failure::new(format!("cannot read --env \"{assignment}\": {why}"));
-        failure.hint(
-            "Write --env 'NAME={url}'; {host}, {port}, {user}, {password} and {database} are known too."
-                .to_owned(),
-        )
-    };
-    let (name, mut rest) = assignment.split_once('=').ok_or_else(|| wrong("it is not NAME=TEMPLATE"))?;
-    if name.is_empty() {
-        return Err(wrong("the name is empty"));
-    }
-    let mut value = String::new();
-    while let Some((before, after)) = rest.split_once('{') {
-        let (word, after) = after.split_once('}').ok_or_else(|| wrong("a \"{\" is not closed"))?;
-        value.push_str(before);
-        match word {
-            "url" => value.push_str(&address.url()),
-            "host" => value.push_str(&address.host),
-            "port" => value.push_str(&address.port.to_string()),
-            "user" => value.push_str(address.user),
-            "password" => value.push_str(address.password.as_deref().unwrap_or_default()),
-            "database" => value.push_str(&address.database),
-            _ => return Err(wrong(&format!("\"{{{word}}}\" is not known"))),
-        }
-        rest = after;
-    }
-    value.push_str(rest);
-    Ok((name.to_owned(), value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address() -> Address {
-        Address {
-            host: "127.0.0.1".to_owned(),
-            port: 5433,
-            user: "postgres",
-            password: Some("secret".to_owned()),
-            database: "shop".to_owned(),
-        }
-    }
-
-    #[test]
-    fn placeholders_are_filled_in_and_unknown_ones_refused() {
-        let filled = fill_in(&address(), "URL=x{url}&p={port}{password}").unwrap();
-        assert_eq!(
-            filled,
-            ("URL".into(), "xpostgresql://postgres:secret@127.0.0.1:5433/shop&p=5433secret".into())
-        );
-        assert_eq!(fill_in(&address(), "A=").unwrap(), ("A".into(), String::new()));
-        for wrong in ["URL", "=x", "A={nothing}", "A={url"] {
-            assert!(fill_in(&address(), wrong).is_err(), "{wrong}");
-        }
-    }
 }

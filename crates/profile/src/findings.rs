@@ -288,7 +288,13 @@ impl Case<'_> {
             seconds(*wall),
             seconds(self.without(database.saved))
         );
-        let (name, remedy) = if slight {
+        let exact = self.recording.exact.as_ref();
+        let (name, remedy) = if exact.is_some_and(|exact| exact.connected.0 == 0 && !exact.incomplete) {
+            (
+                "No client came to the database",
+                "If tests should have: DATABASE_URL and the PG variables tell them where it is.",
+            )
+        } else if slight {
             (
                 "The database is not the problem",
                 "Look at the suite itself: what it computes, waits for, or could do at the same time.",
@@ -458,6 +464,15 @@ mod tests {
             assert_eq!(findings.len(), 1, "{word}");
             assert_eq!(findings[0].name, "The database is not the problem", "{word}");
         }
+    }
+
+    #[test]
+    fn where_no_client_came_it_is_said_how_they_get_there() {
+        let mut idle = recording(&looks(&[], 0, &[], 100));
+        let name = |recording: &Recording| found(recording, &Circumstances::default())[0].name.clone();
+        assert_eq!(name(&idle), "The database is not the problem", "looks do not see all");
+        idle.exact = Some(Exact::new(Instant::now()));
+        assert_eq!(name(&idle), "No client came to the database");
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 
 use super::number;
 use crate::report_file::{Format, ReportFile};
+use crate::variable::Variable;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -163,7 +164,7 @@ pub(crate) struct Suite {
     pub(crate) rounds: u32,
     /// Set another variable for the command, as for "run"; repeatable
     #[arg(long, value_name = "NAME=TEMPLATE")]
-    pub(crate) env: Vec<String>,
+    pub(crate) env: Vec<Variable>,
     #[command(flatten)]
     pub(crate) output: Output,
     /// The command and its arguments

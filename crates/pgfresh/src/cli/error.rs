@@ -32,10 +32,13 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         hints.push(format!("\"{path} --help\" lists what it accepts."));
     }
     let message = message.join(" ");
-    let message = message
+    let mut message = message
         .strip_prefix("error: ")
         .unwrap_or(&message)
         .replace("unrecognized subcommand", "unknown command");
+    if let Some((flag, variable)) = variable(error, words) {
+        message = message.replacen(&format!("'{flag}'"), &variable, 1);
+    }
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
 }
 
@@ -50,6 +53,24 @@ fn command_path(words: &[OsString]) -> String {
         }
     }
     path
+}
+
+/// The flag that has a wrong value, as it is named in `error`, and the variable that it has it from.
+fn variable(error: &clap::Error, words: &[OsString]) -> Option<(String, String)> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let (name, _) = flag.split_once(' ')?;
+    let is_given = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some(name));
+    if words.iter().any(is_given) {
+        return None;
+    }
+    let mut command = &Cli::command();
+    let mut arguments: Vec<_> = command.get_arguments().collect();
+    for inner in command_path(words).split(' ').skip(1) {
+        command = command.find_subcommand(inner)?;
+        arguments.extend(command.get_arguments());
+    }
+    let argument = arguments.into_iter().find(|argument| argument.get_long() == name.strip_prefix("--"))?;
+    Some((flag.clone(), argument.get_env()?.to_str()?.to_owned()))
 }
 
 /// The help of the command that the words name.

@@ -58,7 +58,7 @@ fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);
     }
-    text.parse().map_err(|error: std::num::ParseIntError| error.to_string())
+    text.parse().map_err(|_| "expected a number from 0 to 65535".to_owned())
 }
 
 fn server_name(text: &str) -> Result<String, String> {

@@ -141,7 +141,7 @@ fn ourselves(options: &Options, words: &[&str]) -> Command {
         }
     }
     for pair in &options.set {
-        add("set", pair.into());
+        add("set", format!("{}={}", pair.0, pair.1).into());
     }
     for name in ["PGFRESH_SETUP", "PGFRESH_SQL", "PGFRESH_DUMP", "PGFRESH_FROM"] {
         command.env_remove(name);

@@ -28,7 +28,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command =
-        user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation)?;
+        user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));

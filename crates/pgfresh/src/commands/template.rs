@@ -74,7 +74,7 @@ fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, b
     let provisioner = startup::provisioner_for(settings, server_options)?;
     let template = provisioner.template(&progress::announce(settings.verbosity))?;
     if !settings.verbosity.is_quiet() {
-        let bytes = human_bytes(template.entry.bytes());
+        let bytes = human_bytes(template.entry.occupied()?);
         say!("{name} {} {bytes}", template.fingerprint);
     }
     Ok(())
@@ -135,7 +135,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
     let spec = spec(settings, name)?;
     let provisioner = startup::provisioner_for(settings, settings.server_options.clone())?;
     let status = provisioner.status(&spec)?;
-    let state = state(&spec, &status);
+    let state = state(&spec, &status)?;
     if json {
         let (parent, reasons) = match &status.plan {
             Some(BuildPlan::Incremental { parent, .. }) => (Some(parent.as_str()), &[][..]),
@@ -146,7 +146,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
             "name": spec.title(),
             "fingerprint": status.fingerprint.as_str(),
             "built": status.entry.is_some(),
-            "bytes": status.entry.as_ref().map(storage::Entry::bytes),
+            "bytes": status.entry.as_ref().map(storage::Entry::occupied).transpose()?,
             "made_from": spec.words(),
             "parent": parent,
             "full_build_reasons": reasons,
@@ -163,14 +163,14 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
 }
 
 /// What a run would do.
-fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
+fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure> {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
-        return "runs each time, because its setup has no inputs".to_owned();
+        return Ok("runs each time, because its setup has no inputs".to_owned());
     }
-    match (&status.entry, &status.plan, &status.changes) {
+    Ok(match (&status.entry, &status.plan, &status.changes) {
         (Some(entry), ..) => {
             let on = on(status.parent.as_deref());
-            format!("built{on}, {} in {} files", human_bytes(entry.bytes()), entry.files())
+            format!("built{on}, {} in {} files", human_bytes(entry.occupied()?), entry.files())
         }
         (None, Some(BuildPlan::Incremental { parent, added }), _) => {
             format!("to be built{}: {}", on(Some(parent.as_str())), progress::incremental(added))
@@ -182,7 +182,7 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> String {
             format!("to be rebuilt: {}", progress::some_of(changes))
         }
         (None, ..) => "not built".to_owned(),
-    }
+    })
 }
 
 /// Which earlier template one is built on, after what is said before.

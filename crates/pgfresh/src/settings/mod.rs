@@ -23,7 +23,7 @@ pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
 pub(crate) use self::schema::TABLES;
 use self::template::TemplateRequest;
-use crate::cli::Options;
+use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::output::Verbosity;
 
@@ -76,7 +76,7 @@ impl ResolvedSettings {
             place: options.place.clone().or(postgres.place).unwrap_or_default(),
             space: options.space.or(postgres.space),
             preset: options.preset.or(postgres.preset).unwrap_or_default(),
-            settings: settings.chain(server_settings(&options.set)?).collect(),
+            settings: settings.chain(settings_of_environment()?).chain(options.set.clone()).collect(),
             cache_size: options.cache_size.or(file.cache.size),
             ..ServerOptions::default()
         };
@@ -147,16 +147,15 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Settings of the server by name: those of `PGFRESH_SET`, then `flags`, each `NAME=VALUE`.
-fn server_settings(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
+/// Settings of the server by name: those of `PGFRESH_SET`.
+fn settings_of_environment() -> Result<Vec<(String, String)>, Failure> {
     let environment = env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());
-    let split = |pair: &str| {
-        let Some((name, value)) = pair.split_once('=') else {
-            let failure = Failure::new(format!("cannot read setting \"{pair}\": it is not NAME=VALUE"));
-            return Err(failure.hint("Write --set work_mem=64MB.".to_owned()));
-        };
-        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    let read = |pair: &str| {
+        cli::setting(pair).map_err(|why| {
+            Failure::new(format!("cannot read \"{pair}\" in PGFRESH_SET: {why}"))
+                .hint("Write PGFRESH_SET=\"work_mem=64MB; jit=off\".".to_owned())
+        })
     };
-    pairs.chain(flags.iter().map(String::as_str)).map(split).collect()
+    pairs.map(read).collect()
 }

@@ -143,11 +143,31 @@ fn variables_that_cannot_be_filled_in() {
         ("A={url", "a \"{\" is not closed"),
     ] {
         let expected = format!(
-            "pgfresh: cannot read --env \"{assignment}\": {why}
-            HINT:  Write --env 'NAME={{url}}'; {{host}}, {{port}}, {{user}}, {{password}} and {{database}} are known too."
+            "pgfresh: invalid value '{assignment}' for '--env <NAME=TEMPLATE>': {why}
+            HINT:  \"pgfresh run --help\" lists what it accepts."
         );
-        check(&["run", "--env", assignment, "--", "true"], 125, &expected);
+        check(&["run", "--env", assignment, "--", "true"], 2, &expected);
     }
+}
+
+/// Whoever reads the error looks for the mistake where it is.
+#[test]
+fn a_wrong_value_of_a_variable_is_called_that() {
+    let scene = Scene::new(User::Ourselves);
+    let said = |variable: &str, value: &str, words: &[&str]| {
+        let mut command = scene.pgfresh(words);
+        command.env(variable, value);
+        finish(command)
+    };
+    let outcome = said("PGFRESH_SPACE", "1X", &["run", "--", "true"]);
+    let expected =
+        "pgfresh: invalid value '1X' for PGFRESH_SPACE: expected a size with a unit, such as 10GB\n";
+    assert!(outcome.code == Some(2) && outcome.stderr.starts_with(expected), "{outcome}");
+    let outcome = said("PGFRESH_LINGER", "x", &["serve", "--linger", "y"]);
+    assert!(outcome.stderr.starts_with("pgfresh: invalid value 'y' for '--linger <TIME>'"), "{outcome}");
+    let outcome = said("PGFRESH_SET", "jit=off; x", &["run", "--", "true"]);
+    let expected = "pgfresh: cannot read \" x\" in PGFRESH_SET: expected NAME=VALUE, such as work_mem=64MB\n";
+    assert!(outcome.code == Some(125) && outcome.stderr.starts_with(expected), "{outcome}");
 }
 
 #[test]
@@ -284,9 +304,9 @@ fn settings_that_pgfresh_refuses() {
     }
     check(
         &["run", "--set", "work_mem", "--", "true"],
-        125,
-        "pgfresh: cannot read setting \"work_mem\": it is not NAME=VALUE
-        HINT:  Write --set work_mem=64MB.",
+        2,
+        "pgfresh: invalid value 'work_mem' for '--set <NAME=VALUE>': expected NAME=VALUE, such as work_mem=64MB
+        HINT:  \"pgfresh run --help\" lists what it accepts.",
     );
     check(
         &["run", "--set", "a b=1", "--", "true"],

@@ -104,7 +104,7 @@ fn the_address_of_a_service_that_is_called_pgfresh_is_no_port() {
     assert!(outcome.code == Some(0) && outcome.stdout.contains("@127.0.0.1:"), "{outcome}");
     for wrong in ["udp://10.96.0.7:5432", "65536", "-1", ""] {
         let outcome = with_port(wrong);
-        assert!(outcome.code == Some(2) && outcome.stderr.contains("--port"), "{wrong}: {outcome}");
+        assert!(outcome.code == Some(2) && outcome.stderr.contains("PGFRESH_PORT"), "{wrong}: {outcome}");
     }
 }
 

@@ -1,0 +1,89 @@
+//! A variable that the user's command is to have: `NAME=TEMPLATE`, with words in braces for what its server has.
+
+use std::str::FromStr;
+
+use server::Address;
+
+/// Its name, and how its value is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    name: String,
+    /// Literal text, and words that stand for what the server has.
+    parts: Vec<(String, Option<Placeholder>)>,
+}
+
+/// What a word in braces stands for.
+type Placeholder = fn(&Address) -> String;
+
+const PLACEHOLDERS: [(&str, Placeholder); 6] = [
+    ("url", |address| address.url()),
+    ("host", |address| address.host.clone()),
+    ("port", |address| address.port.to_string()),
+    ("user", |address| address.user.to_owned()),
+    ("password", |address| address.password.clone().unwrap_or_default()),
+    ("database", |address| address.database.clone()),
+];
+
+impl FromStr for Variable {
+    type Err = String;
+
+    fn from_str(assignment: &str) -> Result<Self, String> {
+        let (name, mut rest) = assignment.split_once('=').ok_or("it is not NAME=TEMPLATE")?;
+        if name.is_empty() {
+            return Err("the name is empty".to_owned());
+        }
+        let mut parts = Vec::new();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (word, after) = after.split_once('}').ok_or("a \"{\" is not closed")?;
+            let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
+            let (_, placeholder) = known.ok_or_else(|| format!("\"{{{word}}}\" is not known"))?;
+            parts.push((before.to_owned(), Some(*placeholder)));
+            rest = after;
+        }
+        parts.push((rest.to_owned(), None));
+        Ok(Self { name: name.to_owned(), parts })
+    }
+}
+
+impl Variable {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn value(&self, address: &Address) -> String {
+        let filled = |(text, placeholder): &(String, Option<Placeholder>)| {
+            text.clone() + &placeholder.map_or_else(String::new, |value| value(address))
+        };
+        self.parts.iter().map(filled).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> Address {
+        Address {
+            host: "127.0.0.1".to_owned(),
+            port: 5433,
+            user: "postgres",
+            password: Some("secret".to_owned()),
+            database: "shop".to_owned(),
+        }
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_unknown_ones_refused() {
+        for (assignment, expected) in [
+            ("A=x{url}&p={port}{password}", "xpostgresql://postgres:secret@127.0.0.1:5433/shop&p=5433secret"),
+            ("A={host}={user}/{database}}", "127.0.0.1=postgres/shop}"),
+            ("A=", ""),
+        ] {
+            let variable: Variable = assignment.parse().unwrap();
+            assert_eq!((variable.name.as_str(), variable.value(&address()).as_str()), ("A", expected));
+        }
+        for wrong in ["URL", "=x", "A={nothing}", "A={url"] {
+            assert!(wrong.parse::<Variable>().is_err(), "{wrong}");
+        }
+    }
+}
