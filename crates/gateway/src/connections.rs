@@ -15,7 +15,7 @@ struct State {
     last_left: Instant,
 }
 
-/// An open connection. Dropped when it ends.
+/// An open connection, which ends when all clones of this are dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(ConnectionCount);
 
@@ -33,6 +33,12 @@ impl ConnectionCount {
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())
+    }
+}
+
+impl Clone for ConnectionGuard {
+    fn clone(&self) -> Self {
+        self.0.enter()
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 
 use crate::session::serve;
-use crate::state::{Closing, GatewayState, closed};
+use crate::state::{Closing, GatewayState, Presence, closed};
 use crate::stream::{Socket, watch};
 
 /// How long to wait when there are no descriptors left for another connection.
@@ -55,12 +55,8 @@ impl Listener {
         loop {
             match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
                 Ok(Ok(socket)) => {
-                    let open = state.connections.enter();
-                    let served = serve(socket, Arc::clone(state), closing.clone());
-                    tokio::spawn(async move {
-                        served.await;
-                        drop(open);
-                    });
+                    let presence = Presence::new(closing.clone(), &state.connections);
+                    tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
                 // The client is gone again already, or there are too many: either passes.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,

@@ -21,7 +21,7 @@ use crate::forward::{End, Forward};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
-use crate::state::{Closing, GatewayState, closed};
+use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
@@ -33,9 +33,9 @@ const FORGET: Duration = Duration::from_secs(5);
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until it ends or the gateway closes.
-pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing: Closing) {
+pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: Presence) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
-    let until_closing = closing.clone();
+    let of_session = presence.clone();
     let serve = async {
         match timeout(AUTHENTICATION_TIMEOUT, meet(stream, &state)).await.unwrap_or(Err(HandshakeError::Gone))
         {
@@ -53,7 +53,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing:
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
-                    hand_over(&state, socket, unread, pending, until_closing);
+                    hand_over(&state, socket, unread, pending, of_session);
                 });
                 if let Err(error) = handed.await {
                     tracing::error!(%error, "could not hand a session over");
@@ -65,7 +65,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut closing:
     };
     tokio::select! {
         () = serve => {}
-        () = closed(&mut closing) => {}
+        () = presence.closed() => {}
     }
 }
 
@@ -75,7 +75,7 @@ fn hand_over(
     socket: Socket,
     unread: Vec<u8>,
     pending: PendingSession,
-    closing: Closing,
+    presence: Presence,
 ) {
     let PendingSession { startup: Startup { params, database, replication }, settings, negotiated, since } =
         pending;
@@ -110,7 +110,7 @@ fn hand_over(
             let vacate = Box::new(move || leases.vacate());
             let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, observed, vacate, tap, words), closing).await;
+                session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
             });
         }
         Entered::Transaction(mut lease) => {
@@ -125,7 +125,7 @@ fn hand_over(
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap };
             greet(&workers, socket, unread, stream, words, |client, server, words| {
-                session.run(client, server, words, closing)
+                session.run(client, server, words, presence)
             });
         }
     }
@@ -201,7 +201,7 @@ struct Session {
 
 impl Session {
     /// Forwards until one of the ends ends, or the gateway closes.
-    async fn run(self, mut forward: Forward, mut closing: Closing) {
+    async fn run(self, mut forward: Forward, mut presence: Presence) {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
@@ -216,7 +216,7 @@ impl Session {
         let end = tokio::select! {
             biased;
             end = ending => Some(end),
-            () = closed(&mut closing) => None,
+            () = presence.closed() => None,
         };
         match end {
             Some(End::Idle) => return self.give_back(forward.server).await,

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::Access;
 use crate::cancel::CancelKeys;
-use crate::connections::ConnectionCount;
+use crate::connections::{ConnectionCount, ConnectionGuard};
 use crate::http::HttpService;
 use crate::tap::Taps;
 use crate::workers::Workers;
@@ -33,5 +33,23 @@ pub(crate) type Closing = watch::Receiver<bool>;
 pub(crate) async fn closed(closing: &mut Closing) {
     if closing.wait_for(|closing| *closing).await.is_err() {
         pending::<()>().await;
+    }
+}
+
+/// What a connection holds until it has ended, on whichever thread that is: it hears that the gateway closes, and counts as open.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence {
+    closing: Closing,
+    _open: ConnectionGuard,
+}
+
+impl Presence {
+    pub(crate) fn new(closing: Closing, connections: &ConnectionCount) -> Self {
+        Self { closing, _open: connections.enter() }
+    }
+
+    /// Waits until the gateway closes.
+    pub(crate) async fn closed(&mut self) {
+        closed(&mut self.closing).await;
     }
 }

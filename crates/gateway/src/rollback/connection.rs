@@ -10,7 +10,7 @@ use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
 use crate::refusal;
-use crate::state::{Closing, closed};
+use crate::state::Presence;
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
 
@@ -25,14 +25,14 @@ pub(crate) struct RollbackConnection {
 
 impl RollbackConnection {
     /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
-    pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut closing: Closing) {
+    pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut presence: Presence) {
         let Self { lease, key, gate, mut session, tap } = self;
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
         let end = tokio::select! {
             biased;
             end = drive.run() => Some(end),
-            () = closed(&mut closing) => None,
+            () = presence.closed() => None,
         };
         let words = match end {
             Some(End::Client) => {

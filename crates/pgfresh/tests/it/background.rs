@@ -6,7 +6,7 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
         assert_eq!(urls.len(), 20, "{outcomes:#?}");
         assert_eq!(urls.iter().map(|url| server_of(url)).collect::<BTreeSet<_>>().len(), 1, "{urls:#?}");
         let psql = [ground::psql(), "-XAtqc", "SELECT count(*) FROM one", urls.first().unwrap()];
-        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        let asked = Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "0\n");
         assert_eq!(stop(&scene).stdout, "stopped the background server\n");
         assert_eq!(slots(&scene), 0);
@@ -169,6 +169,33 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
         slots(&scene) == 0
     });
     scene.assert_nothing_left("after it was idle");
+}
+
+/// Someone reads what a debugger shows, for longer than a server waits for its next client.
+#[test]
+fn it_stays_as_long_as_a_session_is_open_however_idle_that_is() {
+    let open = |isolation: &str| {
+        let scene = project(User::Ourselves);
+        let url = format!("{}/mine", server_of(&url(&scene, &["--idle", "1s"])));
+        let mut psql = Command::new(ground::psql());
+        psql.args(["-XAtq", &url]).env("PGOPTIONS", format!("-c pgfresh.isolation={isolation}"));
+        let mut psql =
+            psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        writeln!(psql.stdin.as_ref().unwrap(), "SELECT 'there';").unwrap();
+        assert_eq!(line_of(psql.stdout.as_mut().unwrap()), "there\n");
+        (scene, psql)
+    };
+    let sessions = ["clone", "rollback"].map(open);
+    // The servers look a few times whether they are wanted.
+    thread::sleep(Duration::from_secs(5));
+    for (scene, psql) in sessions {
+        assert_eq!(slots(&scene), 1);
+        writeln!(psql.stdin.as_ref().unwrap(), "SELECT 'still';").unwrap();
+        let outcome = collect(psql);
+        assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("still\n", ""), "{outcome}");
+        wait_until("the end of an idle server", || slots(&scene) == 0);
+        scene.assert_nothing_left("after its last session");
+    }
 }
 
 #[test]
@@ -278,7 +305,7 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
             "{outcome}"
         );
         let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
-        let asked = std::process::Command::new(psql[0]).args(&psql[1..]).output().unwrap();
+        let asked = Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}{asked:?}");
         let told = status(&scene).unwrap();
         let known = &told["kept"][0];
