@@ -170,10 +170,15 @@ impl CachedFiles {
     /// SQL that tells whether the server keeps what is known of transactions that may have written rows in the files: it keeps what
     /// any database needs, of which that with this `oid` does not count.
     fn is_remembered(&self, oid: u32) -> String {
+        // Numbers of transactions go round, and one is older than another if it is so within half of the circle. `age()` and
+        // `mxid_age()` would each compare with the next number, which another session may take meanwhile.
+        let keeps = |column: &str, oldest: &str| {
+            format!(
+                "EXISTS (SELECT FROM pg_database \
+                 WHERE oid <> {oid} AND (bigint '{oldest}' - {column}::text::bigint) & 4294967295 < 2147483648)"
+            )
+        };
         let [xid, mxid] = &self.noted.oldest;
-        format!(
-            "EXISTS (SELECT FROM pg_database WHERE oid <> {oid} AND age(datfrozenxid) >= age('{xid}'::xid)) \
-             AND EXISTS (SELECT FROM pg_database WHERE oid <> {oid} AND mxid_age(datminmxid) >= mxid_age('{mxid}'::xid))"
-        )
+        format!("{} AND {}", keeps("datfrozenxid", xid), keeps("datminmxid", mxid))
     }
 }
