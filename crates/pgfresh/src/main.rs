@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use crate::logging::LogFilter;
 
 fn main() -> ExitCode {
+    sys::set_process_name(c"pgfresh");
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }

@@ -32,7 +32,10 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
-    let ours = meta.is_dir() && meta.uid() == sys::user() && meta.mode() & 0o022 == 0;
+    if !meta.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory)).attempt("use", path);
+    }
+    let ours = meta.uid() == sys::user() && meta.mode() & 0o022 == 0;
     if ours {
         Ok(())
     } else {
@@ -58,6 +61,18 @@ mod tests {
     use super::*;
     use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_file_or_a_link_in_its_place_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+        for path in [file, link] {
+            let error = ensure(&path, 0o700).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{error}");
+        }
+    }
 
     /// It says that a new directory's parent is not there.
     #[test]

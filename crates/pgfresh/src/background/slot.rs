@@ -10,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -213,7 +214,7 @@ impl BackgroundSlot {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
         let mut command = Command::new(sys::this_program());
-        command.arg("--background").arg(&self.0);
+        command.arg0("pgfresh").arg("--background").arg(&self.0);
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
         }

@@ -1,5 +1,6 @@
 //! Odd environments: users without names or other users, masks, limits, caches that can only be read, strange paths.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::depth::some_of;
+use crate::common::leftovers::{Process, processes_about};
 use crate::common::{Outcome, Scene, User, finish, ground, is_root, majors, mounts, postgres};
 
 /// A user of whom `/etc/passwd` knows nothing.
@@ -309,6 +311,33 @@ fn paths_need_not_be_text_but_the_place() {
         "{refused}"
     );
     fs::remove_dir(&place).unwrap();
+}
+
+#[test]
+fn what_is_called_as_the_configuration_and_cannot_be_read_is_an_error() {
+    let make: [fn(&Path) -> std::io::Result<()>; 2] =
+        [|path| fs::create_dir(path), |path| std::os::unix::fs::symlink("nowhere", path)];
+    for make in make {
+        let scene = Scene::new(User::Ourselves);
+        let path = scene.directory.join("pgfresh.toml");
+        make(&path).unwrap();
+        let outcome = scene.run(["run", "--", "true"]);
+        let expected = format!("pgfresh: could not read \"{}\": ", path.display());
+        assert!(outcome.code == Some(125) && outcome.stderr.starts_with(&expected), "{outcome}");
+    }
+}
+
+/// Not "exe", as the path by which it starts itself would have it.
+#[test]
+fn ps_calls_it_by_its_name() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["url"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let name =
+        |process: Process| fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+    let names: BTreeSet<_> = processes_about(&scene.place).into_iter().map(name).collect();
+    assert!(names.contains("pgfresh\n") && !names.contains("exe\n"), "{names:?}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
 #[test]
