@@ -36,7 +36,7 @@ pub(crate) async fn closed(closing: &mut Closing) {
     }
 }
 
-/// What a connection holds until it has ended, on whichever thread that is: it hears that the gateway closes, and counts as open.
+/// What a connection holds until it has ended, on any thread: it hears that the gateway closes, and counts as open.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
     closing: Closing,
