@@ -350,7 +350,7 @@ impl Inner {
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.waiting, held.session) = (files, waiting, session);
-        held.entered = false;
+        (held.entered, held.told_to_end) = (false, false);
         // It may have been handed out before that was known.
         held.has_functions = template.may_have_functions();
         held.generation = generation;
@@ -401,8 +401,10 @@ impl Inner {
     /// Ends the sessions of a database.
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let (server, oid) = {
-            let core = self.lock();
-            let Some(held) = core.databases.get(&id) else { return };
+            let mut core = self.lock();
+            let Some(held) = core.databases.get_mut(&id) else { return };
+            held.told_to_end = true;
+            held.close_waiting();
             (held.server.clone(), held.oid)
         };
         let closed = if let Some(server) = server {

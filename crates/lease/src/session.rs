@@ -338,6 +338,7 @@ impl SessionGuard {
         let may_wait = core.make_room_for_left(stay.id);
         if let Some(held) = core.databases.get_mut(&stay.id)
             && may_wait
+            && !held.told_to_end
             && !held.has_functions
             && !stay.inner.jit
             && !may_compile(&stay.params)

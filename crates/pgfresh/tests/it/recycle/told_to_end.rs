@@ -1,0 +1,80 @@
+//! A session that is told to end looks when the kernel lets it: until then it seems to be alive, and must not be the next client's.
+
+use std::thread;
+use std::time::Duration;
+
+use lease::{Backend, Connected};
+use pgwire::StartupParams;
+use rustix::process::{Pid, Signal, kill_process};
+use server::AdminConnection;
+use template::ServerOptions;
+
+use super::params;
+use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, wait_until};
+
+/// One that knows its template already, and so keeps backends.
+fn open() -> LeaseFixture {
+    let client = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
+    let (options, sql) = (ServerOptions::default(), "CREATE TABLE t (id int)");
+    let server = LeaseFixture::noted(options, sql, None, Duration::from_mins(10), client);
+    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
+    server
+}
+
+fn pid_of(session: &mut AdminConnection) -> Pid {
+    let rows = session.query("SELECT pg_backend_pid()").unwrap();
+    Pid::from_raw(rows[0][0].as_deref().unwrap().parse().unwrap()).unwrap()
+}
+
+/// Has a backend wait in the leased database `name` for the next client that comes as `params`.
+fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
+    let Connected { backend, guard } = server.connect_with(name, None, params).unwrap();
+    let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+    let pid = pid_of(&mut session);
+    session.query("DISCARD ALL").unwrap();
+    guard.give_back(Backend { stream: session.release().unwrap(), greeting: backend.greeting });
+    pid
+}
+
+/// Resets or releases `name` while another session is there, which has to be told, and the backend `pid` is held up.
+fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() + Send) {
+    let other = StartupParams::new([("user", "postgres"), ("application_name", "another")]);
+    let Connected { backend, guard } = server.connect_with(name, None, &other).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    thread::scope(|scope| {
+        let ended = scope.spawn(end);
+        let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+        session.query("SELECT pg_sleep(60)").unwrap_err();
+        drop((session, guard));
+        // Long enough for a reset that does not notice.
+        thread::sleep(Duration::from_millis(100));
+        kill_process(pid, Signal::CONT).unwrap();
+        ended.join().unwrap();
+    });
+}
+
+#[test]
+fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
+    let server = open();
+    let params = params("postgres");
+    let ask = |name: &str| {
+        let Connected { backend, .. } = server.connect_with(name, None, &params).unwrap();
+        let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+        session.query("SELECT count(*) FROM t").unwrap()
+    };
+    for round in 0..5 {
+        let pid = leave_backend(&server, "reset", &params);
+        end_sessions(&server, "reset", pid, || {
+            server.leases.reset("reset", true).unwrap();
+            assert_eq!(ask("reset"), [[Some("0".to_owned())]], "round {round}");
+        });
+        let pid = leave_backend(&server, "released", &params);
+        end_sessions(&server, "released", pid, || {
+            server.leases.release("released").unwrap();
+            for next in 0..3 {
+                assert_eq!(ask(&format!("next_{round}_{next}")), [[Some("0".to_owned())]], "round {round}");
+            }
+        });
+    }
+}
