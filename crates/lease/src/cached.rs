@@ -170,8 +170,8 @@ impl CachedFiles {
     /// SQL that tells whether the server keeps what is known of transactions that may have written rows in the files: it keeps what
     /// any database needs, of which that with this `oid` does not count.
     fn is_remembered(&self, oid: u32) -> String {
-        // Numbers of transactions go round, and one is older than another if it is so within half of the circle. `age()` and
-        // `mxid_age()` would each compare with the next number, which another session may take meanwhile.
+        // Transaction numbers wrap around: the older of two is the one from which the other is less than half of all away.
+        // `age()` and `mxid_age()` measure from the next number, which another session may take between two calls.
         let keeps = |column: &str, oldest: &str| {
             format!(
                 "EXISTS (SELECT FROM pg_database \

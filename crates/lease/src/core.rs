@@ -111,8 +111,8 @@ pub(crate) struct Held {
     pub(crate) clients: Vec<Arc<Client>>,
     /// Whether a session has begun in it since it was given its lease's name.
     pub(crate) entered: bool,
-    /// Whether all sessions in it were told to end since it was reset. One that seems to be alive may not have looked yet, and
-    /// would end under the next client.
+    /// Whether all its backends were sent SIGTERM since it was reset. One that seems to be alive may act on that later, when the
+    /// next client has it.
     pub(crate) told_to_end: bool,
 }
 

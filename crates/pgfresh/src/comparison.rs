@@ -28,14 +28,12 @@ use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
 use crate::startup;
-use crate::terminal_progress::TerminalProgress;
+use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command;
 use crate::variable::Variable;
 
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
-/// The exit code after Ctrl-C: as if SIGINT had ended us.
-const INTERRUPTED: u8 = SIGNALLED + 2;
 /// Lines of the command's output that are shown if it failed.
 const LAST_LINES: usize = 20;
 /// Words behind a number by which test runners count.

@@ -14,9 +14,11 @@ use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
+/// The exit code of a command that Ctrl-C has cancelled: 128 and the number of SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
 /// Between two times that files are written, so many times as long as that takes.
 const WRITING: u32 = 20;
-/// Where no line can be written over, one is written so often: what takes less long needs none.
+/// The interval of progress lines where standard error is no terminal.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Columns of the bar.
 const BAR: u32 = 16;
@@ -25,7 +27,7 @@ const BAR: u32 = 16;
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
-    /// When the next line is due where each of them stays. None where nothing is said.
+    /// When the next progress line is due; `None` on a terminal, and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
     /// What is measured, if there is a name for it.

@@ -36,7 +36,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         .strip_prefix("error: ")
         .unwrap_or(&message)
         .replace("unrecognized subcommand", "unknown command");
-    if let Some((flag, variable)) = variable(error, words) {
+    if let Some((flag, variable)) = variable(error, &path, words) {
         message = message.replacen(&format!("'{flag}'"), &variable, 1);
     }
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
@@ -56,7 +56,7 @@ fn command_path(words: &[OsString]) -> String {
 }
 
 /// The flag that has a wrong value, as it is named in `error`, and the variable that it has it from.
-fn variable(error: &clap::Error, words: &[OsString]) -> Option<(String, String)> {
+fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
     let is_given = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some(name));
@@ -65,7 +65,7 @@ fn variable(error: &clap::Error, words: &[OsString]) -> Option<(String, String)>
     }
     let mut command = &Cli::command();
     let mut arguments: Vec<_> = command.get_arguments().collect();
-    for inner in command_path(words).split(' ').skip(1) {
+    for inner in path.split(' ').skip(1) {
         command = command.find_subcommand(inner)?;
         arguments.extend(command.get_arguments());
     }

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::report_file;
 use crate::settings::ResolvedSettings;
 use crate::startup;
-use crate::terminal_progress::TerminalProgress;
+use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
 pub(crate) fn execute(
     options: &Options,
@@ -37,7 +37,7 @@ pub(crate) fn execute(
     report_file::print(&report, &output.printed());
     match failure {
         Some(failure) => Err(failure),
-        None if progress.is_cancelled() => Ok(ExitCode::from(130)),
+        None if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         None => Ok(ExitCode::SUCCESS),
     }
 }

@@ -18,7 +18,7 @@ use crate::output::say;
 use crate::report_file;
 use crate::settings::ResolvedSettings;
 use crate::startup;
-use crate::terminal_progress::TerminalProgress;
+use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
 /// How long is measured, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
@@ -61,7 +61,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         return Err(Failure::new(format!("could not examine the suite: {why}")));
     }
     let stopped = progress.is_cancelled();
-    Ok(if stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    Ok(if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// What the tests do, as far as the user tells.

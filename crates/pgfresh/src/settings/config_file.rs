@@ -30,7 +30,7 @@ pub(super) struct ConfigFile {
 /// Reads the file at `path`, or else the one here or above, if there is one.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // What is called that but cannot be read is an error, not as if it were not there.
+    // A directory or a dangling link of that name is an error below, not ignored.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };

@@ -150,7 +150,7 @@ fn variables_that_cannot_be_filled_in() {
     }
 }
 
-/// Whoever reads the error looks for the mistake where it is.
+/// The error names the place that the user has to correct.
 #[test]
 fn a_wrong_value_of_a_variable_is_called_that() {
     let scene = Scene::new(User::Ourselves);
@@ -498,6 +498,7 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["run", "--keep", "--", "sh", "-c", "exit 3"]);
     let said = outcome.stderr.strip_prefix("pgfresh: kept log and data in \"").unwrap();
+    let said = said.strip_suffix("\" removes them\n").unwrap();
     let (kept, _) = said.split_once("\"; \"pgfresh sweep --kept ").unwrap();
     assert_eq!(outcome.code, Some(3));
     assert!(Path::new(kept).join("data/PG_VERSION").is_file() && Path::new(kept).join("log").is_file());
@@ -519,7 +520,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
 }
 
-/// A full disk, for instance. What nobody can learn of is not leased.
+/// Standard output is on a full disk. `url` releases the database whose URL it cannot print.
 #[test]
 fn what_cannot_be_printed_is_an_error() {
     let scene = Scene::new(User::Ourselves);
@@ -553,7 +554,7 @@ fn a_cache_where_no_directory_can_be_made_is_an_error() {
     );
 }
 
-/// With the flags without which it would not be found, for a shell.
+/// Both commands work in a shell as they are printed, with `--place` and `--cache` where they are needed.
 #[test]
 fn what_was_kept_is_opened_and_removed_by_the_commands_that_are_named() {
     for &user in User::all() {

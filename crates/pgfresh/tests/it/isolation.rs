@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use crate::common::{Scene, User, collect, end_of, finish, ground, line_of, majors, postgres, wait_until};
 
@@ -203,15 +203,18 @@ fn runs_at_the_same_time_do_not_see_each_other() {
         command.spawn().unwrap()
     };
     let mut children: Vec<_> = scenes.iter().enumerate().map(start).collect();
-    // The end of its output, if a run has failed: then it says why below.
-    for child in &mut children {
-        let mut line = [0; "there\n".len()];
-        let _ = child.stdout.as_mut().unwrap().read_exact(&mut line);
-    }
-    for (run, mut child) in children.into_iter().enumerate() {
+    // A run that has failed ends its output early; the comparison below shows its error.
+    let first_line = |child: &mut Child| {
+        let mut line = String::new();
+        child.stdout.as_mut().unwrap().take("there\n".len() as u64).read_to_string(&mut line).unwrap();
+        line
+    };
+    let lines: Vec<_> = children.iter_mut().map(first_line).collect();
+    for (run, (mut child, line)) in children.into_iter().zip(lines).enumerate() {
         let _ = child.stdin.take().unwrap().write_all(b"on\n");
         let outcome = collect(child);
-        assert_eq!(outcome.stdout, format!("{run}\n"), "{outcome}");
+        let said = line + &outcome.stdout;
+        assert_eq!(said, format!("there\n{run}\n"), "{outcome}");
     }
 }
 

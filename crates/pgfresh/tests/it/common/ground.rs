@@ -37,11 +37,11 @@ fn ground() -> &'static Ground {
     })
 }
 
-/// Has each failure say why beside the name of its test: the runner does that behind all others, where a log may be cut.
+/// Prints the message of each panic at once: the test runner prints it after all tests, where a log may be cut.
 fn say_why_at_once() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |why| {
-        // Unlike `eprintln!`, this is not held back.
+        // The runner captures what `eprintln!` writes, but not this.
         let _ = writeln!(io::stderr(), "{why}");
         usual(why);
     }));

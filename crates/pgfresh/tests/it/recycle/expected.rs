@@ -14,7 +14,7 @@ use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
 /// A server after one to which a client came with `params`, with its first databases ready.
-fn after_a_client(options: ServerOptions, sql: &str, params: &StartupParams) -> LeaseFixture {
+pub(super) fn after_a_client(options: ServerOptions, sql: &str, params: &StartupParams) -> LeaseFixture {
     let server =
         LeaseFixture::noted(options, sql, None, Duration::from_mins(10), |earlier| earlier.note(params));
     wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);

@@ -1,4 +1,4 @@
-//! A session that is told to end looks when the kernel lets it: until then it seems to be alive, and must not be the next client's.
+//! A backend acts on SIGTERM when it is scheduled. Until then it seems to be alive, and must not be given to the next client.
 
 use std::thread;
 use std::time::Duration;
@@ -9,18 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use server::AdminConnection;
 use template::ServerOptions;
 
+use super::expected::after_a_client;
 use super::params;
+use crate::common::WAIT_TIMEOUT;
 use crate::common::leases::LeaseFixture;
-use crate::common::{WAIT_TIMEOUT, wait_until};
-
-/// One that knows its template already, and so keeps backends.
-fn open() -> LeaseFixture {
-    let client = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
-    let (options, sql) = (ServerOptions::default(), "CREATE TABLE t (id int)");
-    let server = LeaseFixture::noted(options, sql, None, Duration::from_mins(10), client);
-    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
-    server
-}
 
 fn pid_of(session: &mut AdminConnection) -> Pid {
     let rows = session.query("SELECT pg_backend_pid()").unwrap();
@@ -37,7 +29,7 @@ fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> P
     pid
 }
 
-/// Resets or releases `name` while another session is there, which has to be told, and the backend `pid` is held up.
+/// Runs `end` on the lease `name` while another session is open in it and the backend `pid` is stopped.
 fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() + Send) {
     let other = StartupParams::new([("user", "postgres"), ("application_name", "another")]);
     let Connected { backend, guard } = server.connect_with(name, None, &other).unwrap();
@@ -56,8 +48,9 @@ fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() 
 
 #[test]
 fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
-    let server = open();
     let params = params("postgres");
+    // Such a server knows its template, and so keeps backends.
+    let server = after_a_client(ServerOptions::default(), "CREATE TABLE t (id int)", &params);
     let ask = |name: &str| {
         let Connected { backend, .. } = server.connect_with(name, None, &params).unwrap();
         let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
