@@ -129,7 +129,9 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut said = false;
     loop {
         let event = events.next();
-        if !said && let Some(server) = server.filter(|server| !server.is_alive()) {
+        // The kernel closes the pipe that this event is about shortly before it says that the postmaster has ended.
+        let is_gone = |server: &&Server| matches!(event, Event::ServerGone) || !server.is_alive();
+        if !said && let Some(server) = server.filter(is_gone) {
             let why = server.last_words().unwrap_or_else(|| "the log is empty".to_owned());
             eprintln!("pgfresh: the server went away while the command was running: {why}");
             said = true;
