@@ -72,7 +72,8 @@ impl GatewayError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("Another program listens there; port 0 is any that is free.".to_owned())
             }
-            Self::Listen { .. } | Self::Threads(_) | Self::Random(_) => None,
+            Self::Threads(source) => sys::remedy(source).map(str::to_owned),
+            Self::Listen { .. } | Self::Random(_) => None,
         }
     }
 }

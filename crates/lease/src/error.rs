@@ -131,6 +131,9 @@ pub enum LeaseError {
         /// The server's answer.
         source: SessionError,
     },
+    /// There are no threads.
+    #[error("could not start the threads that prepare databases")]
+    Threads(#[source] io::Error),
     /// The connection to the server failed.
     #[error("could not {verb}")]
     Io {
@@ -165,7 +168,7 @@ impl LeaseError {
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
-            Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) => "58000",
+            Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
         }
@@ -219,6 +222,7 @@ impl LeaseError {
             Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
+            Self::Threads(source) => sys::remedy(source).map(str::to_owned),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),

@@ -1,5 +1,6 @@
 //! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
@@ -83,8 +84,17 @@ impl Leases {
             workers: Mutex::default(),
         });
         inner.measure_capacity();
+        let leases = Self(inner);
+        if let Err(error) = leases.start_workers() {
+            leases.close();
+            return Err(LeaseError::Threads(error));
+        }
+        Ok(leases)
+    }
+
+    fn start_workers(&self) -> io::Result<()> {
         for number in 0..WORKERS {
-            let worker = Arc::clone(&inner);
+            let worker = Arc::clone(&self.0);
             let work = move || {
                 // The last one to begin: the session that is there is for who makes the first copy.
                 if number == WORKERS - 1 {
@@ -93,9 +103,9 @@ impl Leases {
                 }
                 maintenance::work(&worker);
             };
-            lock(&inner.workers).push(thread::spawn(work));
+            lock(&self.0.workers).push(thread::Builder::new().spawn(work)?);
         }
-        Ok(Self(inner))
+        Ok(())
     }
 
     /// Begins a lease without a session; a name is made up where none is given. It lasts until it is released. Returns

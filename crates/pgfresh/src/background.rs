@@ -254,7 +254,7 @@ fn serve_at(
     let (version, project) = (&about.version, about.folder.display());
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
-    let early = events.hear();
+    let early = events.hear()?;
     // No directory of the user's is kept busy.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut alone = None;

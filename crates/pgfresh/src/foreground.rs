@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -13,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
+use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
 use crate::failure::Failure;
@@ -58,12 +60,12 @@ impl Events {
     }
 
     /// Makes events of signals from now on. Returns those that have come before.
-    pub(crate) fn hear(&mut self) -> Vec<Origin> {
-        let Some(mut signals) = self.signals.take() else { return Vec::new() };
+    pub(crate) fn hear(&mut self) -> Result<Vec<Origin>, Failure> {
+        let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
         let sender = self.sender.clone();
-        thread::spawn(move || signals.forever().try_for_each(|origin| sender.send(Event::Signal(origin))));
-        early
+        start(move || signals.forever().try_for_each(|origin| sender.send(Event::Signal(origin))))?;
+        Ok(early)
     }
 
     /// Tells of the end of `server`.
@@ -74,22 +76,22 @@ impl Events {
     }
 
     /// Tells of the end of our standard input.
-    pub(crate) fn watch_lifeline(&self) {
-        self.watch(io::stdin(), Event::LifelineClosed);
+    pub(crate) fn watch_lifeline(&self) -> Result<(), Failure> {
+        self.watch(io::stdin(), Event::LifelineClosed)
     }
 
     /// Tells of the end of what `reader` reads from a server, which is the server's own.
-    pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) {
-        self.watch(reader, Event::ServerGone);
+    pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) -> Result<(), Failure> {
+        self.watch(reader, Event::ServerGone)
     }
 
     #[expect(clippy::let_underscore_must_use, reason = "an error is an end, too")]
-    fn watch(&self, mut reader: impl io::Read + Send + 'static, end: Event) {
+    fn watch(&self, mut reader: impl io::Read + Send + 'static, end: Event) -> Result<(), Failure> {
         let sender = self.sender.clone();
-        thread::spawn(move || {
+        start(move || {
             let _ = io::copy(&mut reader, &mut io::sink());
             sender.send(end)
-        });
+        })
     }
 
     /// Waits for the next event.
@@ -102,10 +104,16 @@ impl Events {
         self.receiver.recv_timeout(patience).ok()
     }
 
-    fn watch_child(&self, mut child: Child) {
+    fn watch_child(&self, mut child: Child) -> Result<(), Failure> {
         let sender = self.sender.clone();
-        thread::spawn(move || sender.send(Event::Ended(child.wait())));
+        start(move || sender.send(Event::Ended(child.wait())))
     }
+}
+
+/// Has a thread of its own do `work`.
+fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<(), Failure> {
+    thread::Builder::new().spawn(work).attempt("start", Path::new("thread"))?;
+    Ok(())
 }
 
 /// Runs `command` in our process group until it ends, and passes on the signals that are sent to us alone. The end of
@@ -121,8 +129,8 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.
-    events.hear().iter().for_each(|origin| send(origin, &handle));
-    events.watch_child(child);
+    events.hear()?.iter().for_each(|origin| send(origin, &handle));
+    events.watch_child(child)?;
     if let Some(server) = server {
         events.watch_server(server)?;
     }
@@ -132,8 +140,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
         // The kernel closes the pipe that this event is about shortly before it says that the postmaster has ended.
         let is_gone = |server: &&Server| matches!(event, Event::ServerGone) || !server.is_alive();
         if !said && let Some(server) = server.filter(is_gone) {
-            let why = server.last_words().unwrap_or_else(|| "the log is empty".to_owned());
-            eprintln!("pgfresh: the server went away while the command was running: {why}");
+            eprintln!("pgfresh: the server went away while the command was running: {}", server.why_gone());
             said = true;
         }
         match event {
@@ -141,7 +148,14 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             Event::Ended(status) => {
                 let status = status
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
-                return Ok(exit_code(status));
+                let code = exit_code(status);
+                if code != 0
+                    && !said
+                    && let Some(crash) = server.and_then(Server::last_crash)
+                {
+                    eprintln!("pgfresh: the server crashed while the command was running: {crash}");
+                }
+                return Ok(code);
             }
             Event::ServerGone | Event::LifelineClosed => {}
         }
@@ -177,5 +191,7 @@ fn exit_code(status: ExitStatus) -> u8 {
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);
-    failure.hint("Give a program and its arguments after \"--\"; for shell syntax: -- sh -c '…'.".to_owned())
+    let remedy = sys::remedy(error)
+        .unwrap_or("Give a program and its arguments after \"--\"; for shell syntax: -- sh -c '…'.");
+    failure.hint(remedy.to_owned())
 }

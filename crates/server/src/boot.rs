@@ -1,6 +1,7 @@
 //! Starting a server: copy, boot, ready, and the proof that it does what it was told.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
@@ -16,6 +17,8 @@ use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
 
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
+/// How much later than the pipe that tells of its end a postmaster may have a status.
+const STATUS: Duration = Duration::from_secs(1);
 /// Relation caches: what the first session in a database has read from its catalogs, with which the next ones start in half
 /// the time, also in copies of the database. A server removes them when it starts, since after a crash they may be out of date;
 /// those of a cluster that was shut down cleanly are not. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
@@ -269,10 +272,21 @@ impl Server {
         self.copied
     }
 
-    /// The line of its log that says why it went away.
+    /// Why it went away: the line of its log that says so, or the signal by which its postmaster ended.
     #[must_use]
-    pub fn last_words(&self) -> Option<String> {
-        log::last_words(&self.run().log())
+    pub fn why_gone(&self) -> String {
+        // The pipe that tells of the end closes shortly before there is a status.
+        let ended = sys::wait_readable(&self.handle, STATUS).and_then(|_| self.handle.exit_status());
+        match ended {
+            Ok(Some(status)) if status.signal().is_some() => format!("postmaster ended with {status}"),
+            _ => log::last_words(&self.run().log()).unwrap_or_else(|| "the log is empty".to_owned()),
+        }
+    }
+
+    /// The line of its log that tells of a crash, which it may have survived.
+    #[must_use]
+    pub fn last_crash(&self) -> Option<String> {
+        log::last_crash(&self.run().log())
     }
 }
 

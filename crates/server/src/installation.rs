@@ -239,7 +239,11 @@ pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Re
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = ProcessHandle::of(&child)?;
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(child.wait_with_output()));
+    let reader = thread::Builder::new().spawn(move || sender.send(child.wait_with_output()));
+    if let Err(error) = reader {
+        handle.kill();
+        return Err(error);
+    }
     let Ok(output) = receiver.recv_timeout(patience) else {
         handle.kill();
         return Ok(None);

@@ -20,6 +20,13 @@ pub(crate) fn last_words(log: &Path) -> Option<String> {
     pick(&end_of_log(log, TAIL).ok()?)
 }
 
+/// The line that tells of a crash: what the process said itself, or else by which signal it ended.
+pub(crate) fn last_crash(log: &Path) -> Option<String> {
+    let log = end_of_log(log, TAIL).ok()?;
+    let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
+    last("PANIC:  ").or_else(|| last("was terminated by signal"))
+}
+
 /// The last `most` bytes of a log.
 pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     let mut file = File::open(log)?;
@@ -64,10 +71,14 @@ fn pick(log: &str) -> Option<String> {
         .or_else(|| says("ERROR:  "))
         .or_else(|| says("LOG:  "))
         .or_else(|| lines().next_back())?;
-    // Without the time stamp and process id in front.
+    Some(without_prefix(line))
+}
+
+/// A line without the time stamp and process id in front.
+fn without_prefix(line: &str) -> String {
     let start =
         ["PANIC:  ", "FATAL:  ", "ERROR:  ", "LOG:  "].iter().find_map(|word| line.find(word)).unwrap_or(0);
-    Some(line[start..].chars().take(300).collect())
+    line[start..].chars().take(300).collect()
 }
 
 #[cfg(test)]

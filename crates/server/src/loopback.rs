@@ -48,10 +48,10 @@ impl LoopbackListener {
         }
         let closing = Arc::new(AtomicBool::new(false));
         let socket = server.run().socket_directory().join(SOCKET);
-        let listening = thread::spawn({
+        let listening = thread::Builder::new().spawn({
             let closing = Arc::clone(&closing);
             move || listen(&listener, address, &socket, &closing)
-        });
+        })?;
         Ok(Some(Self { address, closing, listening: Some(listening) }))
     }
 

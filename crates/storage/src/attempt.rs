@@ -27,10 +27,14 @@ impl FileError {
                 "Free some space (\"pgfresh sweep\", \"pgfresh template rm\"), or choose another place with --place PATH (the data) or --cache PATH (templates)."
                     .to_owned(),
             ),
+            io::ErrorKind::PermissionDenied if self.verb == "read" => {
+                Some("Give yourself the right to read it (chmod u+r).".to_owned())
+            }
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(
-                "Choose a writable directory with PGFRESH_CACHE (the cache) or --place PATH (the data).".to_owned(),
+                "Choose a writable directory with PGFRESH_CACHE (the cache), --place PATH (the data), or XDG_DATA_HOME (servers with a name)."
+                    .to_owned(),
             ),
-            _ => None,
+            _ => sys::remedy(&self.source).map(str::to_owned),
         }
     }
 }

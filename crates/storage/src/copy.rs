@@ -94,12 +94,14 @@ impl Copying {
         let (running, ended) = channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..cores.saturating_sub(1).clamp(1, 8))
-            .map(|_| {
+            .filter_map(|_| {
                 let (job, running) = (Arc::clone(&job), running.clone());
-                std::thread::spawn(move || {
+                let work = move || {
                     let _running = running;
                     job.work(&|| ())
-                })
+                };
+                // Who finishes works as well: with no thread it takes longer.
+                std::thread::Builder::new().spawn(work).ok()
             })
             .collect();
         Ok(Self { job, last, threads, ended })

@@ -40,9 +40,10 @@ impl Removing {
         let job = Arc::new(Job::list(root, name).unwrap_or_default());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..cores.saturating_sub(1).clamp(1, 4))
-            .map(|_| {
+            .filter_map(|_| {
                 let job = Arc::clone(&job);
-                std::thread::spawn(move || job.work(None))
+                // Who finishes works as well: with no thread it takes longer.
+                std::thread::Builder::new().spawn(move || job.work(None)).ok()
             })
             .collect();
         Self { job, threads }

@@ -28,7 +28,7 @@ pub use linux::{
     handle::{ProcessHandle, signal},
     holes::{next_data, next_hole},
     identity::{group, is_root, set_process_name, this_program, user},
-    limit::{leave_usual_files, raise_files},
+    limit::{leave_usual_files, raise_files, remedy},
     machine::{clock_ticks, host_name, kernel, load_average, processor, total_memory},
     mask::{leave_usual_mask, leave_usual_mode, let_others_read, make_private},
     memory::available_memory,

@@ -165,8 +165,8 @@ pub enum SetupError {
     ServerGone {
         /// "setup", or the program and its file.
         step: String,
-        /// The line of the log that says why.
-        last_words: Option<String>,
+        /// The line of the log that says why, or how the postmaster ended.
+        why: String,
     },
     /// The template's database could not be made.
     #[error("could not make database \"{database}\"")]
@@ -234,9 +234,7 @@ impl SetupError {
             }
             Self::Sql { source, .. } | Self::Database { source, .. } => source.detail(),
             Self::Closed { source, .. } => source.detail(),
-            Self::ServerGone { last_words, .. } => {
-                last_words.as_ref().map(|line| format!("Last log line: {line}"))
-            }
+            Self::ServerGone { why, .. } => Some(format!("The cause: {why}")),
             Self::Unsettled { changes, .. } => Some(format!("Last time: {}.", changes.join(", "))),
             Self::OnParent { added, source, .. } => {
                 let added = format!("New in this build: {}.", added.join(", "));

@@ -254,8 +254,8 @@ impl Setup<'_> {
         drop((command, lock));
         let status = self.wait(child, step, begun).attempt("wait for", &program)?;
         if !self.server.is_alive() {
-            let (step, last_words) = (step.to_owned(), self.server.last_words());
-            return Err(SetupError::ServerGone { step, last_words }.into());
+            let (step, why) = (step.to_owned(), self.server.why_gone());
+            return Err(SetupError::ServerGone { step, why }.into());
         }
         let broken = Broken { step: step.to_owned(), status, after: begun.elapsed() };
         Ok((!status.success()).then_some(broken))

@@ -54,7 +54,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
 /// Until a signal comes, the time is over, or the server is gone.
 fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut events = Events::listen()?;
-    let early = events.hear();
+    let early = events.hear()?;
     let begun = Instant::now();
     let mut over = !early.is_empty();
     while !over && !recorder.has_ended() {

@@ -95,14 +95,12 @@ fn attend(
     say(&line)?;
     events.watch_server(&service.server)?;
     if is_lifeline() {
-        events.watch_lifeline();
+        events.watch_lifeline()?;
     }
-    let early = events.hear().into_iter().next();
+    let early = events.hear()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
-    let gone = matches!(event, Event::ServerGone).then(|| service.server.last_words());
-    Ok(gone.map(|words| {
-        Failure::new("the server went away").detail(words.map(|words| format!("Last log line: {words}")))
-    }))
+    let gone = matches!(event, Event::ServerGone).then(|| service.server.why_gone());
+    Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
 }
 
 fn say(line: &str) -> Result<(), Failure> {
@@ -140,11 +138,11 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     // Until here a signal ends us: what is leased ends with us.
     let mut events = Events::listen()?;
     say(&line)?;
-    events.watch_end_of(held);
+    events.watch_end_of(held)?;
     if is_lifeline() {
-        events.watch_lifeline();
+        events.watch_lifeline()?;
     }
-    let early = events.hear().into_iter().next();
+    let early = events.hear()?.into_iter().next();
     match early.map_or_else(|| events.next(), Event::Signal) {
         Event::ServerGone => Err(Failure::new("the background server went away")),
         _ => Ok(ExitCode::SUCCESS),

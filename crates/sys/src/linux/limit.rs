@@ -1,9 +1,11 @@
-//! How many files a process may have open.
+//! How many files a process may have open, and what to do where a limit of the user's is reached.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What we began with, once that was changed.
@@ -25,6 +27,17 @@ pub fn leave_usual_files(command: &mut Command) {
     // SAFETY: setrlimit(2) is a system call without state in this process, and the closure does nothing else.
     unsafe {
         command.pre_exec(move || setrlimit(Resource::Nofile, usual).map_err(Into::into));
+    }
+}
+
+/// What to do where a file could not be opened, or a process or thread could not be started, for want of a user's rights to
+/// have as many. Not for what may time out: that has the same number.
+#[must_use]
+pub fn remedy(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        Errno::MFILE => Some("Raise the limit of open files: ulimit -n 1024."),
+        Errno::AGAIN => Some("Raise the limit of processes and threads (ulimit -u), or end some."),
+        _ => None,
     }
 }
 
