@@ -256,6 +256,8 @@ pub(crate) struct LeaseTable {
     last_id: u64,
     /// Until when nothing is made unless a client waits for it.
     quiet_until: Option<Instant>,
+    /// When a client was last given a database.
+    assigned_at: Option<Instant>,
     /// Whether a client has found no database ready, since this was last looked at.
     is_short: bool,
     closed: Option<Closing>,

@@ -23,6 +23,10 @@ const MOST_MAKING_AHEAD: usize = 1;
 /// session takes to start and to have its first answer.
 const QUIET: Duration = Duration::from_millis(3);
 
+/// How long a client waits where there is no room for another database, and none of those that there are is given to anybody:
+/// all may be in use for as long as their clients like. While they go from client to client, its turn comes.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What is known of one source of databases.
 #[derive(Debug)]
 pub(super) struct Supply {
@@ -43,6 +47,7 @@ struct Demand {
     name: String,
     isolation: Isolation,
     params: Option<ParamsId>,
+    since: Instant,
 }
 
 impl LeaseTable {
@@ -104,11 +109,12 @@ impl LeaseTable {
                 return;
             }
             let Some(id) = self.pick(source, &demand) else {
-                if !self.expand(source, now) {
-                    self.refuse_for_room(&demand.name, source, now);
-                    continue;
+                if self.expand(source, now) || now < self.patience_for_room(demand.since) {
+                    return;
                 }
-                return;
+                let full = self.full();
+                self.refuse_name(&demand.name, full, now);
+                continue;
             };
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.line.pop_front();
@@ -126,8 +132,9 @@ impl LeaseTable {
                 && let NameState::Wanted(terms) = &line.state
                 && terms.source() == *source
             {
-                let params = line.requests.front().and_then(|request| request.want.params());
-                return Some(Demand { name, isolation: terms.isolation, params });
+                let isolation = terms.isolation;
+                let request = line.requests.front()?;
+                return Some(Demand { name, isolation, params: request.want.params(), since: request.since });
             }
             supply.line.pop_front();
         }
@@ -172,6 +179,7 @@ impl LeaseTable {
             database.terms = Some(terms);
         }
         self.quiet_until = Some(now + QUIET);
+        self.assigned_at = Some(now);
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
@@ -210,12 +218,21 @@ impl LeaseTable {
         true
     }
 
-    fn refuse_for_room(&mut self, name: &str, source: &Source, now: Instant) {
+    /// Whether there is no room for another database, nor will be before a client gives one back.
+    pub(super) fn is_full(&self) -> bool {
+        let in_use = |database: &Database| database.lease().is_some_and(|lease| lease.deadline.is_none());
+        self.databases.len() >= self.capacity && self.databases.iter().all(|(_, database)| in_use(database))
+    }
+
+    /// Until when who has waited `since` then waits while there is no room.
+    pub(super) fn patience_for_room(&self, since: Instant) -> Instant {
+        self.assigned_at.map_or(since, |assigned| assigned.max(since)) + ROOM_TIMEOUT
+    }
+
+    /// What a client is told where there is no room.
+    pub(super) fn full(&self) -> LeaseError {
         let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
-        if let Some(supply) = self.supplies.get_mut(source) {
-            supply.line.pop_front();
-        }
-        self.refuse_name(name, LeaseError::Full { leased, most: self.capacity }, now);
+        LeaseError::Full { leased, most: self.capacity }
     }
 
     /// A name that waited for a database gets none.

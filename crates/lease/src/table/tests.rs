@@ -158,6 +158,42 @@ fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
     assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
 }
 
+/// While databases go from client to client, each client that finds no room has its turn; once none does, it is refused.
+#[test]
+fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
+    let mut example = Example::new();
+    let (_, first) = rest(&mut example, Vec::new());
+    assert!(first.is_empty());
+    let ask = |example: &mut Example, name: &str| example.session(name, 0).1;
+    let actions = ["a", "b", "c", "d"].into_iter().flat_map(|name| ask(&mut example, name)).collect();
+    let (_, mut held) = rest(&mut example, actions);
+    assert_eq!(held.len(), 4, "as many as there is room for");
+    for waiting in ["e", "f"] {
+        assert!(ask(&mut example, waiting).is_empty(), "it waits");
+    }
+    example.now += Duration::from_millis(900);
+    let (_, given) = {
+        let database = held.pop().unwrap();
+        let actions = example.raise(Event::Disconnected { database, leaving: false });
+        rest(&mut example, actions)
+    };
+    assert_eq!(given.len(), 1, "first come, first served");
+    // The other one goes on waiting for as long as if it had come now.
+    let later = example.table.next_task(example.now).unwrap_err().unwrap();
+    assert_eq!(later, example.now + Duration::from_secs(1));
+    example.now = later;
+    let told = example.raise(Event::Tick);
+    assert!(
+        matches!(
+            &told[..],
+            [Action::Answer { answer: Answer::Refused(LeaseError::Full { leased: 4, most: 4 }), .. }]
+        ),
+        "{told:?}"
+    );
+    // Who comes to a place where nothing moves waits a second of its own.
+    assert!(ask(&mut example, "g").is_empty());
+}
+
 /// However often databases of another template are handed out meanwhile.
 #[test]
 fn a_client_of_one_template_does_not_wait_for_those_of_another() {

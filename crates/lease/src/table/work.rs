@@ -118,7 +118,8 @@ impl LeaseTable {
             _ => None,
         };
         let retries = self.databases.busy().filter_map(retry);
-        let lines = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?));
+        let is_full = self.is_full();
+        let lines = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?, is_full));
         retries.chain(lines).chain(end).min()
     }
 
@@ -126,9 +127,10 @@ impl LeaseTable {
     pub(super) fn tick(&mut self, now: Instant) {
         let names = &self.names;
         self.asked.retain(|name| names.get(name).is_some_and(|line| !line.requests.is_empty()));
+        let is_full = self.is_full();
         let is_late = |name: &&String| {
             let line = self.names.get(*name);
-            line.and_then(|line| self.patience_ends(line)).is_some_and(|time| time <= now)
+            line.and_then(|line| self.patience_ends(line, is_full)).is_some_and(|time| time <= now)
         };
         let waited_for: Vec<_> = self.asked.iter().filter(is_late).cloned().collect();
         for name in waited_for {

@@ -1,5 +1,8 @@
 //! Where room is short, or rights are: a clear word, and nothing left.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, ground, majors, mounts, postgres};
 
@@ -49,6 +52,24 @@ fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
         assert_eq!(status, 204, "{answer}");
         gateway.connect("another", "").unwrap();
     }
+}
+
+#[test]
+fn more_clients_than_databases_that_there_is_room_for_have_their_turn() {
+    let gateway = Gateway::start(15, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
+    thread::scope(|scope| {
+        for worker in 0..12 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                for test in 0..10 {
+                    let mut session = gateway.connect(&format!("test_{worker}_{test}"), "").unwrap();
+                    session.rows("INSERT INTO t VALUES ('x')").unwrap();
+                    thread::sleep(Duration::from_millis(20));
+                    assert_eq!(session.value("SELECT count(*) FROM t").unwrap(), "1");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn many_names_at_once() {
 
 /// A place with room for few databases: who asks for one more is told so, and soon.
 #[test]
-fn a_full_budget_is_refused_at_once() {
+fn a_full_budget_is_refused_soon() {
     let Some(scene) = mounts::scene() else { return };
     let psql = ground::psql();
     // Each session that succeeds stays, for it waits for a line from a FIFO into which nobody writes.
@@ -196,9 +196,9 @@ fn a_full_budget_is_refused_at_once() {
         waits.push(Duration::from_millis(line.split(' ').next().unwrap().parse().unwrap()));
     }
     println!("{} databases, then {} refusals: {}", fine.len(), refused.len(), summary(waits.clone()));
-    // With a psql process each, and on a busy machine; who is not refused at once waits for seconds.
+    // With a psql process each, and on a busy machine; who is not refused waits for ever.
     waits.sort();
-    assert!(waits[waits.len() / 2] < Duration::from_secs(2), "{waits:?}");
+    assert!(waits[waits.len() / 2] < Duration::from_secs(4), "{waits:?}");
 }
 
 #[test]
