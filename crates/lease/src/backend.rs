@@ -156,16 +156,21 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
         let meta = fs::metadata(data.join(file)).ok()?;
         Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
     };
-    format!("{row:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
+    let Some((attributes, read)) = row.split_first() else { return CatalogStamp::from("") };
+    let attributes = attributes.as_deref().unwrap_or_default();
+    format!("{attributes}\n{read:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
 }
 
 /// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`. With
 /// PostgreSQL 15 came rights on parameters.
 macro_rules! stamp {
     (before 15) => {
-        "datacl, datconnlimit, datallowconn, \
+        concat!(
+            $crate::attributes::seen!(),
+            ", datallowconn, \
          ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase IN (0, $1)), \
          ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
+        )
     };
     () => {
         concat!($crate::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")

@@ -68,6 +68,9 @@ impl Inner {
         if !matches!(renamed, Outcome::Done) {
             return renamed;
         }
+        if let Err(error) = self.restore_attributes(id) {
+            return Outcome::Failed(error);
+        }
         let (oid, epoch, stamp, transaction) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
@@ -131,6 +134,29 @@ impl Inner {
     fn is_parked_as(&self, id: DatabaseId, name: &str) -> bool {
         let core = self.lock();
         core.databases.get(&id).is_some_and(|held| held.transaction.is_some() && held.last_name == name)
+    }
+
+    /// Restores what hangs on a database that has just got its name, if that has changed since it was made: some statements change
+    /// it in each database of a role.
+    fn restore_attributes(&self, id: DatabaseId) -> Result<(), LeaseError> {
+        let (oid, name, attributes) = {
+            let core = self.lock();
+            let Some(held) = core.databases.get(&id) else { return Ok(()) };
+            let attributes = held.template.as_ref().and_then(|template| template.attributes.clone());
+            let Some(attributes) = attributes.filter(|noted| !noted.are_in(&held.stamp.0)) else {
+                return Ok(());
+            };
+            (held.oid, held.last_name.clone(), attributes)
+        };
+        // Where a role is not what it was, which is reported, it stays as it is.
+        if let Err(error) = self.admin.run("restore the owner of a database", &attributes.put_on(&name)) {
+            tracing::debug!(%error, name, "could not restore what hangs on a database");
+        }
+        let (stamp, _) = self.read_stamp(oid)?;
+        if let Some(held) = self.lock().databases.get_mut(&id) {
+            held.stamp = (stamp, true);
+        }
+        Ok(())
     }
 
     /// Reads what a session in a database would find that keeps its name.

@@ -12,6 +12,7 @@
 //! ```
 
 mod admin;
+mod attributes;
 mod backend;
 mod cached;
 mod catalog;

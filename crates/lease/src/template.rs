@@ -12,6 +12,7 @@ use storage::Entry;
 use sys::lock;
 
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
+use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{BOOTSTRAP, CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
@@ -37,7 +38,9 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// Whether anything hangs on it that CREATE DATABASE does not copy.
+    /// What hangs on it that no copy has by itself; nothing on `template1`, of which each copy is as SQL makes it.
+    pub(crate) attributes: Option<Arc<Attributes>>,
+    /// Whether that is more than each new database has.
     forgets: bool,
     /// Whether each session in a copy begins with a trigger. From `PostgreSQL` 17 on.
     pub(crate) fires_at_login: bool,
@@ -97,9 +100,10 @@ impl Template {
              datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
              OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
              OR shobj_description(oid, 'pg_database') IS NOT NULL, \
-             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {} \
+             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
              FROM pg_database d WHERE datname = {}",
             NotedRow::COLUMNS,
+            Attributes::COLUMNS,
             literal(&called)
         );
         let rows = admin.run("look at a template", &sql)?;
@@ -112,13 +116,15 @@ impl Template {
         let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
         let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
         let forgets = next() == "t" && called != "template1";
-        let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(next));
+        let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(&mut next));
+        let attributes = Some(Arc::new(Attributes::read(&mut next))).filter(|_| called != "template1");
         let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row)).map(Arc::new);
         Ok(Self {
             name: name.clone(),
             database: called,
             oid,
             bytes: noted.unwrap_or(size),
+            attributes,
             forgets,
             fires_at_login,
             horizon,
@@ -256,11 +262,16 @@ impl Template {
 
     /// Copies what hangs on the template in catalogs that all databases share, and returns the copy's oid.
     fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
-        let mut sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
-        if self.forgets {
-            sql = format!("{}; {sql}", complete_copy(&self.database, name));
-        }
-        let mut rows = admin.run("complete a copy", &sql)?;
+        let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
+        let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
+        let mut rows = match self.attributes.as_ref().filter(|_| self.forgets) {
+            None => admin.run("complete a copy", &sql)?,
+            Some(attributes) => match complete(attributes.put_on(name)) {
+                // A role has another name by now, or is gone.
+                Err(error) if !error.is_lost() => complete(complete_copy(&self.database, name))?,
+                completed => completed?,
+            },
+        };
         evidence.read(mark_of(&rows));
         rows.pop();
         let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());

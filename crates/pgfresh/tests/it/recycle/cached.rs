@@ -25,6 +25,7 @@ on_every_major! {
     without_a_template_a_database_is_what_create_database_makes
     what_sql_has_made_of_template1_is_in_later_databases
     what_sql_says_of_a_template_is_in_no_copy
+    what_a_test_does_to_all_that_a_role_has_is_in_no_other_database
     where_an_owner_is_gone_there_is_no_copy
     where_the_log_is_replayed_elsewhere_the_server_makes_copies
 }
@@ -220,6 +221,37 @@ fn what_sql_says_of_a_template_is_in_no_copy(major: u32) {
         assert_eq!(fixture.described(&name), described);
     }
     assert_eq!(fixture.made_by_sql(), 0);
+}
+
+/// Some statements are about all databases of a role, wherever they are run. Others name the template.
+fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
+    let fixture = open(major);
+    fixture.server.admin("CREATE ROLE other");
+    let described = fixture.described("pgfresh_ready_1");
+    let of_template = ["OWNER TO other", "SET work_mem = '99MB'", "CONNECTION LIMIT 3"];
+    let statements = ["REASSIGN OWNED BY keeper TO other", "DROP OWNED BY reader"].map(ToOwned::to_owned);
+    let statements = statements
+        .into_iter()
+        .chain(of_template.map(|change| format!("ALTER DATABASE {TEMPLATE} {change}")))
+        .chain([
+            format!("GRANT ALL ON DATABASE {TEMPLATE} TO other"),
+            format!("COMMENT ON DATABASE {TEMPLATE} IS 'changed'"),
+            format!("ALTER ROLE reader IN DATABASE {TEMPLATE} SET work_mem = '7MB'"),
+        ]);
+    for (number, statement) in statements.enumerate() {
+        let guilty = format!("guilty_{number}");
+        let Connected { backend, guard } =
+            fixture.server.connect_with(&guilty, None, &params("postgres")).unwrap();
+        AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap().query(&statement).unwrap();
+        drop(guard);
+        fixture.server.leases.release(&guilty).unwrap();
+        // More than there can be ready ones from before.
+        for lease in 0..6 {
+            let name = format!("lease_{number}_{lease}");
+            fixture.expect_fresh(&name).unwrap();
+            assert_eq!(fixture.described(&name), described, "{statement}");
+        }
+    }
 }
 
 /// A slot is what a standby has first. What it was told of stays what it needs.

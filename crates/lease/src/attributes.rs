@@ -1,0 +1,69 @@
+//! What hangs on a template's database in catalogs that all databases share: owner, privileges, limit, settings, comment.
+//!
+//! No way of copying a database copies it, and some statements change it in each database of a role, wherever they are run
+//! (`REASSIGN OWNED`, `DROP OWNED`). So it is noted when the template is taken into service, and put on each copy.
+
+use server::literal;
+
+/// What is seen of it in the row of `pg_database` alone. A [`CatalogStamp`](crate::backend::CatalogStamp) begins with it.
+macro_rules! seen {
+    () => {
+        "concat_ws('|', datdba, datacl, datconnlimit)"
+    };
+}
+pub(crate) use seen;
+
+/// What hangs on a database, as it was once.
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    seen: String,
+    /// Owner, privileges and limit as JSON. Privileges name their roles.
+    row: String,
+    /// Its rows of `pg_db_role_setting`, and those of `pg_shdepend` about its owner and privileges, as JSON.
+    settings: String,
+    dependencies: String,
+    /// Its comment; empty if there is none.
+    comment: String,
+}
+
+impl Attributes {
+    /// Selects it, of the row `d` of `pg_database`.
+    pub(crate) const COLUMNS: &str = concat!(
+        seen!(),
+        ", jsonb_build_object('datdba', datdba, 'datacl', datacl, 'datconnlimit', datconnlimit), \
+         (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_db_role_setting s WHERE setdatabase = d.oid), \
+         (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s \
+          WHERE classid = 'pg_database'::regclass AND objid = d.oid AND deptype IN ('a', 'o')), \
+         coalesce(shobj_description(oid, 'pg_database'), '')"
+    );
+
+    /// From the values of these columns.
+    pub(crate) fn read(mut next: impl FnMut() -> String) -> Self {
+        Self { seen: next(), row: next(), settings: next(), dependencies: next(), comment: next() }
+    }
+
+    /// Whether a database with that stamp has them, as far as its own row tells.
+    pub(crate) fn are_in(&self, stamp: &str) -> bool {
+        stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
+    }
+
+    /// SQL that gives them, and nothing else, to the database called `name`. It fails if a role has another name by now, or none.
+    pub(crate) fn put_on(&self, name: &str) -> String {
+        let Self { row, settings, dependencies, comment, .. } = self;
+        let [row, settings, dependencies, comment] =
+            [row, settings, dependencies, comment].map(|text| literal(text));
+        let to = format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name));
+        format!(
+            "DELETE FROM pg_db_role_setting WHERE setdatabase = {to}; \
+             INSERT INTO pg_db_role_setting SELECT {to}, setrole, setconfig \
+               FROM jsonb_populate_recordset(NULL::pg_db_role_setting, {settings}); \
+             DELETE FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = {to} AND deptype IN ('a', 'o'); \
+             INSERT INTO pg_shdepend SELECT dbid, classid, {to}, objsubid, refclassid, refobjid, deptype \
+               FROM jsonb_populate_recordset(NULL::pg_shdepend, {dependencies}); \
+             DELETE FROM pg_shdescription WHERE classoid = 'pg_database'::regclass AND objoid = {to}; \
+             INSERT INTO pg_shdescription SELECT {to}, 'pg_database'::regclass, {comment} WHERE {comment} <> ''; \
+             UPDATE pg_database d SET datdba = noted.datdba, datacl = noted.datacl, datconnlimit = noted.datconnlimit \
+               FROM jsonb_populate_record(NULL::pg_database, {row}) noted WHERE d.oid = {to}"
+        )
+    }
+}
