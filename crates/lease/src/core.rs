@@ -111,8 +111,8 @@ pub(crate) struct Held {
     pub(crate) clients: Vec<Arc<Client>>,
     /// Whether a session has begun in it since it was given its lease's name.
     pub(crate) entered: bool,
-    /// Whether all its backends were sent SIGTERM since it was reset. One that seems to be alive may act on that later, when the
-    /// next client has it.
+    /// Whether its backends may have been sent SIGTERM since it was reset, by us or by a client. One that seems to be alive may act on
+    /// that later, when the next client has it.
     pub(crate) told_to_end: bool,
 }
 
@@ -260,9 +260,21 @@ impl Core {
     }
 
     pub(crate) fn close_waiting_in_leases(&mut self) {
+        self.in_leases(Held::close_waiting);
+    }
+
+    /// Sessions in leased databases may be told to end.
+    pub(crate) fn expect_signals(&mut self) {
+        self.in_leases(|held| {
+            held.told_to_end = true;
+            held.close_waiting();
+        });
+    }
+
+    fn in_leases(&mut self, what: impl Fn(&mut Held)) {
         for lease in self.table.leases() {
             if let Some(held) = lease.database.and_then(|id| self.databases.get_mut(&id)) {
-                held.close_waiting();
+                what(held);
             }
         }
     }

@@ -12,6 +12,7 @@ use template::ServerOptions;
 use super::expected::after_a_client;
 use super::params;
 use crate::common::WAIT_TIMEOUT;
+use crate::common::gateway::Gateway;
 use crate::common::leases::LeaseFixture;
 
 fn pid_of(session: &mut AdminConnection) -> Pid {
@@ -70,4 +71,46 @@ fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
             }
         });
     }
+}
+
+/// By a statement of its own, also one that was prepared long before.
+#[test]
+fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
+    let gateway = Gateway::start(15, "CREATE TABLE t (id int)", &["--linger", "60s"]);
+    // A reset must know the template before backends wait.
+    for early in ["a", "b", "c"] {
+        gateway.connect(early, "").unwrap().value("SELECT count(*) FROM t").unwrap();
+    }
+    let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let mut waited = 0;
+    for (round, prepared) in [false, true].into_iter().cycle().take(8).enumerate() {
+        let name = format!("ends_{round}");
+        let mut client = gateway.connect(&name, "").unwrap();
+        let statement = format!("SELECT count(PG_Terminate_Backend(pid)) {others}");
+        if prepared {
+            client.rows(&format!("PREPARE ends AS {statement}")).unwrap();
+        }
+        let mut other = gateway.connect(&name, "").unwrap();
+        let pid = other.value("SELECT pg_backend_pid()").unwrap();
+        other.close();
+        let still_there = format!("SELECT count(*) {others} AND pid = {pid} AND query LIKE 'DISCARD%'");
+        let begun = std::time::Instant::now();
+        while client.value(&still_there).unwrap() != "1" && begun.elapsed() < Duration::from_secs(1) {}
+        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        if kill_process(pid, Signal::STOP).is_err() {
+            continue;
+        }
+        waited += 1;
+        let ends = if prepared { "EXECUTE ends".to_owned() } else { statement };
+        client.value(&ends).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                kill_process(pid, Signal::CONT)
+            });
+            let next = gateway.connect(&name, "").unwrap().value("SELECT count(*) FROM t");
+            assert_eq!(next.unwrap(), "0", "round {round}");
+        });
+    }
+    assert!(waited > 4, "backends wait for the next client");
 }
