@@ -1,6 +1,8 @@
 //! What there is, for people and programs to look at.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sys::lock;
@@ -8,6 +10,9 @@ use sys::lock;
 use crate::leases::Leases;
 use crate::table::Source;
 use crate::{Difference, Isolation, SharedStateChange};
+
+/// How long a last look may take. A server whose processes are stopped does not answer, and is to be ended all the same.
+const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// What there is, and what happened since the start.
 #[derive(Debug, Clone, Default)]
@@ -87,16 +92,24 @@ impl Leases {
         }
     }
 
-    /// The same, with a last look at what all databases share, if a client may have changed it.
+    /// The same, with a last look at what all databases share, if a client may have changed it and the server answers.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.0.has_had_clients.load(Ordering::Relaxed) {
             return self.status();
         }
-        if let Err(error) = self.0.evidence.catch_up(&self.0.admin) {
-            self.0.report("read the log", &error.to_string());
+        let (sender, looked) = mpsc::channel();
+        let inner = Arc::clone(&self.0);
+        let look = move || {
+            if let Err(error) = inner.evidence.catch_up(&inner.admin) {
+                inner.report("read the log", &error.to_string());
+            }
+            inner.look_at_shared_state();
+            sender.send(())
+        };
+        if thread::Builder::new().spawn(look).is_err() || looked.recv_timeout(LAST_LOOK).is_err() {
+            tracing::warn!("the server does not answer: what all databases share was not looked at");
         }
-        self.0.look_at_shared_state();
         self.status()
     }
 }

@@ -91,6 +91,30 @@ fn whatever_a_command_waits_for_it_hears_of_the_end() {
 }
 
 #[test]
+fn a_server_that_is_stopped_is_ended_with_its_run() {
+    for with_postmaster in [true, false] {
+        let scene = Scene::new(User::Ourselves);
+        let script = "\"$0\" -XAtqc 'CREATE ROLE seen' \"dbname=some\" && echo done && cat; exit 7";
+        let mut command = scene.pgfresh(["run", "--", "sh", "-c", script, ground::psql()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut pgfresh = command.spawn().unwrap();
+        let mut pipe = pgfresh.stdout.take().unwrap();
+        assert_eq!(line_of(&mut pipe), "done\n");
+        pgfresh.stdout = Some(pipe);
+        let postmaster = postmaster_in_time(&pgfresh);
+        for process in children_of(postmaster.pid.cast_unsigned()) {
+            let _ = kill_process(Pid::from_raw(process.pid).unwrap(), Signal::STOP);
+        }
+        if with_postmaster {
+            kill_process(Pid::from_raw(postmaster.pid).unwrap(), Signal::STOP).unwrap();
+        }
+        drop(pgfresh.stdin.take());
+        let outcome = collect(pgfresh);
+        assert_eq!(outcome.code, Some(7), "{outcome}");
+    }
+}
+
+#[test]
 fn a_template_that_is_built_fails_with_its_server() {
     let specs = [
         ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(600);"),
