@@ -335,7 +335,7 @@ fn quoted(name: &str) -> String {
 fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
-         FROM pg_settings WHERE name = lower('{name}')"
+         FROM pg_settings WHERE lower(name) = lower('{name}')"
     );
     let rows = session.query(&sql)?;
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))

@@ -139,6 +139,24 @@ fn the_last_word_on_a_setting_wins() {
     assert_eq!(show(&["--set", "WORK_MEM=8192kB", "--set=fsync=off"], "work_mem=6MB"), "8MB|off|it's a \\");
 }
 
+/// Of some the server writes the name, and the value, in another way.
+#[test]
+fn a_setting_may_be_spelled_in_any_way_that_the_server_takes() {
+    for (asked, effective) in [
+        ("timezone=utc", "UTC"),
+        ("TimeZone=europe/berlin", "Europe/Berlin"),
+        ("timezone=-5", "<-05>+05"),
+        ("datestyle=German", "German, DMY"),
+        ("DateStyle=ISO,dmy", "ISO, DMY"),
+        ("intervalstyle=SQL_STANDARD", "sql_standard"),
+        ("client_min_messages=Warning", "warning"),
+    ] {
+        let scene = Scene::new(User::Ourselves);
+        let name = asked.split_once('=').unwrap().0;
+        assert_eq!(scene.query(&["--set", asked], &format!("SHOW {name}")), effective, "{asked}");
+    }
+}
+
 /// Sorting, case and words are the same for everybody, whatever the machine's own locale and zone.
 #[test]
 fn locale_encoding_and_time_zone_are_the_same_everywhere() {
