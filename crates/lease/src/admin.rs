@@ -31,7 +31,7 @@ const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_i
     SET bytea_output = hex; SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; \
     SET quote_all_identifiers = off";
 /// The same for what PostgreSQL 13 does not know.
-const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
+pub(crate) const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 /// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
 /// How many connections serve clients that come one after the other.

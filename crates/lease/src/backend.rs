@@ -39,7 +39,19 @@ pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
 
 /// Whether a session with `params` may have queries compiled, for which the server loads a library into its process.
 pub(crate) fn may_compile(params: &StartupParams) -> bool {
-    params.parameters.windows(3).any(|window| window.eq_ignore_ascii_case(b"jit"))
+    asks_for(params, b"jit")
+}
+
+/// The setting by which a server ends sessions that ask nothing. The time that a backend has waited for its client counts.
+const IDLE_TIMEOUT: &str = "idle_session_timeout";
+
+/// Whether a session with `params` may be ended by that, in a database with this stamp.
+pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
+    asks_for(params, IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
+}
+
+fn asks_for(params: &StartupParams, setting: &[u8]) -> bool {
+    params.parameters.windows(setting.len()).any(|window| window.eq_ignore_ascii_case(setting))
 }
 
 /// A backend that waits for its session's first message.

@@ -10,7 +10,7 @@ use server::AdminConnection;
 use sys::lock;
 
 use crate::admin::{number, text};
-use crate::backend::{WaitingBackend, ids};
+use crate::backend::{WaitingBackend, ids, may_be_too_idle};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::Held;
 use crate::inner::Inner;
@@ -243,13 +243,13 @@ impl Inner {
             .into_iter()
             .filter(|params| waiting.iter().all(|waits| waits.params != *params))
             .collect();
-        if lacking.is_empty() || template.fires_at_login {
+        if lacking.is_empty() || template.fires_at_login || self.ends_idle {
             return waiting;
         }
         let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
         let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
-        for params in lacking {
+        for params in lacking.into_iter().filter(|params| !may_be_too_idle(params, &stamp)) {
             if self.lock().table.is_awaited(id) {
                 break;
             }

@@ -30,6 +30,8 @@ pub(crate) struct Inner {
     pub(crate) evidence: Evidence,
     /// Whether the server may compile a query, for which it loads a library into the session's process.
     pub(crate) jit: bool,
+    /// Whether the server ends sessions that ask nothing for a while.
+    pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
     pub(crate) core: Arc<Mutex<Core>>,
     /// Read by [`Self::shared`].

@@ -9,7 +9,7 @@ use std::time::Instant;
 use server::AdminConnection;
 use sys::lock;
 
-use crate::admin::{AdminPool, text};
+use crate::admin::{AdminPool, PLAIN_FROM_14};
 use crate::backend::params_id;
 use crate::core::Core;
 use crate::drop::drop_database;
@@ -50,7 +50,7 @@ impl Leases {
             admin.adopt(session)?;
         }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
-        let (jit, sessions) = look_around(&admin)?;
+        let ServerFacts { jit, ends_idle, sessions } = look_around(&admin, options.major)?;
         // Half of all sessions are for clients, however many of ours there are.
         let most_at_work = admin.bound(sessions / 16);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
@@ -73,6 +73,7 @@ impl Leases {
             admin,
             evidence,
             jit,
+            ends_idle,
             templates: Mutex::new(templates),
             core,
             shared: OnceLock::new(),
@@ -326,12 +327,25 @@ impl Leases {
     }
 }
 
-/// Returns whether the server compiles expressions by default, and how many sessions it admits. Removes the ready databases
-/// of an earlier pgfresh, on whose data this server goes on: their names will be given again.
-fn look_around(admin: &AdminPool) -> Result<(bool, usize), LeaseError> {
+/// What a server says of itself.
+struct ServerFacts {
+    /// It compiles expressions by default.
+    jit: bool,
+    /// It ends idle sessions by default.
+    ends_idle: bool,
+    /// So many it admits.
+    sessions: usize,
+}
+
+/// Looks at the server. Removes the ready databases of an earlier pgfresh, on whose data this server goes on: their names will be
+/// given again.
+fn look_around(admin: &AdminPool, major: u32) -> Result<ServerFacts, LeaseError> {
+    // Our own sessions have set that for themselves.
+    let (usual, ours) = if major < 14 { ("", "") } else { ("RESET idle_session_timeout; ", PLAIN_FROM_14) };
     let sql = format!(
-        "SELECT current_setting('jit'), current_setting('max_connections'), datname FROM (VALUES (1)) AS one
-           LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_')"
+        "{usual}SELECT current_setting('jit'), current_setting('max_connections'), datname,
+           coalesce(current_setting('idle_session_timeout', true), '0') FROM (VALUES (1)) AS one
+           LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_'); {ours}"
     );
     let rows = admin.run("look for databases", &sql)?;
     for row in &rows {
@@ -339,6 +353,10 @@ fn look_around(admin: &AdminPool) -> Result<(bool, usize), LeaseError> {
             drop_database(name, admin)?;
         }
     }
-    let sessions = rows.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
-    Ok((text(&rows) == "on", sessions.unwrap_or(usize::MAX)))
+    let fact = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
+    Ok(ServerFacts {
+        jit: fact(0) == Some("on"),
+        ends_idle: fact(3).is_some_and(|timeout| timeout != "0"),
+        sessions: fact(1).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),
+    })
 }

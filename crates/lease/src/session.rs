@@ -8,7 +8,9 @@ use std::time::Duration;
 use pgwire::StartupParams;
 use sys::lock;
 
-use crate::backend::{CatalogStamp, WaitingBackend, may_compile, params_id, stamp_in, stamp_of};
+use crate::backend::{
+    CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
+};
 use crate::client::{Client, ClientLink};
 use crate::core::{Core, Counters, Held};
 use crate::inner::Inner;
@@ -342,6 +344,8 @@ impl SessionGuard {
             && !held.has_functions
             && !stay.inner.jit
             && !may_compile(&stay.params)
+            && !stay.inner.ends_idle
+            && !may_be_too_idle(&stay.params, &stay.stamp)
             && !stay.stamp.is_empty()
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);

@@ -1,7 +1,8 @@
 //! A backend acts on SIGTERM when it is scheduled. Until then it seems to be alive, and must not be given to the next client.
 
+use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease::{Backend, Connected};
 use pgwire::StartupParams;
@@ -94,7 +95,7 @@ fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
         let pid = other.value("SELECT pg_backend_pid()").unwrap();
         other.close();
         let still_there = format!("SELECT count(*) {others} AND pid = {pid} AND query LIKE 'DISCARD%'");
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while client.value(&still_there).unwrap() != "1" && begun.elapsed() < Duration::from_secs(1) {}
         let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
         if kill_process(pid, Signal::STOP).is_err() {
@@ -112,5 +113,31 @@ fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
             assert_eq!(next.unwrap(), "0", "round {round}");
         });
     }
-    assert!(waited > 4, "backends wait for the next client");
+    // Where it is prepared, none does from then on.
+    assert!(waited >= 3, "backends wait for the next client");
+}
+
+/// The time that a backend has waited would count for its next client.
+#[test]
+fn no_backend_waits_where_idle_sessions_are_ended() {
+    let table = "CREATE TABLE t (id int)";
+    let in_template = format!("{table}; ALTER DATABASE app SET idle_session_timeout = '1h'");
+    for (template, flags, options, reused) in [
+        (table, &[][..], "", true),
+        (table, &["--set", "idle_session_timeout=1h"], "", false),
+        (table, &[], "-c idle_session_timeout=1h", false),
+        (&in_template, &[], "", false),
+    ] {
+        let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
+        for early in ["a", "b", "c"] {
+            gateway.connect(early, "").unwrap().value("SELECT count(*) FROM t").unwrap();
+        }
+        let mut pids = BTreeSet::new();
+        for _ in 0..20 {
+            let mut session = gateway.connect("again", options).unwrap();
+            pids.insert(session.value("SELECT pg_backend_pid()").unwrap());
+            session.close();
+        }
+        assert_eq!(pids.len() < 20, reused, "{flags:?} {options:?}: {pids:?}");
+    }
 }
