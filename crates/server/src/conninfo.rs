@@ -64,6 +64,10 @@ impl ConnectionString {
         if text.contains('=') {
             return parse_pairs(text);
         }
+        // libpq would take a host with its port for the name of a database, and look for a socket.
+        if text.contains([':', '/', '@']) {
+            return Err(ConnectionStringError::Malformed("it does not begin with \"postgresql://\""));
+        }
         Ok(Self { open: text.to_owned(), password: None })
     }
 
@@ -217,6 +221,14 @@ mod tests {
         ] {
             let parsed = ConnectionString::parse(text).unwrap();
             assert_eq!((parsed.open.as_str(), parsed.password.as_deref()), (open, password), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_a_url_nor_a_name_is_refused() {
+        for text in ["127.0.0.1:5432", "db.example/shop", "me@db", "http://db/shop", "me:secret@db/shop"] {
+            let error = ConnectionString::parse(text).expect_err(text).to_string();
+            assert_eq!(error, "cannot read the connection string: it does not begin with \"postgresql://\"");
         }
     }
 
