@@ -81,6 +81,9 @@ pub enum LeaseError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The name cannot be a template's.
+    #[error("{0}")]
+    TemplateName(String),
     /// Its own server is off.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
@@ -164,7 +167,7 @@ impl LeaseError {
             | Self::OtherIsolation { .. } => "55006",
             Self::Timeout { .. } => "57014",
             Self::Closed | Self::Gone => "57P01",
-            Self::Name { .. } => "42602",
+            Self::Name { .. } | Self::TemplateName(_) => "42602",
             Self::Full { .. } => "53100",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",

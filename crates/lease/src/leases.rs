@@ -192,12 +192,11 @@ impl Leases {
     /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
     /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
-        let refuse = |why| Err(LeaseError::Name { name: template.to_owned(), why });
-        if template.is_empty() || template.len() > 40 {
-            return refuse("a template's has 1 to 40 bytes");
-        }
-        if self.0.template(whole(template)?).is_ok() {
-            return refuse("there is such a template already");
+        // As in pgfresh.toml, which may have it one day.
+        ::template::check_name(template).map_err(LeaseError::TemplateName)?;
+        if self.0.template(template).is_ok() {
+            let (name, why) = (template.to_owned(), "there is such a template already");
+            return Err(LeaseError::Name { name, why });
         }
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
