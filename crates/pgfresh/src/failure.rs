@@ -46,6 +46,12 @@ impl Failure {
         self
     }
 
+    /// Says before the message what was done.
+    pub(crate) fn after(mut self, done: &str) -> Self {
+        self.message = format!("{done}: {}", self.message);
+        self
+    }
+
     /// Ends the process with another code than the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.code = Some(code);

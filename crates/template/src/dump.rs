@@ -1,13 +1,18 @@
 //! Writing what a live database has into a file that a template can be made from: its schema and the roles it mentions as
 //! SQL, or all of it as a dump. That server is only read.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use server::{ConnectionString, ConnectionStringError, Installation, SUPERUSER};
 use storage::{Attempt, FileError};
+
+/// What the file of an import begins with.
+const IMPORTED: &str = "-- Imported by pgfresh.\n";
+/// What a dump in the custom format begins with.
+const DUMPED: &[u8] = b"PGDMP";
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +36,12 @@ pub enum DumpError {
         /// What it said.
         answer: String,
     },
+    /// A file that is not ours has the name.
+    #[error("\"{}\" is there already", path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file cannot be written, or the program not be run.
     #[error(transparent)]
     File(#[from] FileError),
@@ -42,7 +53,7 @@ impl DumpError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Failed { answer, .. } => Some(format!("It said: {answer}")),
-            Self::Target(_) | Self::NoProgram { .. } | Self::File(_) => None,
+            Self::Target(_) | Self::NoProgram { .. } | Self::Occupied { .. } | Self::File(_) => None,
         }
     }
 
@@ -57,8 +68,77 @@ impl DumpError {
             Self::Failed { answer, .. } if answer.contains("version mismatch") => {
                 Some("Name a PostgreSQL as new as that server with --postgres.".to_owned())
             }
+            Self::Occupied { .. } => Some("Choose another name, or remove the file first.".to_owned()),
             Self::Failed { .. } => None,
             Self::File(error) => error.hint(),
+        }
+    }
+}
+
+/// A file that is about to be written. What has its name stays until all of the new one is there.
+#[derive(Debug)]
+pub struct DumpFile {
+    path: PathBuf,
+    staging: PathBuf,
+}
+
+impl DumpFile {
+    /// A file for [`import`].
+    ///
+    /// # Errors
+    /// It cannot be written, or there is one that no import has written.
+    pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
+        Self::create(path, IMPORTED.as_bytes())
+    }
+
+    /// A file for [`save`].
+    ///
+    /// # Errors
+    /// It cannot be written, or there is one that is no dump.
+    pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
+        Self::create(path, DUMPED)
+    }
+
+    /// What is there may be replaced if it begins with `mark`, as what an earlier run wrote does.
+    fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
+        if let Some(head) = Self::head(path, mark.len()).attempt("write", path)?
+            && head != mark
+        {
+            return Err(DumpError::Occupied { path: path.to_owned() });
+        }
+        let staging = path.with_added_extension("part");
+        // Before a server is asked for all that it has.
+        fs::write(&staging, "").attempt("write", path)?;
+        Ok(Self { path: path.to_owned(), staging })
+    }
+
+    /// What a file begins with, if it is there; of what is no file nothing.
+    fn head(path: &Path, bytes: usize) -> io::Result<Option<Vec<u8>>> {
+        let there = match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            there => there?,
+        };
+        let mut head = vec![0; bytes];
+        let count = if there.is_file() || there.is_dir() { File::open(path)?.read(&mut head)? } else { 0 };
+        head.truncate(count);
+        Ok(Some(head))
+    }
+
+    /// Gives the finished file the user's usual mode and its name.
+    fn hand_over(self) -> Result<(), FileError> {
+        let finished = File::open(&self.staging).attempt("open", &self.staging)?;
+        sys::leave_usual_mode(&finished).attempt("change the mode of", &self.staging)?;
+        fs::rename(&self.staging, &self.path).attempt("write", &self.path)
+    }
+}
+
+impl Drop for DumpFile {
+    /// Leaves nothing of what was not finished.
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.staging)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %self.staging.display(), "could not remove an unfinished dump");
         }
     }
 }
@@ -67,8 +147,8 @@ impl DumpError {
 /// may be read. Where not, neither owners nor grants are in it, and the reason is returned: what `pg_dumpall` said.
 ///
 /// # Errors
-/// `file` is as it was before then.
-pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Option<String>, DumpError> {
+/// Nothing is written then.
+pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
     let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
@@ -76,46 +156,24 @@ pub fn import(installation: &Installation, url: &str, file: &Path) -> Result<Opt
         options.extend(["--no-owner", "--no-privileges"]);
     }
     let schema = dumped(installation, &options, &target)?;
-    let mut text = "-- Imported by pgfresh.\n".to_owned();
+    let mut text = IMPORTED.to_owned();
     let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
-    staged(file, |staging| Ok(fs::write(staging, text).attempt("write", staging)?))?;
+    fs::write(&file.staging, text).attempt("write", &file.path)?;
+    file.hand_over()?;
     Ok(left_out)
 }
 
 /// Writes all of the database at `url` but its roles into `file`, in `pg_dump`'s custom format.
 ///
 /// # Errors
-/// `file` is as it was before then.
-pub fn save(installation: &Installation, url: &str, file: &Path) -> Result<(), DumpError> {
+/// Nothing is written then.
+pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<(), DumpError> {
     let target = ConnectionString::parse(url)?;
-    staged(file, |staging| {
-        let to = format!("--file={}", staging.display());
-        // Before a server is asked for all that it has.
-        fs::write(staging, "").attempt("write", staging)?;
-        let options = ["--format=custom", "--no-tablespaces", "--no-subscriptions", &to];
-        dumped(installation, &options, &target).map(drop)
-    })
-}
-
-/// Has `write` write a file beside `file`, which then takes its place; on any error nothing of it is left.
-fn staged(file: &Path, write: impl FnOnce(&Path) -> Result<(), DumpError>) -> Result<(), DumpError> {
-    let staging = file.with_added_extension("part");
-    let written = write(&staging).and_then(|()| Ok(hand_over(&staging, file)?));
-    if written.is_err()
-        && let Err(error) = fs::remove_file(&staging)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, path = %staging.display(), "could not remove an unfinished dump");
-    }
-    written
-}
-
-/// Gives a finished file the user's usual mode and its name.
-fn hand_over(staging: &Path, file: &Path) -> Result<(), FileError> {
-    let finished = fs::File::open(staging).attempt("open", staging)?;
-    sys::leave_usual_mode(&finished).attempt("change the mode of", staging)?;
-    fs::rename(staging, file).attempt("write", file)
+    let to = format!("--file={}", file.staging.display());
+    let options = ["--format=custom", "--no-tablespaces", "--no-subscriptions", &to];
+    dumped(installation, &options, &target)?;
+    Ok(file.hand_over()?)
 }
 
 /// What `pg_dump` gives.
@@ -160,10 +218,12 @@ fn output(
     Ok(command.output().attempt("run", &path)?)
 }
 
-/// The last line of what a program said.
+/// The line of what a program said that names the cause: the first with an error, behind which others explain it.
 fn answer(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(nothing)").chars().take(300).collect()
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.clone().next().unwrap_or("(nothing)");
+    lines.find(|line| line.contains("error: ")).unwrap_or(first).trim().chars().take(300).collect()
 }
 
 #[cfg(test)]
@@ -171,13 +231,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_an_earlier_run_wrote_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("schema.sql");
+        let as_schema = || DumpFile::for_schema(&path).map(drop).map_err(|error| error.to_string());
+        let as_dump = || DumpFile::for_dump(&path).map(drop).map_err(|error| error.to_string());
+        let occupied = Err(format!("\"{}\" is there already", path.display()));
+        assert_eq!((as_schema(), as_dump()), (Ok(()), Ok(())));
+        for (text, schema, dump) in [
+            ("-- Mine.\n", occupied.clone(), occupied.clone()),
+            ("", occupied.clone(), occupied.clone()),
+            ("-- Imported by pgfresh.\nCREATE", Ok(()), occupied.clone()),
+            ("PGDMP\x01", occupied.clone(), Ok(())),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!((as_schema(), as_dump()), (schema, dump), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn nothing_is_left_of_a_file_that_cannot_be_written_or_named() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("schema.sql");
+        let file = DumpFile::for_schema(&directory).unwrap();
         fs::create_dir_all(directory.join("full")).unwrap();
-        let write = |staging: &Path| Ok(fs::write(staging, "half").attempt("write", staging)?);
-        assert!(staged(&directory, write).is_err(), "a directory has its name");
-        assert!(staged(&folder.path().join("none/schema.sql"), write).is_err());
+        assert!(file.hand_over().is_err(), "a directory has its name by now");
+        assert!(DumpFile::for_schema(&directory).is_err());
+        let missing = folder.path().join("none/schema.sql");
+        let error = DumpFile::for_schema(&missing).unwrap_err().to_string();
+        assert_eq!(error, format!("could not write \"{}\"", missing.display()));
         let stays: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(stays, [directory]);
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use gateway::KeptDatabase;
 use serde_json::{Value, json};
 use server::percent_encode;
+use template::DumpFile;
 use ureq::http::Method;
 
 use crate::background::{self, About, Found};
@@ -107,27 +108,33 @@ pub(crate) fn snapshot(
         snapshot(&find(options)?)?;
         return Ok(ExitCode::SUCCESS);
     };
+    let target = DumpFile::for_dump(file)?;
     let settings = ResolvedSettings::resolve(options)?;
     let control = Control::of_this_run_or(|| Ok(find_in_background(&settings)?.control))?;
     snapshot(&control)?;
-    save(&settings, &control, template, file)?;
+    save(&settings, &control, template, target)
+        .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;
+    if !settings.verbosity.is_quiet() {
+        say!("# Wrote {}. In pgfresh.toml:", file.display());
+        say!("[template.{template}]\ndump = {}", json!(file));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a template of that server's into a file, and says what to do with it.
-fn save(settings: &ResolvedSettings, control: &Control, template: &str, file: &Path) -> Result<(), Failure> {
+/// Writes a template of that server's into a file.
+fn save(
+    settings: &ResolvedSettings,
+    control: &Control,
+    template: &str,
+    file: DumpFile,
+) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
     // It has no other session, and it is what the template is.
     let serve_options = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
     let saved = template::save(&installation, text(&copy["url"]), file);
     control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
-    saved?;
-    if !settings.verbosity.is_quiet() {
-        say!("# Wrote {}. In pgfresh.toml:", file.display());
-        say!("[template.{template}]\ndump = {}", json!(file));
-    }
-    Ok(())
+    Ok(saved?)
 }
 
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, Failure> {

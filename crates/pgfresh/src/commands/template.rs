@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage::{CacheError, human_bytes};
-use template::{BuildPlan, CachedTemplate, ServerOptions, TemplateSpec, TemplateStatus};
+use template::{BuildPlan, CachedTemplate, DumpFile, ServerOptions, TemplateSpec, TemplateStatus};
 
 use self::shared::Carrier;
 use crate::cancellation::cancellable;
@@ -256,8 +256,9 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
 }
 
 fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Failure> {
+    let target = DumpFile::for_schema(file)?;
     let installation = startup::provisioner_without_template(settings)?.installation;
-    let left_out = template::import(&installation, url, file)?;
+    let left_out = template::import(&installation, url, target)?;
     if settings.verbosity.is_quiet() {
         return Ok(());
     }

@@ -1,7 +1,9 @@
 //! Templates: prepared once, whole, found again, rebuilt for a reason, and nothing of a failed or ended build stays.
 
 mod builders;
+mod files;
 mod incremental;
+mod mistakes;
 mod several;
 mod signed;
 
@@ -499,27 +501,6 @@ fn a_template_whose_journey_is_ended_leaves_nothing() {
 }
 
 #[test]
-fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
-    const EVERYTHING: &str = "
-        CREATE ROLE shop; CREATE TABLE orders AS SELECT 1 AS id; ALTER TABLE orders OWNER TO shop;
-        CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1';";
-    let scene = project(User::Ourselves, CONFIG);
-    scene.write("migrations/0001.sql", EVERYTHING);
-    let program = ground::program().display();
-    let said = scene.shell(&[], &format!("{program} template import \"$DATABASE_URL\" schema.sql"));
-    assert!(said.contains("[template]\nsql = [\"schema.sql\"]\n"), "{said}");
-    scene.write("pgfresh.toml", &said);
-    let question = "SELECT count(*), twice(4), (SELECT tableowner FROM pg_tables WHERE tablename = 'orders') FROM orders";
-    assert_eq!(scene.query(&[], question), "0|8|shop");
-    let nowhere = "postgresql:///x?host=/nowhere";
-    assert_fails(
-        &scene.run(["template", "import", nowhere, "new.sql"]),
-        &["could not read the database", "DETAIL"],
-    );
-    assert!(!scene.directory.join("new.sql").exists());
-}
-
-#[test]
 fn a_setup_reaches_its_server_by_a_port_that_is_closed_to_other_users() {
     let scene = project(User::Ourselves, "");
     let setup = "echo \"$DATABASE_URL $PGHOST $PGPORT\" > seen && psql -c 'CREATE TABLE t AS SELECT 7 AS n' \
@@ -530,62 +511,4 @@ fn a_setup_reaches_its_server_by_a_port_that_is_closed_to_other_users() {
     let (url, port) = seen.trim_end().split_once(" 127.0.0.1 ").unwrap();
     assert_eq!(url, format!("postgresql://postgres@127.0.0.1:{port}/app"));
     assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it is still open");
-}
-
-#[test]
-fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
-    let scene = project(User::Ourselves, "");
-    let program = ground::program().display();
-    let fill = "CREATE TABLE kept AS SELECT * FROM generate_series(1, 3); CREATE SEQUENCE number START 7";
-    let said = scene.shell(
-        &[],
-        &format!(
-            "psql -qc '{fill}' \"dbname=scratch\" && {program} snapshot scratch as full --save full.dump \
-             && {program} status --json"
-        ),
-    );
-    let config = "[template.full]\ndump = \"full.dump\"\n";
-    assert!(said.contains(config), "{said}");
-    // The copy that was read is nobody's any more.
-    assert!(!said.contains("fresh_"), "{said}");
-    scene.write("pgfresh.toml", config);
-    assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
-    let command =
-        format!("psql -qc '' \"dbname=scratch\" && {program} snapshot scratch as b --save none/x.dump");
-    assert_fails(&scene.run(["run", "--", "sh", "-c", &command]), &["none/x.dump", "No such file"]);
-}
-
-#[test]
-fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
-    let scene = project(User::Ourselves, "");
-    for (text, words) in [
-        (
-            "[template]\nsteup = 'x'\n",
-            &["pgfresh.toml:2: unknown key in [template]: \"steup\"", "Did you mean \"setup\"?"][..],
-        ),
-        (
-            "[template.a]\nsetup = 'x'\ninput = 'y'\n",
-            &["pgfresh.toml:3: unknown key in [template.a]", "\"inputs\"?"],
-        ),
-        ("[template]\nsql = 5\n", &["pgfresh.toml:2: bad value for \"sql\": expected a string or an array"]),
-        (
-            "[template]\ninputs = ['a']\n",
-            &["pgfresh.toml:2: [template] needs setup, sql, dump or from", "HINT"],
-        ),
-        (
-            "[template.'a b']\nsetup = 'x'\n",
-            &["pgfresh.toml:1: \"a b\" cannot be the name of a template: it has letters"],
-        ),
-        ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
-        ("[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n", &["would go on from itself"]),
-        (
-            "[template.shop]\nfrom = 'bsae'\n[template.base]\nsql = 'x'\n",
-            &["pgfresh.toml:2: unknown template", "\"base\"?"],
-        ),
-        ("[cache]\nsize = 'big'\n", &["pgfresh.toml:2: bad value for \"size\": expected a size"]),
-        ("[templates]\n", &["pgfresh.toml:1: unknown table", "\"template\"?"]),
-    ] {
-        scene.write("pgfresh.toml", text);
-        assert_fails(&scene.run(["run", "--", "true"]), words);
-    }
 }

@@ -1,0 +1,100 @@
+//! Templates and files: what a live database or a snapshot is written to, and what a template is made from.
+
+use std::fs;
+
+use super::{CONFIG, assert_fails, project};
+use crate::common::{User, ground};
+
+#[test]
+fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
+    const EVERYTHING: &str = "
+        CREATE ROLE shop; CREATE TABLE orders AS SELECT 1 AS id; ALTER TABLE orders OWNER TO shop;
+        CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1';";
+    let scene = project(User::Ourselves, CONFIG);
+    scene.write("migrations/0001.sql", EVERYTHING);
+    let program = ground::program().display();
+    let said = scene.shell(&[], &format!("{program} template import \"$DATABASE_URL\" schema.sql"));
+    assert!(said.contains("[template]\nsql = [\"schema.sql\"]\n"), "{said}");
+    scene.write("pgfresh.toml", &said);
+    let question = "SELECT count(*), twice(4), (SELECT tableowner FROM pg_tables WHERE tablename = 'orders') FROM orders";
+    assert_eq!(scene.query(&[], question), "0|8|shop");
+    let nowhere = "postgresql:///x?host=/nowhere";
+    assert_fails(
+        &scene.run(["template", "import", nowhere, "new.sql"]),
+        &["could not read the database", "DETAIL"],
+    );
+    assert!(!scene.directory.join("new.sql").exists());
+    // What an earlier import wrote is replaced, and what is the user's stays.
+    let import = format!("{program} template import \"$DATABASE_URL\" schema.sql");
+    scene.shell(&[], &import);
+    scene.write("schema.sql", "-- Mine.");
+    assert_fails(
+        &scene.run(["run", "--", "sh", "-c", &import]),
+        &["\"schema.sql\" is there already", "HINT:  Choose another name, or remove the file first."],
+    );
+    assert_eq!(fs::read_to_string(scene.directory.join("schema.sql")).unwrap(), "-- Mine.");
+}
+
+#[test]
+fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
+    let scene = project(User::Ourselves, "");
+    let program = ground::program().display();
+    let fill = "CREATE TABLE kept AS SELECT * FROM generate_series(1, 3); CREATE SEQUENCE number START 7";
+    let said = scene.shell(
+        &[],
+        &format!(
+            "psql -qc '{fill}' \"dbname=scratch\" && {program} snapshot scratch as full --save full.dump \
+             && {program} status --json"
+        ),
+    );
+    let config = "[template.full]\ndump = \"full.dump\"\n";
+    assert!(said.contains(config), "{said}");
+    // The copy that was read is nobody's any more.
+    assert!(!said.contains("fresh_"), "{said}");
+    scene.write("pgfresh.toml", config);
+    assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
+    for (words, expected) in [
+        ("b --save none/x.dump", &["could not write \"none/x.dump\": No such file"][..]),
+        ("b --save pgfresh.toml", &["\"pgfresh.toml\" is there already"]),
+        ("'b 2' --save x.dump", &["\"b 2\" cannot be the name of a template: it has letters, digits"]),
+        ("template1", &["\"template1\" cannot be the name of a template"]),
+    ] {
+        let command = format!("psql -qc '' dbname=scratch && {program} snapshot scratch as {words}");
+        // A template that is not written is not made either.
+        let command = format!("{command} || {{ {program} status --json; exit 1; }}");
+        let outcome = scene.run(["run", "--", "sh", "-c", &command]);
+        assert_fails(&outcome, expected);
+        assert!(!outcome.stdout.contains("\"name\":\"b"), "{outcome}");
+        assert!(!scene.directory.join("x.dump").exists());
+    }
+}
+
+/// The snapshot is made when its file cannot be: the error says so.
+#[test]
+fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
+    let scene = project(User::Ourselves, "");
+    let real = std::path::Path::new(ground::psql()).parent().unwrap();
+    scene.write_program("bin/postgres", &format!("exec '{}/postgres' \"$@\"", real.display()));
+    scene.write_program("bin/initdb", &format!("exec '{}/initdb' \"$@\"", real.display()));
+    scene.write_program(
+        "bin/pg_dump",
+        "echo 'pg_dump: error: no luck' >&2; echo 'pg_dump: detail: none' >&2; exit 1",
+    );
+    let bin = scene.directory.join("bin");
+    std::fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = ground::program().display();
+    let command = format!(
+        "{} -qc '' dbname=scratch; export PGFRESH_POSTGRES='{}'; {program} snapshot scratch as b --save x.dump",
+        ground::psql(),
+        bin.display()
+    );
+    let outcome = scene.run(["run", "--", "sh", "-c", &command]);
+    assert_fails(
+        &outcome,
+        &[
+            "pgfresh: template \"b\" was made, but not written: could not read the database: pg_dump ended with exit",
+            "DETAIL:  It said: pg_dump: error: no luck\n",
+        ],
+    );
+    assert!(!scene.directory.join("x.dump").exists() && !scene.directory.join("x.dump.part").exists());
+}
