@@ -104,7 +104,7 @@ pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), F
 
 /// Takes over what lies in `folder`: with any signature or none if no key is trusted.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
-    let paths = storage::carried(folder)?;
+    let paths = carried(folder)?;
     cancellable(|cancelled| {
         let take = |path: &PathBuf| {
             let new = cache.import(path, trusted, cancelled)?;
