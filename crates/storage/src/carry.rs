@@ -34,6 +34,10 @@ impl Entry {
         key: Option<&SigningKey>,
         cancelled: &AtomicBool,
     ) -> Result<(), CopyError> {
+        if folder.is_file() {
+            let why = "it is a file, not a directory";
+            Err(io::Error::new(io::ErrorKind::NotADirectory, why)).attempt("create", folder)?;
+        }
         fs::create_dir_all(folder).attempt("create", folder)?;
         let target = folder.join(self.fingerprint());
         remove_unfinished(folder, &format!("{}.{STAGING}", self.fingerprint()))?;

@@ -1,6 +1,7 @@
 //! Where a data directory may live: RAM if it truly fits, else disk, and why.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,6 +12,12 @@ use crate::{Account, human_bytes, private};
 
 /// What is left for the server's own work (WAL, temporary files, a few databases) beside the copies.
 const HEADROOM: u64 = 256 << 20;
+
+/// Bytes of the longest path that a server has for a file: `MAXPGPATH` less its final zero. It cuts longer ones, and reads
+/// another file. Source: `src/include/pg_config_manual.h`.
+const LONGEST: usize = 1023;
+/// The longest of those names behind our directory in a place: the eight letters are drawn.
+const DEEPEST: &str = "/01234567/data/postgresql.auto.conf";
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,6 +111,9 @@ impl PlaceError {
             ),
             Self::NoDisk { .. } | Self::Unfit { .. } => {
                 Some("Name a directory with room and rights: --place PATH, or place = \"PATH\".".to_owned())
+            }
+            Self::File(error) if error.kind() == io::ErrorKind::NotFound => {
+                Some("Make it, or name another directory: --place PATH, or place = \"PATH\".".to_owned())
             }
             Self::File(error) => error.hint(),
         }
@@ -233,11 +243,19 @@ fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), Strin
     // The server's settings and clients' URLs have to name it.
     root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
+    if !root.is_dir() {
+        return Err("it is a file, not a directory".to_owned());
+    }
     sys::expect_usable(root).map_err(|error| error.to_string())?;
     if !account.can_reach(root) {
         return Err(format!("the server's account (uid {}) may not enter it", account.uid));
     }
     let ours = root.join(format!("pgfresh-{}", sys::user()));
+    let length = |path: &Path| path.as_os_str().len();
+    let most = LONGEST - DEEPEST.len() - (length(&ours) - length(root));
+    if length(root) > most {
+        return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
+    }
     // Nothing is made here: who died right after would leave it behind.
     private::ensure_existing(&ours).map_err(|error| error.to_string())?;
     let budget = match filesystem.kind {
@@ -272,6 +290,19 @@ mod tests {
         let request: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
         let place = Place::choose(&request, 1000, Path::new("/nowhere"), &Account::ours()).unwrap();
         assert_eq!(place.root(), directory.path().canonicalize().unwrap());
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = Place::choose(&PlaceRequest::At(file), 1000, Path::new("/nowhere"), &Account::ours());
+        assert!(error.unwrap_err().to_string().ends_with("/file\": it is a file, not a directory"));
+        let mut deep = directory.path().to_owned();
+        while deep.as_os_str().len() < LONGEST {
+            deep.push("x".repeat(100));
+        }
+        std::fs::create_dir_all(&deep).unwrap();
+        let length = deep.as_os_str().len();
+        let error = Place::choose(&PlaceRequest::At(deep), 1000, Path::new("/nowhere"), &Account::ours());
+        let expected = format!(": its path has {length} bytes, and PostgreSQL takes at most 9");
+        assert!(error.unwrap_err().to_string().contains(&expected));
         let missing = PlaceRequest::At(directory.path().join("missing"));
         assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &Account::ours()).is_err());
         assert_eq!(

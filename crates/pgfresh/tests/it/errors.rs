@@ -413,7 +413,8 @@ fn places_that_cannot_be_used() {
     check(
         &["run", "--place", "/nowhere/at/all", "--", "true"],
         125,
-        "pgfresh: could not use \"/nowhere/at/all\": No such file or directory (os error 2)",
+        "pgfresh: could not use \"/nowhere/at/all\": No such file or directory (os error 2)
+        HINT:  Make it, or name another directory: --place PATH, or place = \"PATH\".",
     );
     let closed = |scene: &Scene| {
         let place = scene.directory.join("closed/place");
