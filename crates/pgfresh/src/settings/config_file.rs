@@ -58,7 +58,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
         };
         match name {
             "postgres" => config.postgres = file.read(name, &table)?,
-            "template" => config.templates = template::read(file, table, &config.folder)?,
+            "template" => config.templates = template::read(file, table, at, &config.folder)?,
             "database" => config.database = file.read(name, &table)?,
             "budget" => config.budget = file.read(name, &table)?,
             "server" => config.server = file.read(name, &table)?,
@@ -67,12 +67,17 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     }
     let here = file.path.parent().unwrap_or(Path::new(""));
     if let Some(VersionRequest::Bin(path)) = &mut config.postgres.version {
-        *path = here.join(&*path);
+        *path = below(here, path);
     }
     if let Some(PlaceRequest::At(path)) = &mut config.postgres.place {
-        *path = here.join(&*path);
+        *path = below(here, path);
     }
     Ok(config)
+}
+
+/// A path of the file, without the "./" that tells it from a word.
+fn below(here: &Path, path: &Path) -> PathBuf {
+    here.join(path).components().collect()
 }
 
 #[cfg(test)]

@@ -19,12 +19,19 @@ const NONE: &str = "none";
 /// A template, and where in the file it names the one that it goes on from.
 type Read = (TemplateSpec, Option<Spanned<String>>);
 
-/// Reads all templates of the file.
-pub(super) fn read(file: &File<'_>, table: DeTable<'_>, folder: &Path) -> Result<Vec<TemplateSpec>, Failure> {
+/// Reads all templates of the file, whose table of them begins at `at`.
+pub(super) fn read(
+    file: &File<'_>,
+    table: DeTable<'_>,
+    at: usize,
+    folder: &Path,
+) -> Result<Vec<TemplateSpec>, Failure> {
     let (named, own): (DeTable<'_>, DeTable<'_>) =
         table.into_iter().partition(|(_, value)| value.get_ref().is_table());
     let mut all = Vec::new();
-    if let Some(at) = own.keys().next().map(|key| key.span().start) {
+    let first = own.keys().next().map(|key| key.span().start);
+    // An empty one is there for those below it, or for nothing.
+    if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, (UNNAMED, folder))?);
     }
     for (key, value) in named {
@@ -49,6 +56,9 @@ fn read_one(
     at: usize,
     (name, folder): (&str, &Path),
 ) -> Result<Read, Failure> {
+    if let Some((key, value)) = table.iter().find(|(_, value)| is_blank(value.get_ref())) {
+        return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
+    }
     let TemplateTable { setup, inputs, sql, dump, from, env, steps } = file.read(title, table)?;
     if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
@@ -59,6 +69,15 @@ fn read_one(
     let (name, folder, steps) = (name.to_owned(), folder.to_owned(), steps.unwrap_or_default());
     let spec = TemplateSpec { name, folder, sql, dump, setup, inputs, env, steps, ..TemplateSpec::default() };
     Ok((spec, from))
+}
+
+/// Whether it is a text without a word, or has one in it.
+fn is_blank(value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::String(text) => text.trim().is_empty(),
+        DeValue::Array(all) => all.iter().any(|value| is_blank(value.get_ref())),
+        _ => false,
+    }
 }
 
 /// A specification with those that it goes on from; `path` are the names on the way to it.
@@ -75,8 +94,14 @@ fn resolve<'r>(
         let names: Vec<_> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
         return Err(file.unknown(at, name, "template", &names, &[]));
     };
-    if path.contains(&name) {
-        return Err(file.failure(at, &format!("template \"{name}\" would go on from itself")));
+    if let Some(begin) = path.iter().position(|known| *known == name) {
+        let why = match &path[begin..] {
+            [_] => format!("template \"{name}\" would go on from itself"),
+            circle => {
+                format!("templates go on from each other in a circle: {}, {name}", circle.join(", "))
+            }
+        };
+        return Err(file.failure(at, &why));
     }
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }

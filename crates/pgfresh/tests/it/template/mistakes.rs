@@ -25,7 +25,15 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
             &["pgfresh.toml:1: \"a b\" cannot be the name of a template: it has letters"],
         ),
         ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
-        ("[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n", &["would go on from itself"]),
+        (
+            "[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n",
+            &["pgfresh.toml:4: templates go on from each other in a circle: a, b, a\n"],
+        ),
+        ("[template.a]\nfrom = 'a'\n", &["pgfresh.toml:2: template \"a\" would go on from itself"]),
+        ("\n[template]\n", &["pgfresh.toml:2: [template] needs setup, sql, dump or from", "HINT"]),
+        ("[template]\nsql = ''\n", &["pgfresh.toml:2: bad value for \"sql\": it is empty"]),
+        ("[template]\nsql = [\n'a',\n' ']\n", &["pgfresh.toml:2: bad value for \"sql\": it is empty"]),
+        ("[template.a]\nsetup = ''\n", &["pgfresh.toml:2: bad value for \"setup\": it is empty"]),
         (
             "[template.shop]\nfrom = 'bsae'\n[template.base]\nsql = 'x'\n",
             &["pgfresh.toml:2: unknown template", "\"base\"?"],
