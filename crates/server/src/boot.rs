@@ -13,6 +13,7 @@ use sys::{Directory, ProcessHandle};
 use crate::address::{Address, PORT, SUPERUSER};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
+use crate::installation::UNKNOWN;
 use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
 
 /// How long a new server may take for its first answer.
@@ -344,12 +345,11 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
 /// Names the setting, where the last line of the log says that the server does not know one that was asked for.
 fn explain(error: StartError, order: &Order<'_>) -> StartError {
     let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
-    let Some((_, rest)) = line.split_once("unrecognized configuration parameter \"") else { return error };
+    let Some((_, rest)) = line.split_once(&format!("{UNKNOWN} \"")) else { return error };
     let asked =
         rest.split_once('"').filter(|(name, _)| order.settings.iter().any(|(asked, _)| asked == *name));
     let Some((name, _)) = asked else { return error };
-    let nearest = order.installation.nearest_setting(name).map(ToOwned::to_owned);
-    StartError::UnknownSetting { name: name.to_owned(), major: order.installation.version().major, nearest }
+    order.installation.unknown_setting(name)
 }
 
 #[cfg(test)]

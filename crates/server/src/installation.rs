@@ -14,10 +14,12 @@ use std::{env, fs};
 use storage::{Account, Attempt, Cache};
 use sys::ProcessHandle;
 
-use crate::error::InstallationError;
+use crate::error::{InstallationError, StartError};
 use crate::preset;
 use crate::version::{MAJORS, Version};
 
+/// What a server says, before the name, of a setting that it does not know.
+pub(crate) const UNKNOWN: &str = "unrecognized configuration parameter";
 /// How long a program may take to say who it is.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -120,8 +122,32 @@ impl Installation {
         self.settings.contains(name)
     }
 
+    /// Makes sure that the server knows a setting of each of these names. Those with a dot may be an extension's.
+    ///
+    /// # Errors
+    /// The first that it does not know: [`StartError::UnknownSetting`].
+    pub fn expect_settings<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), StartError> {
+        let postgres = self.bin.join("postgres");
+        for name in names.into_iter().filter(|name| !self.has_setting(name) && !name.contains('.')) {
+            // It does not list all that it knows.
+            let mut command = Command::new(&postgres);
+            command.args(["-C", name, "-D", "/", "-c", "config_file=/dev/null"]).env("LC_ALL", "C");
+            let said = output_of(&mut command).attempt("run", &postgres)?.map(|output| output.stderr);
+            if String::from_utf8_lossy(&said.unwrap_or_default()).contains(UNKNOWN) {
+                return Err(self.unknown_setting(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of a setting that the server does not know.
+    pub(crate) fn unknown_setting(&self, name: &str) -> StartError {
+        let nearest = self.nearest_setting(name).map(ToOwned::to_owned);
+        StartError::UnknownSetting { name: name.to_owned(), major: self.version.major, nearest }
+    }
+
     /// The setting whose name differs least from `name`, if one is near.
-    pub(crate) fn nearest_setting(&self, name: &str) -> Option<&str> {
+    fn nearest_setting(&self, name: &str) -> Option<&str> {
         let name = name.to_ascii_lowercase();
         let distance = |known: &&String| strsim::osa_distance(known, &name);
         self.settings

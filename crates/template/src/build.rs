@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use server::{Guard, Preset, Server};
+use server::{Guard, Preset, Server, Settings};
 use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
@@ -118,6 +118,7 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
+            self.expect_settings()?;
             let waiting = || say(Step::Waiting { name: &title });
             let building = self.cache.building(fingerprint.as_str(), waiting)?;
             if let Some(entry) = self.look_up(&fingerprint)? {
@@ -144,6 +145,12 @@ impl Provisioner {
             say(Step::InputsChanged { changes: &changes });
         }
         Err(SetupError::Unsettled { name: title, changes }.into())
+    }
+
+    /// Makes sure that a server would take the user's settings, as far as that can be told without one.
+    fn expect_settings(&self) -> Result<(), ProvisionError> {
+        let settings = self.with_users(Settings::default())?;
+        Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
     /// The template in the cache, if it will do: where all steps are to run from the start, one built on another will not.
