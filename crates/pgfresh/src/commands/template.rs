@@ -216,7 +216,8 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
         // Digests are for comparing.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        say!("  {name}: {}", if digest { short(value) } else { value });
+        let value = if digest { short(value) } else { value };
+        say!("  {name}: {}", value.replace('\n', "\n    "));
     }
 }
 

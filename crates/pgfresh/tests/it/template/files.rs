@@ -98,3 +98,14 @@ fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
     );
     assert!(!scene.directory.join("x.dump").exists() && !scene.directory.join("x.dump.part").exists());
 }
+
+#[test]
+fn the_files_of_a_template_are_shown_under_one_another() {
+    let scene = project(User::Ourselves, "[template]\nsql = 'migrations/*.sql'\n");
+    scene.write("migrations/0002.sql", "");
+    let shown = scene.run(["template", "show"]).stdout;
+    assert!(
+        shown.contains("\n  list of SQL files: migrations/0001.sql\n    migrations/0002.sql\n  "),
+        "{shown}"
+    );
+}
