@@ -33,7 +33,7 @@ pub use error::{KeptServer, ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
-pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep};
+pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
 pub use source::{SeekStep, Sought, TemplateSource};
 pub use spec::{PREFIX, TemplateSpec, check_name};
 pub use start::Started;

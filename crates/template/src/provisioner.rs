@@ -1,6 +1,6 @@
 //! What it takes to make a template, and to start a server from one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -284,16 +284,22 @@ pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 /// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`; nothing that is in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
-    let (removed, mut failures) = server::sweep(&roots(cache, place));
+    let (removed, mut failures) = sweep_runs(cache.root(), place);
     failures.extend(cache.tidy().err());
     (removed, failures)
 }
 
-/// Removes the run directories that were kept for people to look at.
+/// The same, but for the cache itself, which need not be there: `disk` is where it is, or would be.
 #[must_use]
-pub fn remove_kept(cache: &Cache, place: &PlaceRequest) -> Swept {
+pub fn sweep_runs(disk: &Path, place: &PlaceRequest) -> Swept {
+    server::sweep(&roots(disk, place))
+}
+
+/// Removes the run directories that were kept for people to look at. `disk` as for [`sweep_runs`].
+#[must_use]
+pub fn remove_kept(disk: &Path, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = Swept::default();
-    for root in roots(cache, place) {
+    for root in roots(disk, place) {
         match storage::remove_kept(&root) {
             Ok(paths) => removed.extend(paths),
             Err(error) => failures.push(error),
@@ -302,7 +308,7 @@ pub fn remove_kept(cache: &Cache, place: &PlaceRequest) -> Swept {
     (removed, failures)
 }
 
-fn roots(cache: &Cache, place: &PlaceRequest) -> Vec<PathBuf> {
+fn roots(disk: &Path, place: &PlaceRequest) -> Vec<PathBuf> {
     let named = if let PlaceRequest::At(path) = place { Some(path.as_path()) } else { None };
-    storage::run_roots(cache.root(), named)
+    storage::run_roots(disk, named)
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use storage::{Attempt, PlaceRequest};
+
 use crate::background;
 use crate::cli::Sweep;
 use crate::failure::Failure;
@@ -11,11 +13,22 @@ use crate::startup;
 
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &settings.server_options.place;
-    let cache = startup::cache(settings.cache.as_deref())?;
-    let (mut removed, mut failures) = template::sweep(&cache, place);
-    removed.extend(background::sweep(&cache)?);
+    // A misspelt one would seem to be clean.
+    if let PlaceRequest::At(path) = place {
+        path.metadata().attempt("sweep", path)?;
+    }
+    // None is made for this.
+    let missing = settings.cache.as_deref().filter(|path| !path.exists());
+    let (disk, (mut removed, mut failures)) = if let Some(path) = missing {
+        (path.to_owned(), template::sweep_runs(path, place))
+    } else {
+        let cache = startup::cache(settings.cache.as_deref())?;
+        let (mut removed, failures) = template::sweep(&cache, place);
+        removed.extend(background::sweep(&cache)?);
+        (cache.root().to_owned(), (removed, failures))
+    };
     if arguments.kept {
-        let (kept, more) = template::remove_kept(&cache, place);
+        let (kept, more) = template::remove_kept(&disk, place);
         removed.extend(kept);
         failures.extend(more);
     }
@@ -23,8 +36,10 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<
         for path in &removed {
             say!("removed \"{}\"", path.display());
         }
-        if removed.is_empty() && failures.is_empty() {
-            say!("nothing to remove");
+        match missing {
+            _ if !(removed.is_empty() && failures.is_empty()) => {}
+            Some(path) => say!("nothing to remove, and no cache in \"{}\"", path.display()),
+            None => say!("nothing to remove"),
         }
     }
     match failures.into_iter().next() {

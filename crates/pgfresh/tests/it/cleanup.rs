@@ -262,3 +262,15 @@ fn after_the_lifeline_of_serve_was_closed() {
         }
     }
 }
+
+#[test]
+fn what_is_not_there_is_not_swept_and_not_made() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["sweep", "--place", "./nope"]);
+    assert!(outcome.code == Some(1) && outcome.stdout.is_empty(), "{outcome}");
+    assert!(outcome.stderr.starts_with("pgfresh: could not sweep \"./nope\": No such file"), "{outcome}");
+    let outcome = scene.run(["sweep", "--cache", "nope"]);
+    let said = "nothing to remove, and no cache in \"nope\"\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), said), "{outcome}");
+    assert!(!scene.directory.join("nope").exists());
+}
