@@ -62,9 +62,11 @@ pub(crate) fn provisioner_for(
                 *MAJORS.end()
             };
             match bring((settings.download, settings.verbosity), &cache, major) {
-                Err(FetchError::NoClient(_)) => return Err(ProvisionError::from(error).into()),
-                Err(why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_))) => {
-                    return Err(Failure::from(ProvisionError::from(error)).hint(why.hint()));
+                Err(
+                    why @ (FetchError::Forbidden(_) | FetchError::NoPackage(_) | FetchError::NoClient(_)),
+                ) => {
+                    let hint = why.hint_for(&server_options.installation);
+                    return Err(Failure::from(ProvisionError::from(error)).hint(hint));
                 }
                 brought => brought?,
             };

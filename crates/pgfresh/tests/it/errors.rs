@@ -189,8 +189,8 @@ fn no_installation_of_a_major() {
         /opt/homebrew/opt/postgresql@*/bin, /usr/local/opt/postgresql@*/bin, \
         /home/linuxbrew/.linuxbrew/opt/postgresql@*/bin, /Applications/Postgres.app/Contents/Versions/*/bin, \
         /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
-        HINT:  Install one (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
-        install npm, with which pgfresh brings one, or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml."
+        HINT:  Install it (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
+        or npm or pip, with which pgfresh downloads it."
     );
     assert_says(&scene, &outcome, 125, &expected);
 }
