@@ -152,6 +152,12 @@ pub enum SetupError {
         /// The number of the line.
         line: usize,
     },
+    /// A file of SQL is none.
+    #[error("\"{file}\" is a dump, not SQL")]
+    DumpAsSql {
+        /// The file.
+        file: String,
+    },
     /// A program is missing.
     #[error("cannot restore \"{file}\": {program} is not there")]
     NoProgram {
@@ -241,6 +247,7 @@ impl SetupError {
                 Some(source.detail().map_or_else(|| added.clone(), |detail| format!("{detail}\n  {added}")))
             }
             Self::NeedsPsql { .. }
+            | Self::DumpAsSql { .. }
             | Self::NoProgram { .. }
             | Self::RunsEachTime { .. }
             | Self::Spoiled { .. } => None,
@@ -258,6 +265,7 @@ impl SetupError {
                 "The incomplete server is in \"{}\"; \"{sweep}\" removes it. To open it: {open}",
                 path.display()
             )),
+            Self::DumpAsSql { file } => Some(format!("Name it in dump = \"{file}\" (--dump).")),
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {
                 Some("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
             }

@@ -41,12 +41,18 @@ pub enum InputError {
         folder: PathBuf,
     },
     /// A directory cannot be read.
-    #[error("could not look for \"{pattern}\"")]
+    #[error("could not look for \"{pattern}\": {why}")]
     Walk {
         /// As it was given.
         pattern: String,
-        /// What happened.
-        source: ignore::Error,
+        /// Which, and what happened.
+        why: String,
+    },
+    /// A directory is no dump.
+    #[error("cannot restore \"{dump}\": there is no toc.dat in this directory")]
+    NoDump {
+        /// As it was given.
+        dump: String,
     },
     /// A file cannot be read.
     #[error(transparent)]
@@ -59,13 +65,14 @@ impl InputError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Pattern { .. } => {
-                Some("\"*\" stands for part of a name, \"**\" for any folders, {a,b} for either.".to_owned())
+                Some("Name files as in \"db/*.sql\": \"*\" stands for part of a name, \"**\" for any folders, {a,b} for either.".to_owned())
             }
             Self::Nothing { .. } => Some(
                 "Hidden files and those that .gitignore names are matched only by their full names. \
                  Correct the pattern or leave it out."
                     .to_owned(),
             ),
+            Self::NoDump { .. } => Some("Name a file or a directory that pg_dump wrote.".to_owned()),
             Self::Walk { .. } => None,
             Self::File(error) => error.hint(),
         }
@@ -88,7 +95,8 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<Vec<String>, 
 fn expand_one(folder: &Path, pattern: &str) -> Result<BTreeSet<String>, InputError> {
     let bad = |why: &str| InputError::Pattern { pattern: pattern.to_owned(), why: why.to_owned() };
     let plain: PathBuf = Path::new(pattern).components().filter(|part| *part != Component::CurDir).collect();
-    let plain = plain.to_str().filter(|plain| !plain.is_empty()).ok_or_else(|| bad("it is empty"))?;
+    let why = if pattern.is_empty() { "it is empty" } else { "it is the whole folder" };
+    let plain = plain.to_str().filter(|plain| !plain.is_empty()).ok_or_else(|| bad(why))?;
     let literal = !plain.contains(['*', '?', '[', '{', '\\']);
     let start = if literal { plain } else { literal_folder(plain) };
     if literal && folder.join(plain).is_file() {
@@ -101,7 +109,20 @@ fn expand_one(folder: &Path, pattern: &str) -> Result<BTreeSet<String>, InputErr
     if !root.exists() {
         return Ok(BTreeSet::new());
     }
-    walk(folder, &root, &glob).map_err(|source| InputError::Walk { pattern: pattern.to_owned(), source })
+    let cannot =
+        |error: ignore::Error| InputError::Walk { pattern: pattern.to_owned(), why: in_words(&error) };
+    walk(folder, &root, &glob).map_err(cannot)
+}
+
+/// What went wrong on the way through directories. The crate's own words name the directory twice.
+fn in_words(error: &ignore::Error) -> String {
+    let cause = error.io_error().and_then(io::Error::get_ref).and_then(|cause| cause.source());
+    match (error, cause) {
+        (ignore::Error::WithPath { path, .. }, Some(cause)) => {
+            format!("could not read \"{}\": {cause}", path.display())
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The folders before the first part with a special character in it.
@@ -212,6 +233,8 @@ fn nanoseconds(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -244,6 +267,16 @@ mod tests {
         assert_eq!(found(project.path(), &["**/*.sql"]), [all[0], all[2]]);
         assert_eq!(found(project.path(), &["top.ini", "*/0001.sql"]), ["top.ini", all[0]]);
         assert_eq!(found(&project.path().join("migrations"), &["../top.ini"]), ["../top.ini"]);
+        let closed = project.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        if fs::read_dir(&closed).is_err() {
+            let error = expand(project.path(), &["closed".to_owned()]).unwrap_err().to_string();
+            let closed = closed.display();
+            let expected =
+                format!("could not look for \"closed\": could not read \"{closed}\": Permission denied");
+            assert!(error.starts_with(&expected), "{error}");
+        }
         for pattern in ["migratoins/**", "*.py", "absent.sql"] {
             let error = expand(project.path(), &["top.ini".to_owned(), pattern.to_owned()]).unwrap_err();
             assert!(matches!(error, InputError::Nothing { .. }), "{pattern}: {error}");

@@ -13,9 +13,10 @@ use server::{
     Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, StartError, end_of_log,
     identifier,
 };
-use storage::{Account, Attempt, FileError};
+use storage::{Account, Attempt};
 
 use crate::error::SetupError;
+use crate::inputs::InputError;
 use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, inputs};
 
@@ -192,6 +193,10 @@ impl Setup<'_> {
     }
 
     fn run_sql(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
+        let path = self.spec.folder.join(file);
+        if Format::of(&path).attempt("read", &path)? != Format::Plain {
+            return Err(SetupError::DumpAsSql { file: file.to_owned() }.into());
+        }
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
@@ -307,10 +312,13 @@ impl Format {
 }
 
 /// The files of a dump: itself, or all that lies in its directory, relative to `folder`.
-pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, FileError> {
+pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, InputError> {
     let path = folder.join(dump);
     if !path.is_dir() {
         return Ok(vec![dump.to_owned()]);
+    }
+    if !path.join("toc.dat").is_file() {
+        return Err(InputError::NoDump { dump: dump.to_owned() });
     }
     let entries = fs::read_dir(&path).attempt("read", &path)?.flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,7 +1,9 @@
 //! Mistakes in what is said of a template: each is named, with its place.
 
-use super::{assert_fails, project};
-use crate::common::User;
+use std::fs;
+
+use super::{CONFIG, assert_fails, project};
+use crate::common::{User, finish};
 
 #[test]
 fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
@@ -43,5 +45,59 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
     ] {
         scene.write("pgfresh.toml", text);
         assert_fails(&scene.run(["run", "--", "true"]), words);
+    }
+    scene.write("pgfresh.toml", "[postgres]\nplace = './nope'\n");
+    let mut command = scene.pgfresh(["run", "--", "true"]);
+    command.env_remove("PGFRESH_PLACE");
+    let place = scene.directory.join("nope");
+    let expected = format!("could not use \"{}\": No such file", place.display());
+    assert_fails(&finish(command), &[&expected, "HINT:  Make it, or name another directory: --place PATH"]);
+}
+
+#[test]
+fn what_is_no_sql_and_no_directory_is_called_that() {
+    let scene = project(User::Ourselves, "");
+    scene.write("data.dump", "PGDMP and more");
+    fs::create_dir_all(scene.directory.join("empty/folder")).unwrap();
+    for (words, expected) in [
+        (
+            "run --sql data.dump -- true",
+            &[
+                "pgfresh: \"data.dump\" is a dump, not SQL\nHINT:  Name it in dump = \"data.dump\" (--dump).\n",
+            ][..],
+        ),
+        ("run --sql . -- true", &["cannot read pattern \".\": it is the whole folder", "as in \"db/*.sql\""]),
+        ("run --sql ./ -- true", &["cannot read pattern \"./\": it is the whole folder"]),
+        ("run --dump . -- true", &["cannot restore \".\": there is no toc.dat in this directory"]),
+        ("run --place ./data.dump -- true", &["/data.dump\": it is a file, not a directory"]),
+        (
+            "template pull empty",
+            &["there is no template in \"empty\"", "\"pgfresh template push FOLDER\" writes"],
+        ),
+        ("template pull nowhere", &["could not read \"nowhere\": No such file"]),
+        (
+            "template push data.dump --sql migrations/0001.sql",
+            &["could not create \"data.dump\": it is a file, not a directory"],
+        ),
+    ] {
+        assert_fails(&scene.run(words.split(' ')), expected);
+    }
+}
+
+#[test]
+fn a_setting_that_cannot_be_is_an_error_before_a_template_is_built() {
+    let scene = project(User::Ourselves, CONFIG);
+    let run = |setting: &str| scene.run(["run", "--set", setting, "--", "true"]);
+    for (setting, error) in [
+        ("port=1", "pgfresh: cannot set \"port\": pgfresh keeps the server private with it\n"),
+        ("work_memm=1MB", "has no setting \"work_memm\"\nHINT:  Did you mean \"work_mem\"?"),
+    ] {
+        let outcome = run(setting);
+        assert_fails(&outcome, &[error]);
+        assert!(!outcome.stderr.contains("building"), "{outcome}");
+    }
+    // One that the server does not list, and one of an extension.
+    for setting in ["zero_damaged_pages=on", "app.motto=on"] {
+        assert!(run(setting).stderr.contains("built template"), "{setting}");
     }
 }
