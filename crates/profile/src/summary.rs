@@ -81,7 +81,10 @@ impl Profile {
 
     fn sessions(&self) -> String {
         let Attribution { width, most, .. } = self.attribution;
-        let at_once = format!("{width:.0} at work at once, {most} at most");
+        let at_once = match most {
+            0 => "none was seen at work".to_owned(),
+            _ => format!("{width:.0} at work at once, {most} at most"),
+        };
         match self.connecting() {
             Some((count, spent)) => {
                 format!("{at_once}; {count:.0} begun, {} of waiting for that", seconds(spent))

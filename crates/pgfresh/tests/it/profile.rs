@@ -380,6 +380,11 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     assert!(fact(&watched, "Suite", "wall") >= 0.3, "{watched}");
     let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.code, Some(7), "{failing}");
+    assert!(failing.stderr.contains("No client was seen on this server"), "{failing}");
+    assert!(
+        failing.stderr.contains("none was seen at work") && !failing.stderr.contains("would"),
+        "{failing}"
+    );
     // When the watch's statement was last sent, if it goes on.
     let asks =
         "SELECT query_start FROM pg_stat_activity WHERE query LIKE '%pgfresh%a.backend_type = ''client%'";
