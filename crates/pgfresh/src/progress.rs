@@ -30,7 +30,8 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
         }
         match step {
             Step::Running { step, since, line } if terminal && since > QUIET_TIME => {
-                status.show(&format!("pgfresh: {step}, {:.0} s: {line}", since.as_secs_f64()));
+                let what = format!("pgfresh: {step}, {:.0} s", since.as_secs_f64());
+                status.show(&if line.is_empty() { what } else { format!("{what}: {line}") });
             }
             Step::Copying { done, total } if terminal && done < total => {
                 let since = copying.get().unwrap_or_else(Instant::now);
@@ -78,10 +79,13 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
 impl StatusLine {
     /// Shows as much of `line` as fits.
     pub(crate) fn show(&self, line: &str) {
+        self.show_with(line, "");
+    }
+
+    /// The same with `hint` behind it, which is shown whole or not at all.
+    pub(crate) fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width().unwrap_or(80);
-        let plain = line.chars().filter(|letter| !letter.is_control());
-        let fitting: String = plain.take(width.saturating_sub(1)).collect();
-        to_terminal(&format!("\r{fitting}\x1b[K"));
+        to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
         self.0.set(true);
     }
 
@@ -96,6 +100,15 @@ impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// As much of `line` as fits into `width` columns, and all of `hint` if there is room for it.
+fn fitting(line: &str, hint: &str, width: usize) -> String {
+    let mut fitting: String = line.chars().filter(|letter| !letter.is_control()).take(width).collect();
+    if fitting.chars().count() + hint.chars().count() <= width {
+        fitting.push_str(hint);
+    }
+    fitting
 }
 
 /// The line that stays.
@@ -178,4 +191,16 @@ pub(crate) fn some_of(changes: &[String]) -> String {
 #[expect(clippy::let_underscore_must_use, reason = "a terminal that is gone shows no progress")]
 fn to_terminal(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_is_shown_whole_or_not_at_all() {
+        for (width, expected) in [(3, "3 s"), (8, "3 s left"), (15, "3 s left"), (16, "3 s left; Ctrl-C")] {
+            assert_eq!(fitting("3 s\t left", "; Ctrl-C", width), expected, "{width}");
+        }
+    }
 }

@@ -77,7 +77,7 @@ impl TerminalProgress {
 
     fn show(&self, what: &str) {
         if let Some(line) = &self.line {
-            line.show(&format!("{what}; Ctrl-C shows what there is"));
+            line.show_with(what, "; Ctrl-C shows what there is");
         }
         let now = Instant::now();
         if let Some(next) = self.next_line.as_ref().filter(|next| next.get() <= now) {
