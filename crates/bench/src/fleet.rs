@@ -120,7 +120,8 @@ impl Fleet {
         let mut report = Report::new(format!("bench fleet: {} shards", self.shards));
         let mut outcomes = Vec::new();
         let mut failure = None;
-        for way in [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm] {
+        let ways = [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm];
+        for (done, way) in (1..).zip(ways) {
             progress.measuring(way.name());
             let dumped = if way == Way::Restoring { self.dump(&provisioner, &project) } else { Ok(true) };
             let outcome = match dumped {
@@ -132,7 +133,10 @@ impl Fleet {
                 Err(error) => Err(error),
             };
             match outcome {
-                Ok(Some(outcome)) => outcomes.push(outcome),
+                Ok(Some(outcome)) => {
+                    outcomes.push(outcome);
+                    progress.finished_round(done, 4);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     failure = Some(error);

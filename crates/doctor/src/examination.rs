@@ -139,6 +139,10 @@ impl Examination {
             chart.report.add_notes([format!("The suite is that of an earlier report: {}.", earlier.title)]);
         }
         let served = match &self.provisioner {
+            _ if progress.is_cancelled() => {
+                chart.report.add_layer(Commits::default().layer());
+                Ok(())
+            }
             Ok(provisioner) => self
                 .examine_servers(provisioner, place.root(), &syncs, progress, &mut chart)
                 .map_err(|error| chain(&*error)),

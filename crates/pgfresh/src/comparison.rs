@@ -132,6 +132,9 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
     let report = comparison.report();
+    if !progress.has_measured() {
+        return Err(progress.why_nothing(end.err()));
+    }
     progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
     eprint!("{}", comparison.failures());

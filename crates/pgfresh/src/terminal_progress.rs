@@ -30,6 +30,8 @@ pub(crate) struct TerminalProgress {
     /// When the next progress line is due; `None` on a terminal, and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
+    /// Whether a round is finished.
+    has_measured: Cell<bool>,
     /// What is measured, if there is a name for it.
     what: RefCell<String>,
     /// The end of the warm-up.
@@ -52,6 +54,7 @@ impl TerminalProgress {
             line: (speaks && overwrites).then(StatusLine::default),
             next_line: (speaks && !overwrites).then(|| Cell::new(now + PATIENCE)),
             files: Vec::new(),
+            has_measured: Cell::new(false),
             what: RefCell::default(),
             since: Cell::new(now),
             next_writing: Cell::new(now),
@@ -73,6 +76,18 @@ impl TerminalProgress {
 
     pub(crate) fn finish(&self) {
         self.line.iter().for_each(StatusLine::clear);
+    }
+
+    /// Whether there is something to show: at least one round that is finished.
+    pub(crate) fn has_measured(&self) -> bool {
+        self.has_measured.get()
+    }
+
+    /// Why there is nothing to show: `failure`, or Ctrl-C, which may well be the reason of a failure.
+    pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
+        self.finish();
+        let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);
+        failure.filter(|_| !self.is_cancelled()).unwrap_or_else(interrupted)
     }
 
     fn show(&self, what: &str) {
@@ -109,6 +124,7 @@ impl Progress for TerminalProgress {
         if done == 0 {
             self.since.set(Instant::now());
         }
+        self.has_measured.set(self.has_measured.get() || done > 0);
         let bar = bar(done, of, self.since.get().elapsed());
         match self.what.borrow().as_str() {
             "" => self.show(&bar),

@@ -75,6 +75,9 @@ impl Rounds {
             if round == self.warm_up {
                 progress.finished_round(0, self.counted);
             }
+            if progress.is_cancelled() {
+                return Ok(());
+            }
             let mut measured: Vec<Option<T>> = contenders.iter().map(|_| None).collect();
             for index in Self::order(round, contenders.len()) {
                 if progress.is_cancelled() {
@@ -286,6 +289,14 @@ mod tests {
         })];
         assert_eq!(Rounds::new(0, 2).run(&mut contenders, &log, drop), Ok(()));
         assert_eq!(Rounds::new(0, 2).run(&mut contenders, &(), drop), Err("interrupted"));
+    }
+
+    #[test]
+    fn without_contenders_it_can_be_cancelled_as_well() {
+        let log = Log { patience: Some(0), ..Log::default() };
+        let mut contenders: [Contender<'_, ()>; 0] = [];
+        assert_eq!(Rounds::new(0, 12).run(&mut contenders, &log, drop), Ok(()));
+        assert!(log.rounds.borrow().iter().all(|(done, _)| *done == 0), "{:?}", log.rounds);
     }
 
     #[test]

@@ -31,13 +31,18 @@ pub(crate) fn execute(
     let output = command.output();
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(output.files())?;
     let watch = ProcessorWatch::start(&Roots::default());
-    let (mut report, failure) = measure(options, settings, command, &progress)?;
+    let (report, failure) = match measure(options, settings, command, &progress) {
+        Ok((report, failure)) => (Some(report).filter(|_| progress.has_measured()), failure),
+        Err(failure) => (None, Some(failure)),
+    };
+    let Some(mut report) = report else { return Err(progress.why_nothing(failure)) };
     report.add_notes(watch.shortage().warning());
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
+        // What Ctrl-C has ended may well have failed by that.
+        _ if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         Some(failure) => Err(failure),
-        None if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         None => Ok(ExitCode::SUCCESS),
     }
 }

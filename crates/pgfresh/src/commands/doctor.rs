@@ -37,9 +37,13 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
             .and_then(|settings| startup::installed(&settings))
             .and_then(|provisioner| startup::find_psql(&provisioner));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
-        let diagnosis = Remote { target, psql, length }.diagnose(&progress)?;
+        let diagnosis = Remote { target, psql, length }.diagnose(&progress);
         progress.finish();
-        tell(&diagnosis, arguments)?;
+        // Ctrl-C ends psql, too.
+        if progress.is_cancelled() {
+            return Err(progress.why_nothing(None));
+        }
+        tell(&diagnosis?, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = &ResolvedSettings::resolve(options)?;
@@ -56,6 +60,9 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     };
     let diagnosis = examination.diagnose(&progress)?;
     progress.finish();
+    if progress.is_cancelled() && diagnosis.samples.iter().all(Sample::is_empty) {
+        return Err(progress.why_nothing(None));
+    }
     tell(&diagnosis, arguments)?;
     if let (Some(why), Some(_)) = (&diagnosis.without_servers, &arguments.suite) {
         return Err(Failure::new(format!("could not examine the suite: {why}")));

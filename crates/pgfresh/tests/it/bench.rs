@@ -339,3 +339,25 @@ fn a_file_that_cannot_be_written_is_an_error_before_anything_is_measured() {
         format!("pgfresh: could not write \"{}\": No such file or directory (os error 2)\n", page.display());
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected.as_str()), "{outcome}");
 }
+
+#[test]
+fn what_ends_before_the_first_round_shows_no_tables() {
+    let scene = Scene::new(User::Ourselves);
+    for words in [["bench", "start"], ["doctor", "--quick"]] {
+        let mut command = scene.pgfresh(words);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // As soon as a signal is caught.
+        let status = format!("/proc/{}/status", child.id());
+        wait_until("the handler", || {
+            let status = fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+            u64::from_str_radix(caught, 16).unwrap() & 2 != 0
+        });
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let outcome = collect(child);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(130), ""), "{words:?} {outcome}");
+        assert!(outcome.stderr.ends_with("pgfresh: nothing was measured yet\n"), "{outcome}");
+    }
+    let outcome = scene.run(["bench", "suite", "--", "nope"]);
+    assert!(outcome.stdout.is_empty() && outcome.stderr.contains("nope"), "{outcome}");
+}
