@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(
             text(response).await,
-            r#"{"error":{"code":"3D000","message":"template \"shop\" does not exist","detail":"This server has base.","hint":"A server has several of pgfresh.toml with --template NAME,NAME."}}"#
+            r#"{"error":{"code":"3D000","message":"template \"shop\" does not exist","detail":"This server has base.","hint":"To have several templates in one server, start it with --template NAME,NAME."}}"#
         );
     }
 

@@ -51,7 +51,7 @@ mod tests {
         let bytes = response(&error).to_bytes();
         let text = String::from_utf8_lossy(&bytes);
         assert!(
-            text.contains("C3D000\0Mtemplate \"shop\" does not exist\0DThis server has main.\0HA server has several of pgfresh.toml with --template NAME,NAME.\0"),
+            text.contains("C3D000\0Mtemplate \"shop\" does not exist\0DThis server has main.\0HTo have several templates in one server, start it with --template NAME,NAME.\0"),
             "{text}"
         );
     }

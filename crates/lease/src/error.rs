@@ -29,7 +29,7 @@ pub enum LeaseError {
     #[error("database \"{0}\" is leased already")]
     Leased(String),
     /// It has sessions, and they were not to be closed.
-    #[error("database \"{name}\" has {sessions} open sessions")]
+    #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
     InUse {
         /// The database.
         name: String,
@@ -209,7 +209,7 @@ impl LeaseError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownTemplate { .. } => {
-                Some("A server has several of pgfresh.toml with --template NAME,NAME.".to_owned())
+                Some("To have several templates in one server, start it with --template NAME,NAME.".to_owned())
             }
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::Busy(_) => Some(
@@ -229,7 +229,8 @@ impl LeaseError {
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),
             Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
-            Self::InUse { .. } => Some("Close them, or ask for them to be closed.".to_owned()),
+            Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
+            Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place or --space.".to_owned(),
             ),

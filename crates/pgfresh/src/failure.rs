@@ -69,6 +69,11 @@ impl Failure {
         self.sqlstate.as_deref() == Some(sqlstate)
     }
 
+    /// Whether its hint names `word`.
+    pub(crate) fn hints_at(&self, word: &str) -> bool {
+        self.hint.as_ref().is_some_and(|hint| hint.contains(word))
+    }
+
     /// Prints the failure, with colours where standard error is a terminal, and returns the exit code: its own, or else
     /// the command's usual one.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {

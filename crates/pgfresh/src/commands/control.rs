@@ -65,8 +65,14 @@ pub(crate) fn reset(
     test: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let body = json!({ "close_sessions": close, "test": test });
-    let answer = find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body)?;
-    Ok(end_of_test(test, &answer))
+    let answer = find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let closing = format!("\"pgfresh reset {name} --close\" closes them.");
+    Ok(end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
+}
+
+/// A hint for the command line, where that of the API names a key of a request.
+fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
+    if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
 }
 
 /// Tells of a test that was beyond its budget. One that was not named is told of at the end of its run.
@@ -102,7 +108,8 @@ pub(crate) fn snapshot(
     file: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let snapshot = |control: &Control| {
-        control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }))
+        let made = control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }));
+        made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
     };
     let Some(file) = file else {
         snapshot(&find(options)?)?;

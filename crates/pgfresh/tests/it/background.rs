@@ -103,6 +103,26 @@ fn a_name_stands_for_the_same_database_until_it_is_released() {
     let count = || scene.run(["psql", "orders", "--", "-XAtc", "SELECT count(*) FROM one"]).stdout;
     assert_eq!(count(), "1\n");
     assert_eq!(scene.run(["reset", "orders"]).code, Some(0));
+    let mut psql = Command::new(ground::psql());
+    let psql = psql.args(["-XAtq", &first]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut psql = psql.spawn().unwrap();
+    writeln!(psql.stdin.as_ref().unwrap(), "SELECT 'there';").unwrap();
+    assert_eq!(line_of(psql.stdout.as_mut().unwrap()), "there\n");
+    for (words, hint) in [
+        (&["reset", "orders"][..], "\"pgfresh reset orders --close\" closes them."),
+        (&["snapshot", "orders", "as", "t"], "Close its sessions first."),
+    ] {
+        let refused = scene.run(words);
+        let expected = format!("pgfresh: database \"orders\" has 1 open session\nHINT:  {hint}\n");
+        assert_eq!((refused.code, refused.stderr), (Some(1), expected));
+    }
+    assert_eq!(scene.run(["reset", "orders", "--close"]).code, Some(0));
+    drop(psql.stdin.take());
+    end_of(&mut psql, "the close of its session");
+    let refused = scene.run(["release", "nope"]);
+    let expected =
+        "pgfresh: database \"nope\" is not leased\nHINT:  \"pgfresh status\" lists those that are.\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), expected));
     assert_eq!(count(), "0\n");
     assert_eq!(scene.run(["release", "orders"]).code, Some(0));
     assert_eq!(status(&scene).unwrap()["leases"].as_array().unwrap().len(), 0);
