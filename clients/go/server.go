@@ -33,16 +33,29 @@ func connect() (*server, error) {
 	if control := os.Getenv("PGFRESH_CONTROL"); control != "" {
 		return existing(control, os.Getenv("PGFRESH_HOLDER"))
 	}
-	binary := os.Getenv("PGFRESH_BIN")
+	path, err := find(os.Getenv("PGFRESH_BIN"))
+	if err != nil {
+		return nil, err
+	}
+	return start(exec.Command(path, serve...))
+}
+
+// find is the program that PGFRESH_BIN names, or else the one on PATH.
+func find(named string) (string, error) {
+	binary := named
 	if binary == "" {
 		binary = "pgfresh"
 	}
 	path, err := exec.LookPath(binary)
-	if err != nil {
-		return nil, fmt.Errorf("cannot find %q\nHINT:  "+
+	switch {
+	case err == nil:
+		return path, nil
+	case named != "":
+		return "", fmt.Errorf("cannot find %q, which PGFRESH_BIN names\nHINT:  Set PGFRESH_BIN to where pgfresh is, or unset it.", named)
+	default:
+		return "", fmt.Errorf("cannot find %q\nHINT:  "+
 			"Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.", binary)
 	}
-	return start(exec.Command(path, serve...))
 }
 
 // existing is the server that somebody else started.

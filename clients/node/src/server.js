@@ -132,10 +132,7 @@ function firstLine(child, binary) {
       if (text.includes("\n")) resolve(text);
     });
     child.on("error", (cause) => {
-      const missing = cause.code === "ENOENT";
-      const primary = missing ? `cannot find "${binary}"` : `cannot run "${binary}": ${cause.message}`;
-      const hint = missing ? HINT : undefined;
-      reject(new PgfreshError(primary, { hint, cause }));
+      reject(notRun(cause, binary));
     });
     child.on("close", (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
@@ -143,6 +140,13 @@ function firstLine(child, binary) {
       reject(new PgfreshError(`pgfresh ${how} before it was ready`, { hint }));
     });
   });
+}
+
+function notRun(cause, binary) {
+  if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { cause });
+  if (!process.env.PGFRESH_BIN) return new PgfreshError(`cannot find "${binary}"`, { hint: HINT, cause });
+  const primary = `cannot find "${binary}", which PGFRESH_BIN names`;
+  return new PgfreshError(primary, { hint: "Set PGFRESH_BIN to where pgfresh is, or unset it.", cause });
 }
 
 module.exports = { PgfreshError, server };

@@ -58,6 +58,23 @@ def test_wishes_come_from_the_marker_then_the_command_line_then_the_file(
     assert keeping.leases == [from_file, from_file, marked, from_line, from_line, marked]
 
 
+def test_what_the_mark_has_not_is_the_error_of_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.pgfresh(statments=5)
+        def test_marked(fresh_url): pass
+
+        def test_plain(fresh_url): pass
+        """)
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1, passed=1)
+    known = "template, isolation, record, statements, n_plus_one, time"
+    result.stdout.fnmatch_lines(
+        [f'E*Error: @pytest.mark.pgfresh has no "statments"; it has {known}']
+    )
+
+
 def test_nothing_is_started_for_tests_without_databases(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

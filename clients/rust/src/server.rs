@@ -55,10 +55,7 @@ impl Server {
                 let holder = variable("PGFRESH_HOLDER").map(|holder| holder.to_string_lossy().into_owned());
                 Self::existing(&control.to_string_lossy(), holder)
             }
-            None => Self::start(
-                variable("PGFRESH_BIN").map_or(OsStr::new("pgfresh"), OsString::as_os_str),
-                environment,
-            ),
+            None => Self::start(variable("PGFRESH_BIN").map(OsString::as_os_str), environment),
         }
     }
 
@@ -75,20 +72,17 @@ impl Server {
 
     /// Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
     /// takes as long as the migrations do. What it does and what goes wrong, it says itself.
-    fn start(binary: &OsStr, environment: &Environment) -> Result<Self, Error> {
+    fn start(named: Option<&OsStr>, environment: &Environment) -> Result<Self, Error> {
         let could_not =
             |error: &dyn std::fmt::Display| Error::new(format!("could not start pgfresh: {error}"));
-        let mut process = Command::new(binary)
+        let mut process = Command::new(named.unwrap_or(OsStr::new("pgfresh")))
             .args(SERVE)
             .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Error::new(format!("cannot find \"{}\"", binary.display()))
-                    .hint(
-                        "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.",
-                    ),
+                ErrorKind::NotFound => not_found(named),
                 _ => could_not(&error),
             })?;
         let mut line = String::new();
@@ -203,4 +197,15 @@ fn encode(text: &str) -> PercentEncode<'_> {
     /// What stands for itself in a URL (RFC 3986, 2.3).
     const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(text, UNRESERVED)
+}
+
+/// There is no such program.
+fn not_found(named: Option<&OsStr>) -> Error {
+    match named {
+        Some(named) => Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display()))
+            .hint("Set PGFRESH_BIN to where pgfresh is, or unset it."),
+        None => Error::new("cannot find \"pgfresh\"").hint(
+            "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.",
+        ),
+    }
 }

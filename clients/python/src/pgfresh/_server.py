@@ -132,11 +132,16 @@ def _carried() -> str | None:
 
 
 def _started() -> Server:
-    binary = os.environ.get("PGFRESH_BIN") or _carried() or "pgfresh"
-    path = shutil.which(binary)
+    named = os.environ.get("PGFRESH_BIN")
+    path = shutil.which(named or _carried() or "pgfresh")
+    if path is None and named:
+        raise Error(
+            f'cannot find "{named}", which PGFRESH_BIN names',
+            hint="Set PGFRESH_BIN to where pgfresh is, or unset it.",
+        )
     if path is None:
         raise Error(
-            f'cannot find "{binary}"',
+            'cannot find "pgfresh"',
             hint="Install it with the script of its release, sh pgfresh-install.sh, "
             "or set PGFRESH_BIN to where it is.",
         )

@@ -25,6 +25,7 @@ _KEPT = pytest.StashKey[list[tuple[str, str]]]()
 _ENDED = pytest.StashKey[list[Database]]()
 """Of the session: those whose fixtures have ended, until they are released."""
 _LIMITS = ("statements", "n_plus_one", "time")
+_MARKS = (*_OPTIONS, "record", *_LIMITS)
 _DATABASES = pytest.StashKey[list[Database]]()
 """Of a test: those that it has for itself."""
 _SHARED = pytest.StashKey[Database]()
@@ -97,6 +98,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # A test may be run again.
     item.stash[_DATABASES] = []
     item.stash[_RESETS] = shared._resets if shared else 0
+    for name in _marked(item):
+        if name not in _MARKS:
+            raise Error(f'@pytest.mark.pgfresh has no "{name}"; it has {", ".join(_MARKS)}')
 
 
 @pytest.hookimpl(wrapper=True)

@@ -89,10 +89,19 @@ final class Server {
                         .map(folder -> Path.of(folder, wanted));
         return places.filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
                 .findFirst()
-                .orElseThrow(() -> new PgfreshException(
-                        "cannot find \"" + wanted + "\"", "Install it with the script of its release, sh pgfresh-install.sh, "
-                                + "or set PGFRESH_BIN to where it is."))
+                .orElseThrow(() -> notFound(wanted, !set.isEmpty()))
                 .toString();
+    }
+
+    private static PgfreshException notFound(String wanted, boolean isSet) {
+        return isSet
+                ? new PgfreshException(
+                        "cannot find \"" + wanted + "\", which PGFRESH_BIN names",
+                        "Set PGFRESH_BIN to where pgfresh is, or unset it.")
+                : new PgfreshException(
+                        "cannot find \"" + wanted + "\"",
+                        "Install it with the script of its release, sh pgfresh-install.sh, "
+                                + "or set PGFRESH_BIN to where it is.");
     }
 
     /**
