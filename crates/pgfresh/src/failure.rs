@@ -108,15 +108,25 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "pgfresh: {}", self.message)?;
+        writeln!(f, "pgfresh: {}", without_numbers(&self.message))?;
         if let Some(detail) = &self.detail {
-            writeln!(f, "DETAIL:  {detail}")?;
+            writeln!(f, "DETAIL:  {}", without_numbers(detail))?;
         }
         if let Some(hint) = &self.hint {
             writeln!(f, "HINT:  {hint}")?;
         }
         Ok(())
     }
+}
+
+/// Without the numbers that the standard library writes behind the operating system's words: `(os error 2)`.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => text + rest,
+        _ => text + " (os error " + part,
+    })
 }
 
 /// Failures out of errors, with what these have of a detail and a hint.
@@ -153,5 +163,21 @@ impl From<CacheError> for Failure {
 impl From<server::StartError> for Failure {
     fn from(error: server::StartError) -> Self {
         ProvisionError::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_operating_system_are_not_said() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let failure = Failure::new(format!("could not read \"a\": {error}: b")).detail(format!("{error}"));
+        assert_eq!(
+            failure.to_string(),
+            "pgfresh: could not read \"a\": No such file or directory: b\nDETAIL:  No such file or directory\n"
+        );
+        assert_eq!(Failure::new("an (os error of ours)").to_string(), "pgfresh: an (os error of ours)\n");
     }
 }
