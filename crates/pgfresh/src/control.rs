@@ -26,6 +26,8 @@ pub(crate) struct Control {
     agent: Agent,
     address: SocketAddr,
     secret: String,
+    /// Whether it is the one that the variable names.
+    is_named: bool,
     _visit: Option<TcpStream>,
 }
 
@@ -33,7 +35,7 @@ impl Control {
     /// The one that has started us, if one has.
     pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
         let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-        text.map(|text| Self::at(&text)).transpose()
+        text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
     /// The same, or else the one that `other` finds.
@@ -48,7 +50,7 @@ impl Control {
         let (address, secret) = Address::parse_control_url(text).ok_or_else(unreadable)?;
         let config =
             Agent::config_builder().timeout_global(Some(ANSWER_TIMEOUT)).http_status_as_error(false).build();
-        Ok(Self { agent: config.into(), address, secret, _visit: None })
+        Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
     /// The same with a connection that says nothing: as long as this lives, it counts as a client.
@@ -79,7 +81,7 @@ impl Control {
             .build();
         let request = Agent::from(config).get(format!("http://{}/v1/hold", self.address));
         let request = request.header("Authorization", format!("Bearer {}", self.secret));
-        let response = request.call().map_err(failed)?;
+        let response = request.call().map_err(|error| self.unreachable(error))?;
         let mut reader = BufReader::new(response.into_body().into_reader());
         let mut line = String::new();
         reader.read_line(&mut line).map_err(failed)?;
@@ -97,7 +99,7 @@ impl Control {
             .header("Content-Type", "application/json")
             .body(if body.is_null() { String::new() } else { body.to_string() })
             .map_err(failed)?;
-        let mut response = self.agent.run(request).map_err(failed)?;
+        let mut response = self.agent.run(request).map_err(|error| self.unreachable(error))?;
         let text =
             response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string().map_err(failed)?;
         let value: Value =
@@ -110,6 +112,13 @@ impl Control {
         let failure = Failure::new(message).detail(word("detail")).hint(word("hint"));
         Err(failure.sqlstate(word("code")))
     }
+
+    /// Why there is no answer.
+    fn unreachable(&self, error: ureq::Error) -> Failure {
+        let ureq::Error::Io(error) = error else { return failed(error) };
+        let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;
+        failed(error).hint(is_over.then(|| format!("The run that set {VARIABLE} is over; unset it.")))
+    }
 }
 
 fn failed(what: impl Display) -> Failure {
@@ -119,4 +128,19 @@ fn failed(what: impl Display) -> Failure {
 /// A database's place in the API.
 pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_of_a_run_that_is_over_is_called_that() {
+        // No process listens at port 1.
+        let control = Control { is_named: true, ..Control::at("http://:secret@127.0.0.1:1").unwrap() };
+        let failure = control.call(&Method::GET, "/v1/status", &Value::Null).unwrap_err().to_string();
+        let expected = "pgfresh: could not talk to the server of pgfresh: Connection refused\n\
+            HINT:  The run that set PGFRESH_CONTROL is over; unset it.\n";
+        assert_eq!(failure, expected);
+    }
 }
