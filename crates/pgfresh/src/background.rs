@@ -149,17 +149,25 @@ pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure
     Ok(found)
 }
 
-/// Ends the servers of this project, but for those that have a name, or all of all projects, and returns how many there
-/// were. None is there afterwards that was asked for before.
-pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Failure> {
+/// What came of a request to stop servers.
+#[derive(Debug, Default)]
+pub(crate) struct Stopped {
+    pub(crate) count: usize,
+    /// The names of this project's servers that keep running.
+    pub(crate) staying: Vec<String>,
+}
+
+/// Ends the servers of this project, but for those that have a name, or those of all projects with this cache. None is there
+/// afterwards that was asked for before.
+pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     Stops::of(&cache, &settings.folder)?.add(all)?;
     let waiting = || {
         if !settings.verbosity.is_quiet() {
-            eprintln!("pgfresh: waiting for a background server that is just starting");
+            eprintln!("pgfresh: waiting for a background server that starts or stops");
         }
     };
-    let (mut count, mut ending) = (0, Vec::new());
+    let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
     for slot in slots(&cache)? {
         // Now its server may be joined, or is on its way out, or there is none.
         let Some(alone) = slot.after_start(waiting)? else { continue };
@@ -167,11 +175,12 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
             continue;
         }
         let about = slot.describe();
-        let is_ours = |about: &About| about.folder == settings.folder && about.name.is_none();
-        if !all && !about.as_ref().is_some_and(is_ours) {
+        let ours = about.as_ref().filter(|about| about.folder == settings.folder);
+        if !all && ours.is_none_or(|about| about.name.is_some()) {
+            stopped.staying.extend(ours.and_then(|about| about.name.clone()));
             continue;
         }
-        count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
+        stopped.count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
         ending.push((slot, alone, about));
     }
     for (slot, _alone, about) in ending {
@@ -183,7 +192,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<usize, Fail
         // It leaves its directory to who has the right to start it.
         slot.remove();
     }
-    Ok(count)
+    Ok(stopped)
 }
 
 /// Removes what servers left whose process was killed.

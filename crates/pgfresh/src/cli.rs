@@ -272,7 +272,7 @@ pub(crate) enum Command {
     /// Stop the background server of this project
     #[command(after_help = "Example: pgfresh stop --all")]
     Stop {
-        /// Stop the background servers of all projects
+        /// Stop the servers of all projects that use this cache
         #[arg(long)]
         all: bool,
     },

@@ -9,7 +9,7 @@ use server::percent_encode;
 use template::DumpFile;
 use ureq::http::Method;
 
-use crate::background::{self, About, Found};
+use crate::background::{self, About, Found, Stopped};
 use crate::browser;
 use crate::cli::Options;
 use crate::control::{Control, path_of};
@@ -145,10 +145,17 @@ fn save(
 }
 
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, Failure> {
-    let count = background::stop(settings, all)?;
+    let Stopped { count, mut staying } = background::stop(settings, all)?;
     if !settings.verbosity.is_quiet() {
+        staying.sort();
         // All are those with a name as well.
         match (count, all) {
+            (0, _) if !staying.is_empty() => {
+                let (servers, keep) =
+                    if staying.len() == 1 { ("server", "keeps") } else { ("servers", "keep") };
+                let names = staying.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+                say!("nothing to stop; {servers} {names} {keep} running (pgfresh stop --all)");
+            }
             (0, _) => say!("nothing to stop"),
             (1, true) => say!("stopped one server"),
             (1, false) => say!("stopped the background server"),

@@ -222,6 +222,11 @@ fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
     let told: Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
     assert_eq!((&told["named"][0]["name"], &told["named"][0]["url"]), (&"dev".into(), &url.as_str().into()));
     assert_eq!(scene.run(["stop"]).stdout, "stopped the background server\n");
+    let staying = scene.run(["stop"]).stdout;
+    assert!(
+        staying.starts_with("nothing to stop; server \"") && staying.contains(" keeps running"),
+        "{staying}"
+    );
     assert_eq!(finish(pgfresh(&scene, &["sweep", "--kept"])).code, Some(0));
     assert_eq!(server.query("SELECT count(*) FROM note"), "2");
     let stopped = Named::start_other(&scene);
