@@ -315,6 +315,16 @@ impl InitdbError {
     }
 }
 
+/// Below this, in seconds, an error does not say how long something took.
+const SHORT: f64 = 0.1;
+
+/// How long something took, behind words of an error: nothing if it ended at once.
+#[must_use]
+pub fn time_after(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < SHORT { String::new() } else { format!(" after {seconds:.1} s") }
+}
+
 /// A server did not start. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -325,7 +335,7 @@ pub enum StartError {
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// The postmaster ended.
-    #[error("could not start server: postmaster ended with {status} after {:.1} s", after.as_secs_f64())]
+    #[error("could not start server: postmaster ended with {status}{}", time_after(*after))]
     Exited {
         /// How it ended.
         status: ExitStatus,

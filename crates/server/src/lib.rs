@@ -31,7 +31,9 @@ pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
 pub use admin::{AdminConnection, Rows, SessionError, identifier, literal};
 pub use boot::{Data, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
-pub use error::{FetchError, InitdbError, InstallationError, SettingError, StartError, StopError};
+pub use error::{
+    FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,
+};
 pub use fetch::{Download, discard, fetch};
 pub use guard::{Guard, GuardedCommand, guard_main, sweep};
 pub use initdb::Initdb;

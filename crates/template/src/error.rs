@@ -117,7 +117,7 @@ pub struct KeptServer {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// A step ended with an error.
-    #[error("template \"{name}\" ({fingerprint}) is incomplete: {step} ended with {status} after {:.1} s", after.as_secs_f64())]
+    #[error("template \"{name}\" ({fingerprint}) is incomplete: {step} ended with {status}{}", server::time_after(*after))]
     Failed {
         /// The template.
         name: String,
@@ -230,11 +230,10 @@ impl SetupError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Failed { last_lines, log, .. } => {
-                let lines = if last_lines.is_empty() {
-                    "It said nothing.".to_owned()
-                } else {
-                    format!("Its last lines:\n    {}", last_lines.join("\n    "))
-                };
+                if last_lines.is_empty() {
+                    return Some("It said nothing.".to_owned());
+                }
+                let lines = format!("Its last lines:\n    {}", last_lines.join("\n    "));
                 let log = log.as_ref().map(|log| format!("\n  All of it is in \"{}\".", log.display()));
                 Some(lines + &log.unwrap_or_default())
             }
