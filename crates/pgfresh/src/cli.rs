@@ -535,7 +535,8 @@ fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> +
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    gateway::parse_span(text).ok_or_else(|| "expected a time with a unit, such as 5s or 5m".to_owned())
+    gateway::parse_span(text)
+        .ok_or_else(|| "expected a time with its unit (ms, s, min or h), such as 5s".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {

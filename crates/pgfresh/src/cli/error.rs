@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Cli;
 use crate::failure::Failure;
@@ -31,6 +31,10 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     if hints.is_empty() {
         hints.push(format!("\"{path} --help\" lists what it accepts."));
     }
+    if is_without_command(error) {
+        let hint = format!("Name it, as in \"{path} -- pytest\".");
+        return Failure::new("the command to run is missing").hint(hint).exit_with(USAGE);
+    }
     let message = message.join(" ");
     let mut message = message
         .strip_prefix("error: ")
@@ -40,6 +44,13 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         message = message.replacen(&format!("'{flag}'"), &variable, 1);
     }
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
+}
+
+/// Whether nothing is missing but the user's command.
+fn is_without_command(error: &clap::Error) -> bool {
+    let missing = error.get(ContextKind::InvalidArg);
+    error.kind() == ErrorKind::MissingRequiredArgument
+        && matches!(missing, Some(ContextValue::Strings(names)) if *names == ["<COMMAND>..."])
 }
 
 /// The command that the words name, as far as they name one.
@@ -81,7 +92,8 @@ pub(super) fn help_of(words: &[OsString]) -> String {
         .split(' ')
         .skip(1)
         .fold(&mut all, |command, name| command.find_subcommand_mut(name).expect("the path names commands"));
-    command.render_help().to_string()
+    // Its last paragraph may be empty.
+    format!("{}\n", command.render_help().to_string().trim_end())
 }
 
 fn sentence(tip: &str) -> String {
@@ -140,7 +152,7 @@ mod tests {
         );
         check(
             "run --linger 5 -- true",
-            "invalid value '5' for '--linger <TIME>': expected a time with a unit, such as 5s or 5m",
+            "invalid value '5' for '--linger <TIME>': expected a time with its unit (ms, s, min or h), such as 5s",
             "\"pgfresh run --help\" lists what it accepts.",
         );
         check(
@@ -148,10 +160,11 @@ mod tests {
             "invalid value '10' for '--cache-size <SIZE>': expected a size with a unit, such as 10GB",
             "\"pgfresh run --help\" lists what it accepts.",
         );
+        check("run", "the command to run is missing", "Name it, as in \"pgfresh run -- pytest\".");
         check(
-            "run",
-            "the following required arguments were not provided: <COMMAND>...",
-            "\"pgfresh run --help\" lists what it accepts.",
+            "bench suite",
+            "the command to run is missing",
+            "Name it, as in \"pgfresh bench suite -- pytest\".",
         );
     }
 
@@ -164,6 +177,7 @@ mod tests {
         ] {
             let help = help_of(&words(line));
             assert!(help.contains(usage) && help.contains("Commands:"), "{line:?}: {help}");
+            assert!(help.ends_with('\n') && !help.ends_with("\n\n"), "{line:?}: {help}");
         }
     }
 
