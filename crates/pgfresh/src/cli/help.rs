@@ -94,7 +94,11 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
         let name = if path.is_empty() { String::new() } else { format!(" {path}") };
         let more = format!("\"pgfresh{name} --help\" lists the global options, too.");
         // The list of all commands leaves no room for a blank line.
-        let gap = if path.is_empty() { "\n" } else { "\n\n" };
+        let gap = match path {
+            _ if about.is_empty() => "",
+            "" => "\n",
+            _ => "\n\n",
+        };
         command = command.after_help(format!("{about}{gap}{more}"));
     }
     command.mut_subcommands(|subcommand| {
