@@ -86,6 +86,7 @@ impl Profile {
             _ => format!("{width:.0} at work at once, {most} at most"),
         };
         match self.connecting() {
+            Some((0.0, _)) => format!("{at_once}; none begun"),
             Some((count, spent)) => {
                 format!("{at_once}; {count:.0} begun, {} of waiting for that", seconds(spent))
             }
