@@ -196,7 +196,9 @@ impl Examination {
             chart.samples.extend(remedies.samples().cloned());
             chart.report.add_table(remedies.table());
         }
-        chart.report.add_table(commits.table());
+        if commits.samples().next().is_some() {
+            chart.report.add_table(commits.table());
+        }
         tried.map(drop)
     }
 
