@@ -25,6 +25,7 @@ use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::logging::LogFilter;
+use crate::output::aside;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -123,7 +124,7 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
     let control = go_on(settings, &kept)?.control;
     evidence::tell(&failed, |name| control.address(name).url());
     let them = if failed.len() == 1 { "it" } else { "them" };
-    eprintln!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
+    aside!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
     Stops::of(&cache, &settings.folder)?.add(all)?;
     let waiting = || {
         if !settings.verbosity.is_quiet() {
-            eprintln!("pgfresh: waiting for a background server that starts or stops");
+            aside!("pgfresh: waiting for a background server that starts or stops");
         }
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());

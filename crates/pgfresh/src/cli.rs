@@ -17,7 +17,7 @@ use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 
 use crate::failure::Failure;
-use crate::output::Verbosity;
+use crate::output::{Verbosity, print_aside};
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
 
@@ -40,7 +40,7 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     parse_words(&words).map_err(|error| match error.kind() {
         // A command without its subcommand asks what there is.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            eprint!("{}", error::help_of(&words));
+            print_aside(error::help_of(&words));
             std::process::exit(i32::from(error::USAGE))
         }
         _ if error.use_stderr() => error::failure(&error, &words),

@@ -24,6 +24,7 @@ use template::{Provisioner, ServerOptions};
 use crate::cli::{Run, ServiceArguments, Suite};
 use crate::failure::Failure;
 use crate::foreground;
+use crate::output::print_aside;
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
@@ -137,7 +138,7 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     }
     progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
-    eprint!("{}", comparison.failures());
+    print_aside(comparison.failures());
     end?;
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }

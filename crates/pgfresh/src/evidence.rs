@@ -12,6 +12,7 @@ use report::{Quantity, Unit};
 use storage::Attempt;
 
 use crate::failure::Failure;
+use crate::output::aside;
 
 const FILE: &str = "statements";
 /// Statements that are shown without being asked for.
@@ -35,16 +36,16 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
 /// Says where the databases of failed tests are, each with its test and what that ran last, and how to see what that changed.
 pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
-        1 => eprintln!("pgfresh: kept the database of a failed test"),
-        count => eprintln!("pgfresh: kept the databases of {count} failed tests"),
+        1 => aside!("pgfresh: kept the database of a failed test"),
+        count => aside!("pgfresh: kept the databases of {count} failed tests"),
     }
     for KeptDatabase { name, test, statements, .. } in kept {
-        eprintln!("{test}  {}", url(name));
+        aside!("{test}  {}", url(name));
         tell_statements(statements);
     }
     match kept {
-        [one] => eprintln!("HINT:  \"pgfresh diff {}\" shows what its test changed.", one.name),
-        _ => eprintln!("HINT:  \"pgfresh diff NAME\" shows what a test changed."),
+        [one] => aside!("HINT:  \"pgfresh diff {}\" shows what its test changed.", one.name),
+        _ => aside!("HINT:  \"pgfresh diff NAME\" shows what a test changed."),
     }
 }
 
@@ -52,9 +53,9 @@ fn tell_statements(statements: &[ExecutedStatement]) {
     for ExecutedStatement { statement, seconds, error, .. } in
         &statements[statements.len().saturating_sub(SHOWN)..]
     {
-        eprintln!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
+        aside!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
         if let Some(SqlError { code, message }) = error {
-            eprintln!("{:>10}  ERROR {code}: {}", "", line(message));
+            aside!("{:>10}  ERROR {code}: {}", "", line(message));
         }
     }
 }

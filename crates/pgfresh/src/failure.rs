@@ -1,5 +1,6 @@
 //! How an error reads on a terminal: as `PostgreSQL` words its own.
 
+use crate::output::print_aside;
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
@@ -85,7 +86,7 @@ impl Failure {
                 text.replace_range(at..at + word.len(), &format!("{style}{word}{style:#}"));
             }
         }
-        anstream::eprint!("{text}");
+        print_aside(text);
         ExitCode::from(self.code.unwrap_or(usual))
     }
 

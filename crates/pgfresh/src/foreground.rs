@@ -18,6 +18,7 @@ use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
 use crate::failure::Failure;
+use crate::output::aside;
 
 /// What happens while we wait.
 #[derive(Debug)]
@@ -140,7 +141,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
         // The kernel closes the pipe that this event is about shortly before it says that the postmaster has ended.
         let is_gone = |server: &&Server| matches!(event, Event::ServerGone) || !server.is_alive();
         if !said && let Some(server) = server.filter(is_gone) {
-            eprintln!("pgfresh: the server went away while the command was running: {}", server.why_gone());
+            aside!("pgfresh: the server went away while the command was running: {}", server.why_gone());
             said = true;
         }
         match event {
@@ -153,7 +154,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
                     && !said
                     && let Some(crash) = server.and_then(Server::last_crash)
                 {
-                    eprintln!("pgfresh: the server crashed while the command was running: {crash}");
+                    aside!("pgfresh: the server crashed while the command was running: {crash}");
                 }
                 return Ok(code);
             }

@@ -51,7 +51,7 @@ impl LogFilter {
     /// Writes records to standard error from now on, if any are wanted.
     pub(crate) fn write_to_terminal(self) {
         if let Some(targets) = self.0 {
-            let layer = fmt::layer().with_writer(io::stderr);
+            let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
             tracing_subscriber::registry().with(layer).with(targets).init();
         }
     }
@@ -60,7 +60,7 @@ impl LogFilter {
     pub(crate) fn write_to_file(self, path: &Path) -> Result<(), Failure> {
         let targets = self.0.unwrap_or_else(|| ours(USUAL));
         let file = LogFile::open(path, FILE_SIZE).attempt("write", path)?;
-        let layer = fmt::layer().with_writer(Mutex::new(file)).with_ansi(false);
+        let layer = fmt::layer().with_writer(Mutex::new(file)).with_ansi(false).log_internal_errors(false);
         tracing_subscriber::registry().with(layer).with(targets).init();
         Ok(())
     }

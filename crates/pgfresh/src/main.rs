@@ -2,6 +2,9 @@
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
+// They panic where nothing can be written: `output` has others.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod background;
 mod browser;
 mod cancellation;

@@ -14,6 +14,7 @@ use template::Provisioner;
 
 use crate::background::{self, Registration};
 use crate::failure::Failure;
+use crate::output::aside;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
@@ -77,7 +78,7 @@ impl NamedServer {
             before.tell_of_change(settings, &provisioner)?;
             started.database.clone_from(&before.database);
         } else if !settings.verbosity.is_quiet() {
-            eprintln!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
+            aside!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
         }
         startup::tell(settings, &provisioner, &started);
         let service = Service::open(&provisioner, started, serve_options)?;
@@ -149,7 +150,7 @@ impl Remembered {
         // That of PostgreSQL is part of the fingerprint.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !settings.verbosity.is_quiet() {
-            eprintln!(
+            aside!(
                 "pgfresh: the template has changed since server \"{}\" got its data\n\
                  HINT:  Migrate its database, or start it with --reset to discard its data and begin again.",
                 self.name

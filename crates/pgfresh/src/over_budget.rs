@@ -1,5 +1,6 @@
 //! Tests that went beyond their budget, as the user is told of them.
 
+use crate::output::aside;
 use gateway::TestOverBudget;
 use serde_json::Value;
 use server::printable;
@@ -10,14 +11,14 @@ pub(crate) const EXIT: u8 = 1;
 /// Says which tests did, and what they ran; there are `more` of them.
 pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
-        1 => eprintln!("pgfresh: a test exceeded its budget"),
-        count => eprintln!("pgfresh: {count} tests exceeded their budget"),
+        1 => aside!("pgfresh: a test exceeded its budget"),
+        count => aside!("pgfresh: {count} tests exceeded their budget"),
     }
     for TestOverBudget { database, message } in tests {
-        eprintln!("{}: {message}", printable(database));
+        aside!("{}: {message}", printable(database));
     }
     if more > 0 {
-        eprintln!("… and {more} more tests");
+        aside!("… and {more} more tests");
     }
 }
 

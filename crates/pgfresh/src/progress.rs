@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use storage::human_bytes;
 use template::{BuildPlan, Step};
 
-use crate::output::Verbosity;
+use crate::output::{Verbosity, aside};
 
 /// What is shorter than this is not worth a line that moves.
 const QUIET_TIME: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
                 copying.set(None);
                 status.clear();
                 if let Some(line) = describe(other) {
-                    eprintln!("pgfresh: {line}");
+                    aside!("pgfresh: {line}");
                 }
             }
         }

@@ -10,6 +10,7 @@ use report::Report;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::output::print_aside;
 
 /// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
@@ -115,7 +116,7 @@ pub(crate) fn tell(
     files: &[ReportFile],
 ) -> Result<(), Failure> {
     if !quiet {
-        eprint!("\n{summary}");
+        print_aside(format_args!("\n{summary}"));
     }
     for file in files {
         file.write(report, page)?;

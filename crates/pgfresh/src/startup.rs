@@ -9,7 +9,7 @@ use storage::{Cache, Method, SigningKey, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions, Started};
 
 use crate::failure::Failure;
-use crate::output::Verbosity;
+use crate::output::{Verbosity, aside};
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
@@ -17,7 +17,7 @@ use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY,
 /// How much is said on standard error.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
     if verbosity.is_verbose() {
-        eprintln!("pgfresh: {}", line());
+        aside!("pgfresh: {}", line());
     }
 }
 
@@ -95,7 +95,7 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
         // Where the branch is the one that pushes, the key was to be there.
         let (verbosity, expected) = (settings.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
-            eprintln!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
+            aside!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
         }
         return Ok(Some(remote));
     };
@@ -130,7 +130,7 @@ pub(crate) fn bring(
 ) -> Result<Installation, FetchError> {
     server::fetch(major, cache, sys::this_program(), download, &|package, folder| {
         if !verbosity.is_quiet() {
-            eprintln!("{}", announcement(package, major, folder));
+            aside!("{}", announcement(package, major, folder));
         }
     })
 }
@@ -155,7 +155,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
         NOTED.call_once(|| {
             let (oldest, newest) = (MAJORS.start(), MAJORS.end());
-            eprintln!(
+            aside!(
                 "pgfresh: PostgreSQL {} is newer than the versions that this pgfresh is tested with ({oldest} to {newest})",
                 version.major
             );
@@ -236,7 +236,7 @@ pub(crate) fn serve(
 ) -> Result<Service, Failure> {
     let service = Service::open(provisioner, start(settings, provisioner)?, serve_options)?;
     if !service.leases.can_reset() && !settings.verbosity.is_quiet() {
-        eprintln!(
+        aside!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
             provisioner.installation.version().major
         );
@@ -260,16 +260,17 @@ pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), 
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {
-        eprintln!("pgfresh: {} were changed, which all databases of a server share", leak.what);
+        aside!("pgfresh: {} were changed, which all databases of a server share", leak.what);
         if !leak.suspects.is_empty() {
-            eprintln!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
+            aside!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
         }
     }
     for difference in status.differences {
-        eprintln!(
+        aside!(
             "pgfresh: database \"{}\" was not fresh after recycling: \"{}\" differs from its template\n\
              DETAIL:  It was dropped; this is a fault of pgfresh.",
-            difference.database, difference.relation
+            difference.database,
+            difference.relation
         );
     }
 }

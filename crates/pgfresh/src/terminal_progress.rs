@@ -10,7 +10,7 @@ use report::{Progress, Report};
 use signal_hook::consts::SIGINT;
 
 use crate::failure::Failure;
-use crate::output::Verbosity;
+use crate::output::{Verbosity, aside};
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
@@ -96,7 +96,7 @@ impl TerminalProgress {
         }
         let now = Instant::now();
         if let Some(next) = self.next_line.as_ref().filter(|next| next.get() <= now) {
-            eprintln!("pgfresh: {what}");
+            aside!("pgfresh: {what}");
             next.set(now + PATIENCE);
         }
     }

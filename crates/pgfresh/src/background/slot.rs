@@ -21,6 +21,7 @@ use sys::{Lock, ProcessHandle, Signal};
 
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::output::print_aside;
 
 /// A background server's place in the cache.
 #[derive(Debug)]
@@ -238,7 +239,7 @@ impl BackgroundSlot {
         }
         note("wait for the server at", &self.0, child.wait().map(drop));
         match fs::read_to_string(&log) {
-            Ok(text) => eprint!("{text}"),
+            Ok(text) => print_aside(text),
             Err(error) => drop(note("read", &log, Err(error))),
         }
         self.remove();

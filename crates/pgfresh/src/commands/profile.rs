@@ -8,7 +8,7 @@ use profile::{Circumstances, Pace, Profile, Recorder, Target};
 use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
-use crate::output::say;
+use crate::output::{aside, say};
 use crate::report_file;
 use crate::user_command;
 
@@ -26,7 +26,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         (foreground::run(None, command)?, Some(user_command::words(&arguments.command)))
     } else {
         if !options.quiet && arguments.r#for.is_none() {
-            eprintln!("pgfresh: watching {}; Ctrl-C ends it", target.place());
+            aside!("pgfresh: watching {}; Ctrl-C ends it", target.place());
         }
         wait(&recorder, arguments.r#for)?;
         (0, None)

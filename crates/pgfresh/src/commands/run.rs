@@ -9,6 +9,7 @@ use crate::cli::Run;
 use crate::comparison;
 use crate::failure::Failure;
 use crate::foreground;
+use crate::output::aside;
 use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;
@@ -35,7 +36,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
-        eprintln!(
+        aside!(
             "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
             kept.display(),
             provisioner.command_to_sweep()

@@ -17,7 +17,7 @@ use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::named::NamedServer;
-use crate::output::{self, Verbosity};
+use crate::output::{self, Verbosity, aside};
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -85,10 +85,10 @@ fn attend(
     } else {
         // The token is in it: for a person, not for a log.
         if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
-            eprintln!("pgfresh: live page at {}", service.local_address().page_url());
+            aside!("pgfresh: live page at {}", service.local_address().page_url());
         }
         if let Some(root) = service.root_certificate.as_ref().filter(|_| !settings.verbosity.is_quiet()) {
-            eprintln!("pgfresh: TLS root certificate in \"{}\"", root.display());
+            aside!("pgfresh: TLS root certificate in \"{}\"", root.display());
         }
         service.address(&service.database).url()
     };

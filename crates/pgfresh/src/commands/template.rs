@@ -15,7 +15,7 @@ use self::shared::Carrier;
 use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::output::{aside, print, say};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
@@ -264,7 +264,7 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
         return Ok(());
     }
     if let Some(why) = left_out {
-        eprintln!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
+        aside!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
     }
     say!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
     let name = file.file_name().unwrap_or_default().to_string_lossy();

@@ -2,7 +2,7 @@
 //!
 //! `DIR`, `PLACE` and `N` stand for what differs from run to run.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -515,42 +515,6 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     assert!(Path::new(kept).is_dir());
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
     assert_eq!(scene.run(["run", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
-}
-
-#[test]
-fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
-    let scene = Scene::new(User::Ourselves);
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let mut command = scene.pgfresh(["completions", "bash"]);
-    command.stdout(writer).stderr(Stdio::piped());
-    let outcome = collect(command.spawn().unwrap());
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
-}
-
-/// Standard output is on a full disk. `url` releases the database whose URL it cannot print.
-#[test]
-fn what_cannot_be_printed_is_an_error() {
-    let scene = Scene::new(User::Ourselves);
-    scene.write("input", "");
-    for words in [
-        &["template", "list", "--json"][..],
-        &["template", "show", "--setup", "true", "--inputs", "input"],
-        &["postgres", "path"],
-        &["completions", "bash"],
-        &["url", "x"],
-        &["serve"],
-    ] {
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut command = scene.pgfresh(words);
-        command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
-        let outcome = collect(command.spawn().unwrap());
-        let expected = "pgfresh: could not write to standard output: No space left on device\n";
-        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected), "{words:?}: {outcome}");
-    }
-    let status = scene.run(["status", "--json"]);
-    assert!(status.stdout.contains(r#""leases":[]"#), "{status}");
-    assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod named;
 mod network;
 mod newer;
 mod open;
+mod output;
 mod postmaster;
 mod profile;
 mod recycle;

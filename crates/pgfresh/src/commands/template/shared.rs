@@ -10,7 +10,7 @@ use template::ServerOptions;
 
 use super::{signed, spec};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{aside, say};
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
 use crate::startup;
@@ -123,7 +123,7 @@ pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
             let (templates, bytes) = (counted(usage.templates, "template"), human_bytes(usage.bytes));
             say!("{address}: {templates}, {bytes}");
         }
-        Err(error) => eprintln!("pgfresh: {address}: {error}"),
+        Err(error) => aside!("pgfresh: {address}: {error}"),
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use storage::{Cache, CacheError, SigningKey, TrustedKey};
 use super::short;
 use crate::cancellation::cancellable;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{print_aside, say};
 use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
 use crate::startup;
 
@@ -129,7 +129,7 @@ fn one_by_one(
         match work(path) {
             Err(error @ (CacheError::Untrusted { .. } | CacheError::Unfit { .. })) => {
                 if let Some(before) = refused.replace(error.into()) {
-                    anstream::eprint!("{before}");
+                    print_aside(before);
                 }
             }
             other => other?,
