@@ -21,11 +21,11 @@ use sys::Lock;
 use template::Provisioner;
 
 use self::slot::{BackgroundSlot, note};
+use crate::aside::aside;
 use crate::evidence;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::logging::LogFilter;
-use crate::output::aside;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;

@@ -16,8 +16,9 @@ use lease::Isolation;
 use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 
+use crate::aside::print_aside;
 use crate::failure::Failure;
-use crate::output::{Verbosity, print_aside};
+use crate::output::Verbosity;
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
 

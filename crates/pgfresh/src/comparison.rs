@@ -21,10 +21,10 @@ use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
+use crate::aside::print_aside;
 use crate::cli::{Run, ServiceArguments, Suite};
 use crate::failure::Failure;
 use crate::foreground;
-use crate::output::print_aside;
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;

@@ -11,8 +11,8 @@ use gateway::{ExecutedStatement, KeptDatabase, SqlError};
 use report::{Quantity, Unit};
 use storage::Attempt;
 
+use crate::aside::aside;
 use crate::failure::Failure;
-use crate::output::aside;
 
 const FILE: &str = "statements";
 /// Statements that are shown without being asked for.

@@ -1,6 +1,6 @@
 //! How an error reads on a terminal: as `PostgreSQL` words its own.
 
-use crate::output::print_aside;
+use crate::aside::print_aside;
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;

@@ -17,8 +17,8 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
+use crate::aside::aside;
 use crate::failure::Failure;
-use crate::output::aside;
 
 /// What happens while we wait.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
-// They panic where nothing can be written: `output` has others.
+// They panic where nothing can be written: `output` and `aside` have others.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod aside;
 mod background;
 mod browser;
 mod cancellation;

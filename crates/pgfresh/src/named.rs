@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use storage::{Cache, PersistentData};
 use template::Provisioner;
 
+use crate::aside::aside;
 use crate::background::{self, Registration};
 use crate::failure::Failure;
-use crate::output::aside;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};

@@ -1,4 +1,4 @@
-//! Standard output, whose reader may have seen enough: `pgfresh template list | head -1`; and what is said beside it.
+//! Standard output, whose reader may have seen enough: `pgfresh template list | head -1`; and how much is said beside it.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -62,17 +62,3 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 pub(crate) use say;
-
-/// Writes `text` to standard error as it is, without its colours where that is no terminal. What cannot be written is lost, and
-/// what is done goes on: `eprintln!` would panic.
-#[expect(clippy::let_underscore_must_use, reason = "there is nowhere else to say it")]
-pub(crate) fn print_aside(text: impl Display) {
-    let mut out = anstream::stderr().lock();
-    let _ = write!(out, "{text}").and_then(|()| out.flush());
-}
-
-/// Writes a line to standard error, as [`print_aside`] does.
-macro_rules! aside {
-    ($($words:tt)*) => { $crate::output::print_aside(format_args!("{}\n", format_args!($($words)*))) };
-}
-pub(crate) use aside;

@@ -1,6 +1,6 @@
 //! Tests that went beyond their budget, as the user is told of them.
 
-use crate::output::aside;
+use crate::aside::aside;
 use gateway::TestOverBudget;
 use serde_json::Value;
 use server::printable;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use storage::human_bytes;
 use template::{BuildPlan, Step};
 
-use crate::output::{Verbosity, aside};
+use crate::aside::aside;
+use crate::output::Verbosity;
 
 /// What is shorter than this is not worth a line that moves.
 const QUIET_TIME: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use report::Report;
 
+use crate::aside::print_aside;
 use crate::failure::Failure;
 use crate::output;
-use crate::output::print_aside;
 
 /// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";

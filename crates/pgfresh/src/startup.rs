@@ -8,8 +8,9 @@ use server::{FetchError, Installation, InstallationError, MAJORS, Package, Versi
 use storage::{Cache, Method, SigningKey, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions, Started};
 
+use crate::aside::aside;
 use crate::failure::Failure;
-use crate::output::{Verbosity, aside};
+use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use report::{Progress, Report};
 use signal_hook::consts::SIGINT;
 
+use crate::aside::aside;
 use crate::failure::Failure;
-use crate::output::{Verbosity, aside};
+use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use storage::Attempt;
 use sys::{Lock, ProcessHandle, Signal};
 
+use crate::aside::print_aside;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::output::print_aside;
 
 /// A background server's place in the cache.
 #[derive(Debug)]

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use profile::{Circumstances, Pace, Profile, Recorder, Target};
 
+use crate::aside::aside;
 use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
-use crate::output::{aside, say};
+use crate::output::say;
 use crate::report_file;
 use crate::user_command;
 

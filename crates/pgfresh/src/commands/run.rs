@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use template::ServerOptions;
 
+use crate::aside::aside;
 use crate::background;
 use crate::cli::Run;
 use crate::comparison;
 use crate::failure::Failure;
 use crate::foreground;
-use crate::output::aside;
 use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;

@@ -12,12 +12,13 @@ use serde_json::json;
 use template::Provisioner;
 use ureq::http::Method;
 
+use crate::aside::aside;
 use crate::background::{self, Found};
 use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::named::NamedServer;
-use crate::output::{self, Verbosity, aside};
+use crate::output::{self, Verbosity};
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;

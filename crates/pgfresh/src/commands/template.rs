@@ -12,10 +12,11 @@ use storage::{CacheError, human_bytes};
 use template::{BuildPlan, CachedTemplate, DumpFile, ServerOptions, TemplateSpec, TemplateStatus};
 
 use self::shared::Carrier;
+use crate::aside::aside;
 use crate::cancellation::cancellable;
 use crate::cli::{Options, Template};
 use crate::failure::Failure;
-use crate::output::{aside, print, say};
+use crate::output::{print, say};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;

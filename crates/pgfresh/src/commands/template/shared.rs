@@ -9,8 +9,9 @@ use storage::human_bytes;
 use template::ServerOptions;
 
 use super::{signed, spec};
+use crate::aside::aside;
 use crate::failure::Failure;
-use crate::output::{aside, say};
+use crate::output::say;
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
 use crate::startup;

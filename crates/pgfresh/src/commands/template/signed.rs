@@ -9,9 +9,10 @@ use serde_json::json;
 use storage::{Cache, CacheError, SigningKey, TrustedKey};
 
 use super::short;
+use crate::aside::print_aside;
 use crate::cancellation::cancellable;
 use crate::failure::Failure;
-use crate::output::{print_aside, say};
+use crate::output::say;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
 use crate::startup;
 

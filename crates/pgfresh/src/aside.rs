@@ -1,0 +1,18 @@
+//! What is said on standard error, beside the output.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+/// Writes `text` to standard error as it is, without its colours where that is no terminal. What cannot be written is lost, and
+/// what is done goes on: `eprintln!` would panic.
+#[expect(clippy::let_underscore_must_use, reason = "there is nowhere else to say it")]
+pub(crate) fn print_aside(text: impl Display) {
+    let mut out = anstream::stderr().lock();
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Writes a line to standard error, as [`print_aside`] does.
+macro_rules! aside {
+    ($($words:tt)*) => { $crate::aside::print_aside(format_args!("{}\n", format_args!($($words)*))) };
+}
+pub(crate) use aside;
