@@ -148,6 +148,7 @@ impl Gateway {
         sys::raise_files();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
+        sys::keep_alive(&tcp).map_err(cannot(listen.to_string()))?;
         let address = near(tcp.local_addr().map_err(cannot(listen.to_string()))?);
         let mut listeners = vec![Listener::Tcp(tcp)];
         if let Some(path) = socket.as_ref().map(SocketFile::path) {

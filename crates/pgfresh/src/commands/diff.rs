@@ -50,13 +50,13 @@ fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
     if controls.is_empty() {
         return Err(background::none_runs());
     }
-    let mut of_test = None;
+    let (mut of_test, name) = (None, lease::cut(wanted));
     for control in controls {
         let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
         let all = |key: &str| status[key].as_array().cloned().unwrap_or_default();
         let databases: Vec<_> = all("leases").into_iter().chain(all("kept")).collect();
-        if databases.iter().any(|database| database["database"] == wanted) {
-            return Ok((control, wanted.to_owned()));
+        if databases.iter().any(|database| database["database"] == name) {
+            return Ok((control, name.to_owned()));
         }
         // The last one, if the test has failed several times.
         let last = databases.iter().rfind(|database| database["test"] == wanted);

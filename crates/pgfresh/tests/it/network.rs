@@ -1,6 +1,8 @@
 //! Beyond the loopback interface: the secret is proved and never said, and HTTP comes by TLS only.
 
-use crate::common::{Scene, User, finish, ground, is_root};
+use crate::common::connection::Address;
+use crate::common::gateway::Gateway;
+use crate::common::{Scene, User, finish, ground, is_root, wait_until};
 use crate::drivers::installed;
 
 /// A network of its own with one address; then a server on all of them, until the rest of the script is through.
@@ -171,4 +173,25 @@ fn a_strangers_connections_cost_a_setup_next_to_nothing() {
     assert!(cost[0] < 100, "{} ms for 1500 connections", cost[0] * 10);
     assert!(cost[1] < 8, "{} threads", cost[1]);
     assert_eq!(read("answer"), "1\n");
+}
+
+/// A client whose machine has vanished says nothing for ever: the kernel asks, as it does for PostgreSQL itself.
+#[test]
+fn the_kernel_looks_whether_clients_are_still_there() {
+    let gateway = Gateway::start(15, "", &[]);
+    let session = gateway.connect("db", "").unwrap();
+    let port = match gateway.address() {
+        Address::Tcp { address, .. } => {
+            format!(":{:04X}", address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap())
+        }
+        Address::Unix(path) => panic!("{path:?}"),
+    };
+    // Local and remote address, state (established), queues, and the timer that runs: 02 is keepalive's, once all is acknowledged.
+    wait_until("the kernel's timer", || {
+        let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let words = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+        let mut ours = connections.lines().map(words).filter(|words| words[1].ends_with(&port));
+        ours.any(|words| words[3] == "01" && words[5].starts_with("02:"))
+    });
+    drop(session);
 }

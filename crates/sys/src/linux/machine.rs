@@ -22,6 +22,12 @@ pub fn load_average() -> Option<String> {
     Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
+/// How many tasks run or wait for a processor now. Source: proc(5), the fourth field of `/proc/loadavg`.
+#[must_use]
+pub fn runnable_tasks() -> Option<usize> {
+    first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 /// The model of its processors.
 #[must_use]
 pub fn processor() -> Option<String> {

@@ -14,6 +14,12 @@ pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
     Ok(listen(listener, waiting)?)
 }
 
+/// Has the kernel ask now and then whether the other end of a connection is still there, of all that come in by `listener`: one whose
+/// machine has vanished ends. Source: the kernel copies that to a connection when it is accepted; PostgreSQL asks for it, too.
+pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
+    Ok(sockopt::set_socket_keepalive(listener, true)?)
+}
+
 /// Lets the end of a connection be a reset: nothing is left of it that waits.
 pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)

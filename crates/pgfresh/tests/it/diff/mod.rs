@@ -322,3 +322,14 @@ fn many_rows_are_compared_in_little_memory_and_others_lease_copies_meanwhile() {
     // A row has 32 bytes of digest and a key on each side: all of them would take more than 40 MB.
     assert!(after - before < 16_384, "{} kB more", after - before);
 }
+
+#[test]
+fn a_name_that_the_server_cuts_is_found() {
+    let long = "long_".repeat(20);
+    let told = succeed(
+        &project("CREATE TABLE t (v text)"),
+        &[],
+        &format!("in_database {long} -c 'SELECT 1'\npgfresh diff {long}"),
+    );
+    assert!(told.starts_with("1\n") && told.contains(" does not differ from template \"app\""), "{told}");
+}
