@@ -4,7 +4,8 @@ use std::fs::{self, DirEntry};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use server::AdminConnection;
 use sys::lock;
@@ -19,6 +20,9 @@ use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
 use crate::template::{Template, name_in};
 use crate::{Backend, LeaseError};
+
+/// How long the maker of a copy lets a crowd of clients pass before it looks again.
+const CROWD_PAUSE: Duration = Duration::from_millis(3);
 
 impl Inner {
     /// Makes a copy of a template, ready for a client.
@@ -67,16 +71,24 @@ impl Inner {
         }
     }
 
-    /// While clients come and go, and no client waits for the copy, its maker waits. False once the leases are closed.
+    /// While clients come and go, and no client waits for the copy, its maker waits; also while the processors are all busy, and
+    /// databases come back so soon that no client needs it. False once the leases are closed.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
         // The end of a lease waits for what is read in it.
         let is_awaited = template.is_recyclable() && template.catalog().is_none();
         let mut core = self.lock();
-        while !core.closed
-            && !is_awaited
-            && let Some(pause) = core.table.pause(id, Instant::now())
-        {
-            core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
+        while !core.closed && !is_awaited {
+            let now = Instant::now();
+            if let Some(pause) = core.table.pause(id, now) {
+                core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
+            } else if core.table.come_back_soon(id, now) && self.processors.are_busy() {
+                // Each client that comes finds none ready: to be woken by it would take the time that this is to save.
+                drop(core);
+                thread::sleep(CROWD_PAUSE);
+                core = self.lock();
+            } else {
+                break;
+            }
         }
         !core.closed
     }

@@ -15,6 +15,7 @@ use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
 use crate::names::whole;
 use crate::options::LeaseOptions;
+use crate::processors::Processors;
 use crate::shared::SharedWatch;
 use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
 use crate::template::Template;
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) work: Condvar,
     /// For makers of copies that let clients go first: one may wait for a copy now.
     pub(crate) shortage: Condvar,
+    /// For the same makers.
+    pub(crate) processors: Processors,
     /// Open sessions with databases from which others are dropped.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,

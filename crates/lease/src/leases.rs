@@ -20,6 +20,7 @@ use crate::leased_server::ServerAction;
 use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
+use crate::processors::Processors;
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{PREFIX, Template, database_of};
 use crate::{Isolation, LeaseError, TemplateDatabase};
@@ -81,6 +82,7 @@ impl Leases {
             has_had_clients: AtomicBool::new(false),
             work: Condvar::new(),
             shortage: Condvar::new(),
+            processors: Processors::default(),
             maintenance_sessions: AtomicUsize::new(0),
             workers: Mutex::default(),
         });

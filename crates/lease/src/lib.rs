@@ -36,6 +36,7 @@ mod maintenance;
 mod names;
 mod note;
 mod options;
+mod processors;
 mod reset;
 mod rollback;
 mod session;

@@ -76,6 +76,7 @@ impl LeaseTable {
             .or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
         line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
         self.asked.insert(name.to_owned());
+        self.look_at_lines(now + LONGEST_WAIT);
         self.advance(name, now);
     }
 
@@ -245,6 +246,9 @@ impl LeaseTable {
         let (isolation, waits_until) =
             (lease.terms.isolation, *head.waits_since.get_or_insert(now) + patience(&head.want, Some(lease)));
         let is_late = now >= waits_until;
+        self.look_at_lines(waits_until);
+        let lease = self.databases.get(id)?.lease()?;
+        let head = self.names.get(name)?.requests.front()?;
         match &head.want {
             // What it asked for has been done.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {

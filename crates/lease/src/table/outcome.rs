@@ -225,6 +225,7 @@ impl LeaseTable {
         self.set_state(id, DatabaseState::Ready);
         let Some(database) = self.databases.get(id) else { return };
         let source = database.source.clone();
+        self.note_return(&source, now);
         if !self.keeps_ready(&source) {
             self.unname(id, true, None);
         }

@@ -23,6 +23,10 @@ const MOST_MAKING_AHEAD: usize = 1;
 /// session takes to start and to have its first answer.
 const QUIET: Duration = Duration::from_millis(3);
 
+/// While the processors are all busy, no copy is made for clients who wait no longer than this for a database to come back: it would
+/// take the processors from those who give one back, and one more database would not bring them back sooner.
+const CROWD_PATIENCE: Duration = Duration::from_millis(100);
+
 /// How long a client waits where there is no room for another database, and none of those that there are is given to anybody:
 /// all may be in use for as long as their clients like. While they go from client to client, its turn comes.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,6 +44,9 @@ pub(super) struct Supply {
     returns_until: Option<Instant>,
     /// Until then nothing that is being made goes on, either: who was given one last gives it back at once.
     pause_until: Option<Instant>,
+    /// When one was last made ready again after its lease, and about how often one is.
+    returned_at: Option<Instant>,
+    return_every: Duration,
 }
 
 /// What a name that waits for a database asks for.
@@ -50,12 +57,30 @@ struct Demand {
     since: Instant,
 }
 
+impl Supply {
+    /// Whether so many databases come back that the last who waits gets one soon.
+    fn serves_soon(&self, now: Instant) -> bool {
+        let Some(returned_at) = self.returned_at else { return false };
+        let every = self.return_every.max(now.saturating_duration_since(returned_at));
+        let waiting = u32::try_from(self.line.len()).unwrap_or(u32::MAX).max(1);
+        every.saturating_mul(waiting) <= CROWD_PATIENCE
+    }
+}
+
 impl LeaseTable {
     /// Databases are made from this source from now on, or, if they are not `expected`, once the first is asked for.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
         let line = VecDeque::new();
-        let supply = Supply { wanted, line, not_before: None, returns_until: None, pause_until: None };
+        let supply = Supply {
+            wanted,
+            line,
+            not_before: None,
+            returns_until: None,
+            pause_until: None,
+            returned_at: None,
+            return_every: Duration::ZERO,
+        };
         self.supplies.insert(source, supply);
     }
 
@@ -109,8 +134,12 @@ impl LeaseTable {
                 return;
             }
             let Some(id) = self.pick(source, &demand) else {
-                if self.expand(source, now) || now < self.patience_for_room(demand.since) {
+                if self.expand(source, now) {
                     return;
+                }
+                let patience_ends = self.patience_for_room(demand.since);
+                if now < patience_ends {
+                    return self.look_at_lines(patience_ends);
                 }
                 let full = self.full();
                 self.refuse_name(&demand.name, full, now);
@@ -361,6 +390,21 @@ impl LeaseTable {
         let pause = supply.pause_until?.checked_duration_since(now).filter(|pause| !pause.is_zero())?;
         let returning = self.returning(source) + self.about_to_return(source);
         (supply.line.len() <= returning).then_some(pause)
+    }
+
+    /// Whether databases like this come back so often that the last client who waits for one has it soon.
+    pub(crate) fn come_back_soon(&self, id: DatabaseId, now: Instant) -> bool {
+        let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
+        supply.is_some_and(|supply| supply.serves_soon(now))
+    }
+
+    /// A database is ready again after its lease.
+    pub(super) fn note_return(&mut self, source: &Source, now: Instant) {
+        let Some(supply) = self.supplies.get_mut(source) else { return };
+        if let Some(before) = supply.returned_at.replace(now) {
+            // Of the last few, each counts less than the next.
+            supply.return_every = (supply.return_every * 7 + now.saturating_duration_since(before)) / 8;
+        }
     }
 
     /// Whether a client has found no database ready, since this was last asked.

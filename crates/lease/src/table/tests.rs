@@ -58,7 +58,7 @@ impl Example {
 /// Goes on, well, with what clients wait for and what is due, until nothing is. Returns the background's tasks and the
 /// databases that clients got.
 fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
-    let (mut done, mut granted) = (Vec::new(), Vec::new());
+    let (mut done, mut granted, begun) = (Vec::new(), Vec::new(), example.now);
     loop {
         while let Some(action) = actions.pop() {
             match action {
@@ -76,7 +76,10 @@ fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<
                 done.push(kind);
                 actions = example.finish(database, outcome);
             }
-            Err(Some(later)) if later < example.now + Duration::from_secs(1) => example.now = later,
+            Err(Some(later)) if later < begun + Duration::from_secs(1) => {
+                example.now = later;
+                actions = example.raise(Event::Tick);
+            }
             Err(_) => return (done, granted),
         }
     }
@@ -172,15 +175,23 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
         assert!(ask(&mut example, waiting).is_empty(), "it waits");
     }
     example.now += Duration::from_millis(900);
+    let given_at = example.now;
     let (_, given) = {
         let database = held.pop().unwrap();
         let actions = example.raise(Event::Disconnected { database, leaving: false });
         rest(&mut example, actions)
     };
     assert_eq!(given.len(), 1, "first come, first served");
-    // The other one goes on waiting for as long as if it had come now.
-    let later = example.table.next_task(example.now).unwrap_err().unwrap();
-    assert_eq!(later, example.now + Duration::from_secs(1));
+    // The other one goes on waiting for as long as if it had come then.
+    let later = loop {
+        assert!(example.raise(Event::Tick).is_empty());
+        let later = example.table.next_task(example.now).unwrap_err().unwrap();
+        if later >= given_at + Duration::from_secs(1) {
+            break later;
+        }
+        example.now = later;
+    };
+    assert_eq!(later, given_at + Duration::from_secs(1));
     example.now = later;
     let told = example.raise(Event::Tick);
     assert!(
@@ -192,6 +203,35 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
     );
     // Who comes to a place where nothing moves waits a second of its own.
     assert!(ask(&mut example, "g").is_empty());
+}
+
+/// What clients have given back often is expected to come back, until it does not.
+#[test]
+fn databases_come_back_soon_where_they_have_done_so_for_a_while() {
+    let mut example = Example::new();
+    example.work();
+    let copy = example.table.next_task(example.now).unwrap().database;
+    assert!(!example.table.come_back_soon(copy, example.now), "none has come back");
+    for lease in 0..20 {
+        let (ticket, naming) = example.session(&format!("lease {lease}"), 0);
+        let database = granted(&example.finish(task(&naming).database, Outcome::Done), ticket);
+        example.now += Duration::from_millis(2);
+        example.raise(Event::Disconnected { database, leaving: false });
+        example.work();
+        example.work();
+    }
+    for (waiting, soon) in [(1, true), (30, true), (100, false)] {
+        while example.tickets < 20 + waiting {
+            example.session(&format!("waits {}", example.tickets), 0);
+        }
+        assert_eq!(example.table.come_back_soon(copy, example.now), soon, "{waiting}");
+    }
+    let mut example = Example::new();
+    example.work();
+    let copy = example.table.next_task(example.now).unwrap().database;
+    example.session("kept", 60_000);
+    example.session("waits", 60_000);
+    assert!(!example.table.come_back_soon(copy, example.now), "only the copy can serve it");
 }
 
 /// However often databases of another template are handed out meanwhile.

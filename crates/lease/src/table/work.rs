@@ -118,13 +118,14 @@ impl LeaseTable {
             _ => None,
         };
         let retries = self.databases.busy().filter_map(retry);
-        let is_full = self.is_full();
-        let lines = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?, is_full));
-        retries.chain(lines).chain(end).min()
+        retries.chain(self.look_at_lines_at).chain(end).min()
     }
 
-    /// Looks after all who wait.
+    /// Looks after all who wait, unless nobody's patience can have ended since the last time.
     pub(super) fn tick(&mut self, now: Instant) {
+        if self.look_at_lines_at.is_none_or(|time| time > now) {
+            return;
+        }
         let names = &self.names;
         self.asked.retain(|name| names.get(name).is_some_and(|line| !line.requests.is_empty()));
         let is_full = self.is_full();
@@ -136,6 +137,14 @@ impl LeaseTable {
         for name in waited_for {
             self.advance(&name, now);
         }
+        let is_full = self.is_full();
+        let ends = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?, is_full));
+        self.look_at_lines_at = ends.min();
+    }
+
+    /// Somebody's patience ends then, unless something happens before.
+    pub(super) fn look_at_lines(&mut self, at: Instant) {
+        self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }
 
     fn count_out(&mut self, id: DatabaseId, leaving: bool) {

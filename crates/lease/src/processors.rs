@@ -1,0 +1,39 @@
+//! Whether the processors are all busy.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::lock;
+
+/// How long what was seen counts.
+const COUNTS: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(crate) struct Processors {
+    /// How many there are.
+    count: usize,
+    /// What was last seen, and when.
+    seen: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Default for Processors {
+    fn default() -> Self {
+        Self { count: thread::available_parallelism().map_or(1, usize::from), seen: Mutex::default() }
+    }
+}
+
+impl Processors {
+    /// Whether more tasks want a processor than there are.
+    pub(crate) fn are_busy(&self) -> bool {
+        let mut seen = lock(&self.seen);
+        match *seen {
+            Some((at, busy)) if at.elapsed() < COUNTS => busy,
+            _ => {
+                let busy = sys::runnable_tasks().is_some_and(|tasks| tasks > self.count);
+                *seen = Some((Instant::now(), busy));
+                busy
+            }
+        }
+    }
+}
