@@ -209,8 +209,8 @@ impl BackgroundSlot {
         Lock::take_within(&self.owner(), timeout).transpose()
     }
 
-    /// Starts it: this program once more, with the same words, in a session of its own. It has `starting` as its standard
-    /// input, and so the right to start until it may be joined, whatever becomes of us.
+    /// Starts it: this program once more, with the same words but for those of a command, in a session of its own. It has `starting`
+    /// as its standard input, and so the right to start until it may be joined, whatever becomes of us.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
@@ -219,7 +219,12 @@ impl BackgroundSlot {
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
         }
-        command.args(std::env::args_os().skip(1));
+        // All users can read the words of a process for as long as it lives, and a statement for psql may have a password in it.
+        let mut words = std::env::args_os().skip(1);
+        command.args(words.by_ref().take_while(|word| word != "--"));
+        if words.next().is_some() {
+            command.args(["--", "pgfresh"]);
+        }
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);

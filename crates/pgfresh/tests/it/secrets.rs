@@ -87,3 +87,21 @@ fn an_import_takes_the_password_from_where_libpq_does() {
     // The imported table is created, and its owner set.
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "2\n2\n2\n"), "{outcome}");
 }
+
+/// It lives for minutes longer than the psql that it was started for.
+#[test]
+fn what_psql_is_told_is_not_among_the_arguments_of_the_background_server() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["psql", "x", "--", "-XAtqc", "SELECT 's3cret'"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "s3cret\n"), "{outcome}");
+    let cache = scene.cache.display().to_string();
+    let mut servers = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(words) = fs::read_to_string(process.path().join("cmdline")) else { continue };
+        if words.contains("--background") && words.contains(&cache) {
+            servers.push(words);
+        }
+    }
+    assert!(!servers.is_empty() && servers.iter().all(|words| !words.contains("s3cret")), "{servers:?}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
