@@ -27,7 +27,7 @@ const QUIET: Duration = Duration::from_millis(3);
 /// take the processors from those who give one back, and one more database would not bring them back sooner.
 const CROWD_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long a client waits where there is no room for another database, and none of those that there are is given to anybody:
+/// How long a client waits where there is no room for another database, and none of those that there are goes to a client:
 /// all may be in use for as long as their clients like. While they go from client to client, its turn comes.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
