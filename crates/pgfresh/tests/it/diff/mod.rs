@@ -154,9 +154,9 @@ fn line_with<'a>(text: &'a str, begin: &str) -> &'a str {
 fn a_kept_database_is_compared_after_its_run_by_its_name_and_by_that_of_its_test() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY); INSERT INTO one VALUES (1);");
     let text = "in_database x -c 'INSERT INTO one VALUES (42)'; pgfresh release x --failed --test 'a > b'; \
-                pgfresh url y >/dev/null; in_database y -c 'DELETE FROM one'; pgfresh snapshot y as none; \
-                pgfresh psql z -- -qc 'SELECT 1'; pgfresh url of_none --of none >/dev/null; \
-                in_database of_none -c 'INSERT INTO one VALUES (7)'; pgfresh release of_none --failed";
+                pgfresh url y >/dev/null; in_database y -c 'DELETE FROM one'; pgfresh snapshot y as gone; \
+                pgfresh psql z -- -qc 'SELECT 1'; pgfresh url of_gone --of gone >/dev/null; \
+                in_database of_gone -c 'INSERT INTO one VALUES (7)'; pgfresh release of_gone --failed";
     let outcome = script(&scene, &["--keep-failed"], text);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(
@@ -174,10 +174,10 @@ fn a_kept_database_is_compared_after_its_run_by_its_name_and_by_that_of_its_test
     let rows = "public.one: 1 inserted\n  + id=42\n";
     assert_eq!(by_test, format!("a > b\n{name} differs from template \"app\": 1 table\n\n{rows}"));
     assert_eq!(diff(name), by_test);
-    let of_none = diff("of_none");
+    let of_gone = diff("of_gone");
     assert!(
-        of_none.contains("differs from template \"none\": 1 table\n\npublic.one: 1 inserted\n  + id=7\n"),
-        "{of_none}"
+        of_gone.contains("differs from template \"gone\": 1 table\n\npublic.one: 1 inserted\n  + id=7\n"),
+        "{of_gone}"
     );
     let outcome = scene.run(["stop"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
