@@ -5,10 +5,16 @@
 
 use server::literal;
 
-/// What is seen of it in the row of `pg_database` alone. A [`CatalogStamp`](crate::backend::CatalogStamp) begins with it.
+/// What is seen of it each time that the database with that oid, an expression of SQL, gets a name: all but the comment. A
+/// [`CatalogStamp`](crate::backend::CatalogStamp) begins with it.
 macro_rules! seen {
-    () => {
-        "concat_ws('|', datdba, datacl, datconnlimit)"
+    ($oid:literal) => {
+        concat!(
+            "concat_ws('|', datdba, datacl, datconnlimit, \
+             ARRAY(SELECT setrole || '=' || setconfig::text FROM pg_db_role_setting WHERE setdatabase = ",
+            $oid,
+            " ORDER BY setrole))"
+        )
     };
 }
 pub(crate) use seen;
@@ -24,37 +30,54 @@ pub(crate) struct Attributes {
     dependencies: String,
     /// Its comment; empty if there is none.
     comment: String,
+    /// The roles of all these by oid and name, as JSON.
+    roles: String,
 }
 
 impl Attributes {
     /// Selects it, of the row `d` of `pg_database`.
     pub(crate) const COLUMNS: &str = concat!(
-        seen!(),
+        seen!("d.oid"),
         ", jsonb_build_object('datdba', datdba, 'datacl', datacl, 'datconnlimit', datconnlimit), \
          (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_db_role_setting s WHERE setdatabase = d.oid), \
          (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s \
           WHERE classid = 'pg_database'::regclass AND objid = d.oid AND deptype IN ('a', 'o')), \
-         coalesce(shobj_description(oid, 'pg_database'), '')"
+         coalesce(shobj_description(oid, 'pg_database'), ''), \
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('oid', a.oid, 'rolname', rolname)), '[]') FROM pg_authid a \
+          WHERE a.oid = datdba OR a.oid IN (SELECT setrole FROM pg_db_role_setting WHERE setdatabase = d.oid) \
+             OR a.oid IN (SELECT refobjid FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = d.oid))"
     );
 
     /// From the values of these columns.
     pub(crate) fn read(mut next: impl FnMut() -> String) -> Self {
-        Self { seen: next(), row: next(), settings: next(), dependencies: next(), comment: next() }
+        Self {
+            seen: next(),
+            row: next(),
+            settings: next(),
+            dependencies: next(),
+            comment: next(),
+            roles: next(),
+        }
     }
 
-    /// Whether a database with that stamp has them, as far as its own row tells.
+    /// Whether a database with that stamp has them, but for the comment.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
     /// SQL that gives them, and nothing else, to the database called `name`. It fails if a role has another name by now, or none.
     pub(crate) fn put_on(&self, name: &str) -> String {
-        let Self { row, settings, dependencies, comment, .. } = self;
+        let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment] =
             [row, settings, dependencies, comment].map(|text| literal(text));
         let to = format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name));
+        let roles = literal(roles);
         format!(
-            "DELETE FROM pg_db_role_setting WHERE setdatabase = {to}; \
+            "SELECT (CASE WHEN NOT EXISTS ( \
+               SELECT FROM jsonb_populate_recordset(NULL::pg_authid, {roles}) noted \
+               WHERE NOT EXISTS (SELECT FROM pg_authid a WHERE a.oid = noted.oid AND a.rolname = noted.rolname)) \
+               THEN '1' ELSE 'a role is not what it was' END)::int; \
+             DELETE FROM pg_db_role_setting WHERE setdatabase = {to}; \
              INSERT INTO pg_db_role_setting SELECT {to}, setrole, setconfig \
                FROM jsonb_populate_recordset(NULL::pg_db_role_setting, {settings}); \
              DELETE FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = {to} AND deptype IN ('a', 'o'); \

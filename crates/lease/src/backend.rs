@@ -178,9 +178,9 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
 macro_rules! stamp {
     (before 15) => {
         concat!(
-            $crate::attributes::seen!(),
+            $crate::attributes::seen!("$1"),
             ", datallowconn, \
-         ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase IN (0, $1)), \
+         ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase = 0), \
          ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
         )
     };

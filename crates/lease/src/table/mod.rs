@@ -281,7 +281,13 @@ impl LeaseTable {
         match event {
             Event::Request { ticket, name, want } => self.request(ticket, &name, want, now),
             Event::Leaving { database } => self.leaving(database, now),
-            Event::Disconnected { database, leaving } => self.disconnected(database, leaving, now),
+            Event::Disconnected { database, leaving } => {
+                self.disconnected(database, leaving, now);
+                // One that lingers makes room for who waits, if there is no other.
+                if self.databases.len() >= self.capacity {
+                    self.serve_all(now);
+                }
+            }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),
             Event::Finished { database, outcome } => {
                 self.finished(database, outcome, now);

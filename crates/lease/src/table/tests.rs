@@ -205,6 +205,20 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
     assert!(ask(&mut example, "g").is_empty());
 }
 
+/// A client that waits for room has the database of a lease that lingers as soon as that does, however long it would.
+#[test]
+fn a_lease_that_lingers_makes_room_for_who_waits_already() {
+    let mut example = Example::new();
+    let ask = |example: &mut Example, name: &str| example.session(name, 60_000).1;
+    let actions = ["a", "b", "c", "d"].into_iter().flat_map(|name| ask(&mut example, name)).collect();
+    let (_, mut held) = rest(&mut example, actions);
+    assert!(held.len() == 4 && ask(&mut example, "e").is_empty());
+    let actions = example.raise(Event::Disconnected { database: held.pop().unwrap(), leaving: false });
+    let before = example.now;
+    let (_, given) = rest(&mut example, actions);
+    assert_eq!((given.len(), example.now), (1, before));
+}
+
 /// What clients have given back often is expected to come back, until it does not.
 #[test]
 fn databases_come_back_soon_where_they_have_done_so_for_a_while() {

@@ -26,6 +26,7 @@ on_every_major! {
     what_sql_has_made_of_template1_is_in_later_databases
     what_sql_says_of_a_template_is_in_no_copy
     what_a_test_does_to_all_that_a_role_has_is_in_no_other_database
+    no_copy_has_an_owner_that_is_gone
     where_an_owner_is_gone_there_is_no_copy
     where_the_log_is_replayed_elsewhere_the_server_makes_copies
 }
@@ -237,6 +238,9 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
             format!("GRANT ALL ON DATABASE {TEMPLATE} TO other"),
             format!("COMMENT ON DATABASE {TEMPLATE} IS 'changed'"),
             format!("ALTER ROLE reader IN DATABASE {TEMPLATE} SET work_mem = '7MB'"),
+            "DO $$ DECLARE n text; BEGIN FOR n IN SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_ready%' LOOP \
+             EXECUTE format('ALTER DATABASE %I SET statement_timeout = %L', n, '77s'); END LOOP; END $$"
+                .to_owned(),
         ]);
     for (number, statement) in statements.enumerate() {
         let guilty = format!("guilty_{number}");
@@ -252,6 +256,34 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
             assert_eq!(fixture.described(&name), described, "{statement}");
         }
     }
+}
+
+/// A role that owned nothing but the template's database is gone, and another has its name: no copy belongs to a role that is not there.
+fn no_copy_has_an_owner_that_is_gone(major: u32) {
+    let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
+        ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
+    let server =
+        ready(LeaseFixture::noted(options(major), sql, None, Duration::from_mins(10), |_| ())).server;
+    for statement in [
+        "REASSIGN OWNED BY keeper TO postgres",
+        "DROP OWNED BY keeper",
+        "DROP ROLE keeper",
+        "CREATE ROLE keeper",
+        "DROP ROLE reader",
+    ] {
+        server.admin(statement);
+    }
+    for lease in 0..6 {
+        drop(server.connect_with(&format!("lease_{lease}"), None, &params("postgres")).unwrap());
+    }
+    let gone = server.admin(
+        "SELECT 'owner', datname FROM pg_database WHERE datdba NOT IN (SELECT oid FROM pg_authid) \
+         UNION ALL SELECT 'dependency', objid::text FROM pg_shdepend \
+           WHERE refclassid = 'pg_authid'::regclass AND refobjid NOT IN (SELECT oid FROM pg_authid) \
+         UNION ALL SELECT 'setting', setdatabase::text FROM pg_db_role_setting \
+           WHERE setrole <> 0 AND setrole NOT IN (SELECT oid FROM pg_authid)",
+    );
+    assert!(gone.is_empty(), "{gone:?}");
 }
 
 /// A slot is what a standby has first. What it was told of stays what it needs.
