@@ -248,7 +248,7 @@ pub(crate) struct LeaseTable {
     names: BTreeMap<String, Line>,
     /// Names that a client wants something of, and perhaps others.
     asked: BTreeSet<String>,
-    /// When these are looked at again, for somebody's patience may have ended then.
+    /// When these are looked at again, for the patience of one may have ended then.
     look_at_lines_at: Option<Instant>,
     supplies: BTreeMap<Source, Supply>,
     /// Names whose leases last until they are released.

@@ -121,7 +121,7 @@ impl LeaseTable {
         retries.chain(self.look_at_lines_at).chain(end).min()
     }
 
-    /// Looks after all who wait, unless nobody's patience can have ended since the last time.
+    /// Looks after all requests that wait, once the patience of the first of them can have ended.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.look_at_lines_at.is_none_or(|time| time > now) {
             return;
@@ -142,7 +142,7 @@ impl LeaseTable {
         self.look_at_lines_at = ends.min();
     }
 
-    /// Somebody's patience ends then, unless something happens before.
+    /// The patience of a request ends then, unless something happens before.
     pub(super) fn look_at_lines(&mut self, at: Instant) {
         self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }

@@ -49,7 +49,7 @@ fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
     );
     let config = "[template.full]\ndump = \"full.dump\"\n";
     assert!(said.contains(config), "{said}");
-    // The copy that was read is nobody's any more.
+    // The copy that was read is in no cache any more.
     assert!(!said.contains("fresh_"), "{said}");
     scene.write("pgfresh.toml", config);
     assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
