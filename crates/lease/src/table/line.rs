@@ -92,12 +92,9 @@ impl LeaseTable {
         }
     }
 
-    /// When the head of a line is to be looked at again, whatever happens; `is_full` as by [`LeaseTable::is_full`].
-    pub(super) fn patience_ends(&self, line: &Line, is_full: bool) -> Option<Instant> {
+    /// When the head of a line is to be looked at again, whatever happens.
+    pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
-        if is_full && matches!(line.state, NameState::Wanted(_)) {
-            return Some(self.patience_for_room(head.since));
-        }
         let lease = match line.state {
             NameState::Held(id) => self.databases.get(id).and_then(|database| match &database.state {
                 DatabaseState::Leased(lease) => Some(lease),
@@ -121,7 +118,7 @@ impl LeaseTable {
         match line.state.clone() {
             NameState::Free => self.step_free(name, now),
             NameState::Reserved(terms) => self.step_reserved(name, terms, now),
-            NameState::Wanted(_) => self.step_wanted(name, now),
+            NameState::Wanted(_) => Some(Step::Wait),
             NameState::Held(id) => match &self.databases.get(id)?.state {
                 DatabaseState::Ready => self.step_parked(name, id, now),
                 DatabaseState::Leased(_) => self.step_leased(name, id, now),
@@ -167,17 +164,6 @@ impl LeaseTable {
         // It may have been refused: then another may be at the head.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
-    }
-
-    /// The name waits for a database.
-    fn step_wanted(&mut self, name: &str, now: Instant) -> Option<Step> {
-        let line = self.names.get_mut(name)?;
-        let since = line.requests.front()?.since;
-        if now < self.patience_for_room(since) || !self.is_full() {
-            return Some(Step::Wait);
-        }
-        self.names.get_mut(name)?.give_up_waiting();
-        self.refuse_head(name, self.full())
     }
 
     /// The name is leased, and has no database yet.

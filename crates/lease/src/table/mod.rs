@@ -284,9 +284,7 @@ impl LeaseTable {
             Event::Disconnected { database, leaving } => {
                 self.disconnected(database, leaving, now);
                 // One that lingers makes room for who waits, if there is no other.
-                if self.databases.len() >= self.capacity {
-                    self.serve_all(now);
-                }
+                self.serve_where_full(now);
             }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),
             Event::Finished { database, outcome } => {

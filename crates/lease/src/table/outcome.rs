@@ -292,6 +292,13 @@ impl LeaseTable {
         }
     }
 
+    /// Who waits may have room now, or have waited long enough for it, if no other database may be made.
+    pub(super) fn serve_where_full(&mut self, now: Instant) {
+        if self.databases.len() >= self.capacity {
+            self.serve_all(now);
+        }
+    }
+
     pub(super) fn serve_all(&mut self, now: Instant) {
         let sources: Vec<_> = self.supplies.keys().cloned().collect();
         for source in sources {

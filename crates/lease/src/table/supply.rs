@@ -54,7 +54,6 @@ struct Demand {
     name: String,
     isolation: Isolation,
     params: Option<ParamsId>,
-    since: Instant,
 }
 
 impl Supply {
@@ -134,16 +133,10 @@ impl LeaseTable {
                 return;
             }
             let Some(id) = self.pick(source, &demand) else {
-                if self.expand(source, now) {
-                    return;
+                if !self.expand(source, now) {
+                    self.refuse_for_room(source, now);
                 }
-                let patience_ends = self.patience_for_room(demand.since);
-                if now < patience_ends {
-                    return self.look_at_lines(patience_ends);
-                }
-                let full = self.full();
-                self.refuse_name(&demand.name, full, now);
-                continue;
+                return;
             };
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.line.pop_front();
@@ -161,9 +154,8 @@ impl LeaseTable {
                 && let NameState::Wanted(terms) = &line.state
                 && terms.source() == *source
             {
-                let isolation = terms.isolation;
-                let request = line.requests.front()?;
-                return Some(Demand { name, isolation, params: request.want.params(), since: request.since });
+                let params = line.requests.front().and_then(|request| request.want.params());
+                return Some(Demand { name, isolation: terms.isolation, params });
             }
             supply.line.pop_front();
         }
@@ -247,21 +239,34 @@ impl LeaseTable {
         true
     }
 
-    /// Whether there is no room for another database, nor will be before a client gives one back.
-    pub(super) fn is_full(&self) -> bool {
-        let in_use = |database: &Database| database.lease().is_some_and(|lease| lease.deadline.is_none());
-        self.databases.len() >= self.capacity && self.databases.iter().all(|(_, database)| in_use(database))
+    /// There is no room for another database, nor will be before a client gives one back: who has waited long enough for that is
+    /// refused.
+    fn refuse_for_room(&mut self, source: &Source, now: Instant) {
+        loop {
+            let next = self.next_impatient(source);
+            let Some((_, name)) = next.clone().filter(|(ends, _)| *ends <= now) else {
+                return next.into_iter().for_each(|(ends, _)| self.look_at_lines(ends));
+            };
+            let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
+            if let Some(supply) = self.supplies.get_mut(source) {
+                supply.line.retain(|waiting| *waiting != name);
+            }
+            self.refuse_name(&name, LeaseError::Full { leased, most: self.capacity }, now);
+        }
     }
 
-    /// Until when who has waited `since` then waits while there is no room.
-    pub(super) fn patience_for_room(&self, since: Instant) -> Instant {
-        self.assigned_at.map_or(since, |assigned| assigned.max(since)) + ROOM_TIMEOUT
-    }
-
-    /// What a client is told where there is no room.
-    pub(super) fn full(&self) -> LeaseError {
-        let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
-        LeaseError::Full { leased, most: self.capacity }
+    /// Whose patience ends first of those who wait for room, and when.
+    fn next_impatient(&self, source: &Source) -> Option<(Instant, String)> {
+        let line = &self.supplies.get(source)?.line;
+        let ends = |name: &String| {
+            let line = self.names.get(name)?;
+            let waits = matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source);
+            let since = line.requests.front().filter(|_| waits)?.since;
+            let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
+            Some((moved + ROOM_TIMEOUT, name.clone()))
+        };
+        // The first of those that came at the same time.
+        line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
     }
 
     /// A name that waited for a database gets none.

@@ -128,18 +128,17 @@ impl LeaseTable {
         }
         let names = &self.names;
         self.asked.retain(|name| names.get(name).is_some_and(|line| !line.requests.is_empty()));
-        let is_full = self.is_full();
         let is_late = |name: &&String| {
             let line = self.names.get(*name);
-            line.and_then(|line| self.patience_ends(line, is_full)).is_some_and(|time| time <= now)
+            line.and_then(|line| self.patience_ends(line)).is_some_and(|time| time <= now)
         };
         let waited_for: Vec<_> = self.asked.iter().filter(is_late).cloned().collect();
         for name in waited_for {
             self.advance(&name, now);
         }
-        let is_full = self.is_full();
-        let ends = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?, is_full));
+        let ends = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?));
         self.look_at_lines_at = ends.min();
+        self.serve_where_full(now);
     }
 
     /// The patience of a request ends then, unless something happens before.
