@@ -5,6 +5,8 @@
 
 use server::literal;
 
+use crate::cached::BOOTSTRAP;
+
 /// What is seen of it each time that the database with that oid, an expression of SQL, gets a name: all but the comment. A
 /// [`CatalogStamp`](crate::backend::CatalogStamp) begins with it.
 macro_rules! seen {
@@ -60,6 +62,11 @@ impl Attributes {
         }
     }
 
+    /// Whether they are those of each new database.
+    pub(crate) fn are_usual(&self) -> bool {
+        self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
+    }
+
     /// Whether a database with that stamp has them, but for the comment.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
@@ -68,10 +75,9 @@ impl Attributes {
     /// SQL that gives them, and nothing else, to the database called `name`. It fails if a role has another name by now, or none.
     pub(crate) fn put_on(&self, name: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
-        let [row, settings, dependencies, comment] =
-            [row, settings, dependencies, comment].map(|text| literal(text));
+        let [row, settings, dependencies, comment, roles] =
+            [row, settings, dependencies, comment, roles].map(|text| literal(text));
         let to = format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name));
-        let roles = literal(roles);
         format!(
             "SELECT (CASE WHEN NOT EXISTS ( \
                SELECT FROM jsonb_populate_recordset(NULL::pg_authid, {roles}) noted \

@@ -14,7 +14,7 @@ use sys::lock;
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
-use crate::cached::{BOOTSTRAP, CachedFiles, NotedRow};
+use crate::cached::{CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
@@ -40,8 +40,6 @@ pub(crate) struct Template {
     pub(crate) bytes: u64,
     /// What hangs on it that no copy has by itself; nothing on `template1`, of which each copy is as SQL makes it.
     pub(crate) attributes: Option<Arc<Attributes>>,
-    /// Whether that is more than each new database has.
-    forgets: bool,
     /// Whether each session in a copy begins with a trigger. From `PostgreSQL` 17 on.
     pub(crate) fires_at_login: bool,
     /// What it came from.
@@ -96,11 +94,7 @@ impl Template {
         // The entry knows it without a look at each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
-            "SELECT oid, {size}, \
-             datdba <> {BOOTSTRAP} OR datacl IS NOT NULL OR datconnlimit <> -1 \
-             OR EXISTS (SELECT FROM pg_db_role_setting s WHERE s.setdatabase = d.oid) \
-             OR shobj_description(oid, 'pg_database') IS NOT NULL, \
-             coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
+            "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
              FROM pg_database d WHERE datname = {}",
             NotedRow::COLUMNS,
             Attributes::COLUMNS,
@@ -115,7 +109,6 @@ impl Template {
         let mut next = || columns.next().unwrap_or_default();
         let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
         let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
-        let forgets = next() == "t" && called != "template1";
         let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(&mut next));
         let attributes = Some(Arc::new(Attributes::read(&mut next))).filter(|_| called != "template1");
         let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row)).map(Arc::new);
@@ -125,7 +118,6 @@ impl Template {
             oid,
             bytes: noted.unwrap_or(size),
             attributes,
-            forgets,
             fires_at_login,
             horizon,
             entry,
@@ -264,7 +256,7 @@ impl Template {
     fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
         let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
-        let mut rows = match self.attributes.as_ref().filter(|_| self.forgets) {
+        let mut rows = match self.attributes.as_ref().filter(|attributes| !attributes.are_usual()) {
             None => admin.run("complete a copy", &sql)?,
             Some(attributes) => match complete(attributes.put_on(name)) {
                 // A role has another name by now, or is gone.
