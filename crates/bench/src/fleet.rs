@@ -121,7 +121,8 @@ impl Fleet {
         let mut outcomes = Vec::new();
         let mut failure = None;
         let ways = [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm];
-        for (done, way) in (1..).zip(ways) {
+        let all = u32::try_from(ways.len()).unwrap_or(u32::MAX);
+        for (done, way) in (1..=all).zip(ways) {
             progress.measuring(way.name());
             let dumped = if way == Way::Restoring { self.dump(&provisioner, &project) } else { Ok(true) };
             let outcome = match dumped {
@@ -135,7 +136,7 @@ impl Fleet {
             match outcome {
                 Ok(Some(outcome)) => {
                     outcomes.push(outcome);
-                    progress.finished_round(done, 4);
+                    progress.finished_round(done, all);
                 }
                 Ok(None) => break,
                 Err(error) => {

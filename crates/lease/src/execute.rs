@@ -9,7 +9,7 @@ use server::AdminConnection;
 use sys::lock;
 
 use crate::admin::{MARK, mark_of};
-use crate::backend::{ids, may_be_too_idle, may_compile};
+use crate::backend::ids;
 use crate::core::Held;
 use crate::drop::drop_database;
 use crate::evidence::Epoch;
@@ -316,10 +316,7 @@ impl Inner {
         // The database is reset; its session goes on only if that is, too.
         if !may_be_reused
             || !leaves_nothing
-            || self.jit
-            || may_compile(&session.params)
-            || self.ends_idle
-            || may_be_too_idle(&session.params, &session.stamp)
+            || !self.may_wait(&session.params, &session.stamp)
             || self.is_maintained()
         {
             return Ok(Outcome::Stale);

@@ -221,6 +221,14 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
+    /// Whether a backend of a session with `params`, in a database with that stamp, is as a new one after it has waited for its next
+    /// client.
+    pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
+        let may_compile = self.jit || may_compile(params);
+        let may_be_ended = self.ends_idle || may_be_too_idle(params, stamp);
+        !may_compile && !may_be_ended
+    }
+
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.
     pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
         let start = || Backend::connect(&self.options.directory, params, name);
@@ -342,11 +350,8 @@ impl SessionGuard {
             && may_wait
             && !held.told_to_end
             && !held.has_functions
-            && !stay.inner.jit
-            && !may_compile(&stay.params)
-            && !stay.inner.ends_idle
-            && !may_be_too_idle(&stay.params, &stay.stamp)
             && !stay.stamp.is_empty()
+            && stay.inner.may_wait(&stay.params, &stay.stamp)
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
             held.waiting.push(WaitingBackend { params, backend, stamp, since });

@@ -1,6 +1,5 @@
 //! How an error reads on a terminal: as `PostgreSQL` words its own.
 
-use crate::aside::print_aside;
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
@@ -11,6 +10,8 @@ use doctor::DoctorError;
 use profile::ProfileError;
 use storage::{CacheError, FileError};
 use template::ProvisionError;
+
+use crate::aside::print_aside;
 
 /// How the words before each line look on a terminal.
 const STYLES: [(&str, Style); 3] = [

@@ -1,9 +1,10 @@
 //! Tests that went beyond their budget, as the user is told of them.
 
-use crate::aside::aside;
 use gateway::TestOverBudget;
 use serde_json::Value;
 use server::printable;
+
+use crate::aside::aside;
 
 /// The exit code where nothing else has failed.
 pub(crate) const EXIT: u8 = 1;

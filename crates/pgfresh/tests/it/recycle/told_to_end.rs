@@ -74,14 +74,19 @@ fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
     }
 }
 
-/// By a statement of its own, also one that was prepared long before.
-#[test]
-fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
-    let gateway = Gateway::start(15, "CREATE TABLE t (id int)", &["--linger", "60s"]);
-    // A reset must know the template before backends wait.
+/// A gateway that knows its template, and so keeps backends in leases, which last.
+fn after_clients(template: &str, flags: &[&str]) -> Gateway {
+    let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
     for early in ["a", "b", "c"] {
         gateway.connect(early, "").unwrap().value("SELECT count(*) FROM t").unwrap();
     }
+    gateway
+}
+
+/// By a statement of its own, also one that was prepared long before.
+#[test]
+fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
+    let gateway = after_clients("CREATE TABLE t (id int)", &[]);
     let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let mut waited = 0;
     for (round, prepared) in [false, true].into_iter().cycle().take(8).enumerate() {
@@ -128,10 +133,7 @@ fn no_backend_waits_where_idle_sessions_are_ended() {
         (table, &[], "-c idle_session_timeout=1h", false),
         (&in_template, &[], "", false),
     ] {
-        let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
-        for early in ["a", "b", "c"] {
-            gateway.connect(early, "").unwrap().value("SELECT count(*) FROM t").unwrap();
-        }
+        let gateway = after_clients(template, flags);
         let mut pids = BTreeSet::new();
         for _ in 0..20 {
             let mut session = gateway.connect("again", options).unwrap();
