@@ -8,7 +8,6 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use memchr::memchr2_iter;
 use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, split_zero};
 use tokio::time::timeout;
 
@@ -30,18 +29,8 @@ pub(crate) enum End {
     Server,
 }
 
-/// What a statement does to backends that wait in databases for clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announced {
-    /// It is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. It takes these only as a
-    /// statement by itself.
-    DatabaseChange,
-    /// It may tell sessions to end.
-    Signals,
-}
-
-/// Told of such a statement before the server is.
-pub(crate) type Announce = Box<dyn Fn(Announced) + Send>;
+/// Has backends that wait in databases go, which would be in the way of a statement about these.
+pub(crate) type Vacate = Box<dyn Fn() + Send>;
 
 /// A client, a server, and what is on its way between them.
 pub(crate) struct Forward {
@@ -49,9 +38,7 @@ pub(crate) struct Forward {
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
-    announce: Announce,
-    /// A statement of this session may tell others to end: one that runs may be that again, prepared.
-    signals: bool,
+    vacate: Vacate,
     /// The statements that run are wanted.
     tap: Option<Box<Tap>>,
     /// Read from the client and not written yet.
@@ -106,22 +93,12 @@ impl Forward {
         client: Stream,
         server: Stream,
         (conversation, traces): (Conversation, SessionTraces),
-        announce: Announce,
+        vacate: Vacate,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self {
-            client,
-            server,
-            conversation,
-            traces,
-            announce,
-            signals: false,
-            tap,
-            up: Kept::default(),
-            down,
-        }
+        Self { client, server, conversation, traces, vacate, tap, up: Kept::default(), down }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -156,7 +133,7 @@ impl Forward {
 
     /// Client to server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, traces, announce, signals, tap, up, .. } = self;
+        let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
             // A server that takes nothing any more is about to say why.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -167,16 +144,16 @@ impl Forward {
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
-                let mut announced = None;
+                let mut clears_the_way = false;
                 let passed = conversation.client_says(&buffer[..count], |frame| {
                     traces.client_says(frame);
-                    announced = announced.or_else(|| announces(frame, signals));
+                    clears_the_way |= statement(frame).is_some_and(is_about_a_database);
                 });
                 if let Some(tap) = tap {
                     tap.client_says(&buffer[..passed]);
                 }
-                if let Some(announced) = announced {
-                    announce(announced);
+                if clears_the_way {
+                    vacate();
                 }
                 Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
             });
@@ -265,23 +242,8 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// What a frame of the client's does to backends that wait; `signals` is known of its session, and taken note of.
-fn announces(frame: FramePrefix<'_>, signals: &mut bool) -> Option<Announced> {
-    let sql = statement(frame);
-    *signals |= sql.is_some_and(may_tell_sessions_to_end);
-    if *signals && (sql.is_some() || frame.tag == b'E') {
-        return Some(Announced::Signals);
-    }
-    sql.is_some_and(is_about_a_database).then_some(Announced::DatabaseChange)
-}
-
-/// Whether the function that does so is named, if only in a comment.
-fn may_tell_sessions_to_end(sql: &[u8]) -> bool {
-    const NAME: &[u8] = b"pg_terminate_backend";
-    let is_at = |at: usize| sql[at..].get(..NAME.len()).is_some_and(|word| word.eq_ignore_ascii_case(NAME));
-    memchr2_iter(b'p', b'P', sql).any(is_at)
-}
-
+/// Whether it is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. It takes these only
+/// as a statement by itself.
 fn is_about_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];

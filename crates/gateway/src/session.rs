@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::forward::{Announce, Announced, End, Forward};
+use crate::forward::{End, Forward};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
@@ -106,10 +106,11 @@ fn hand_over(
             let mut words = told(greeting.clone());
             let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
-            let announce = announce_to(state.leases.clone());
+            let leases = state.leases.clone();
+            let vacate = Box::new(move || leases.vacate());
             let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
             greet(&workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, observed, announce, tap, words), presence).await;
+                session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
             });
         }
         Entered::Transaction(mut lease) => {
@@ -128,14 +129,6 @@ fn hand_over(
             });
         }
     }
-}
-
-/// Tells the leases of statements that are about backends that wait.
-fn announce_to(leases: Leases) -> Announce {
-    Box::new(move |announced| match announced {
-        Announced::DatabaseChange => leases.vacate(),
-        Announced::Signals => leases.expect_signals(),
-    })
 }
 
 /// Tells a client why there is no session.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgwire::{Frame, StartupParams};
+use pgwire::{Frame, StartupParams, cancel_key};
 use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::LeaseError;
@@ -143,6 +143,11 @@ impl WaitingBackend {
         sys::is_silent(&self.backend.stream)
     }
 
+    /// Whether the next client can have it. May wait for its answer.
+    pub(crate) fn will_serve(&self) -> bool {
+        will_serve(&self.backend.stream, &self.backend.greeting)
+    }
+
     /// Has it run statements of ours.
     pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
         let Self { params, backend: Backend { stream, greeting }, stamp, since } = self;
@@ -151,6 +156,22 @@ impl WaitingBackend {
         let backend = Backend { stream: session.release()?, greeting };
         Ok((Self { params, backend, stamp, since }, rows))
     }
+}
+
+/// Whether a backend, which has greeted so, waits for a message, and no signal is on its way to it. Any session may have told it to
+/// end, or to cancel what it runs; it acts on that when it is scheduled, and until then its connection seems to be alive.
+pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
+    let process = cancel_key(greeting).and_then(|key| greeting[key].first_chunk().copied());
+    let is_asleep = process.is_some_and(|process| sys::is_asleep(u32::from_be_bytes(process)));
+    // In this order: what it says at its end comes before it sleeps again.
+    sys::is_silent(stream) && (is_asleep || answers(stream))
+}
+
+/// Whether it answers to a message, which it does only after it has acted on all signals.
+fn answers(stream: &UnixStream) -> bool {
+    let Ok(stream) = stream.try_clone() else { return false };
+    let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
+    session.query("").is_ok() && session.release().is_ok()
 }
 
 /// Names parameters in the table.

@@ -111,9 +111,6 @@ pub(crate) struct Held {
     pub(crate) clients: Vec<Arc<Client>>,
     /// Whether a session has begun in it since it was given its lease's name.
     pub(crate) entered: bool,
-    /// Whether its backends may have been sent SIGTERM since it was reset, by us or by a client. One that seems to be alive may act on
-    /// that later, when the next client has it.
-    pub(crate) told_to_end: bool,
 }
 
 impl MakeRoom for Mutex<Core> {
@@ -169,6 +166,12 @@ impl Held {
     /// How many sessions wait in it.
     fn idle(&self) -> usize {
         self.waiting.len() + usize::from(self.session.is_some())
+    }
+
+    /// One that waits with these parameters.
+    pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
+        let at = self.waiting.iter().position(|at| at.params == *params)?;
+        Some(self.waiting.swap_remove(at))
     }
 
     /// Closes what waits in it.
@@ -260,21 +263,9 @@ impl Core {
     }
 
     pub(crate) fn close_waiting_in_leases(&mut self) {
-        self.in_leases(Held::close_waiting);
-    }
-
-    /// Sessions in leased databases may be told to end.
-    pub(crate) fn expect_signals(&mut self) {
-        self.in_leases(|held| {
-            held.told_to_end = true;
-            held.close_waiting();
-        });
-    }
-
-    fn in_leases(&mut self, what: impl Fn(&mut Held)) {
         for lease in self.table.leases() {
             if let Some(held) = lease.database.and_then(|id| self.databases.get_mut(&id)) {
-                what(held);
+                held.close_waiting();
             }
         }
     }

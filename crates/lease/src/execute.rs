@@ -9,7 +9,7 @@ use server::AdminConnection;
 use sys::lock;
 
 use crate::admin::{MARK, mark_of};
-use crate::backend::ids;
+use crate::backend::{WaitingBackend, ids};
 use crate::core::Held;
 use crate::drop::drop_database;
 use crate::evidence::Epoch;
@@ -92,7 +92,7 @@ impl Inner {
         let transaction = match transaction {
             Some(session) => Some(session).filter(|session| {
                 let unchanged = session.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
-                session.is_alive() && session.stamp == stamp && unchanged
+                session.stamp == stamp && unchanged && session.will_serve()
             }),
             None => match self.open_transaction_session(id, to, params) {
                 Ok(session) => Some(session),
@@ -186,11 +186,7 @@ impl Inner {
             let params = known.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let held = core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
             let stamp = Arc::clone(&held.stamp.0);
-            let at = held
-                .waiting
-                .iter()
-                .position(|waits| waits.params == params && waits.stamp == stamp && waits.is_alive());
-            let waiting = at.map(|at| held.waiting.swap_remove(at)).filter(|waits| waits.since.is_none());
+            let waiting = held.take_waiting(&params).filter(|at| at.stamp == stamp && at.since.is_none());
             held.waiting.clear();
             let unread = held.template.clone().filter(|template| !template.is_recyclable());
             (params, waiting, stamp, held.oid, unread.filter(|_| held.catalog().is_none()))
@@ -201,7 +197,7 @@ impl Inner {
                 held.catalog = Some(catalog);
             }
         }
-        let (backend, since) = if let Some(waiting) = waiting {
+        let (backend, since) = if let Some(waiting) = waiting.filter(WaitingBackend::will_serve) {
             (waiting.backend, None)
         } else {
             let since = self.evidence.position();
@@ -375,7 +371,7 @@ impl Inner {
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.waiting, held.session) = (files, waiting, session);
-        (held.entered, held.told_to_end) = (false, false);
+        held.entered = false;
         // It may have been handed out before that was known.
         held.has_functions = template.may_have_functions();
         held.generation = generation;
@@ -428,7 +424,6 @@ impl Inner {
         let (server, oid) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return };
-            held.told_to_end = true;
             held.close_waiting();
             (held.server.clone(), held.oid)
         };

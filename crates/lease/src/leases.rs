@@ -264,12 +264,6 @@ impl Leases {
         self.0.raise(Event::Vacate, None);
     }
 
-    /// Has no backend wait in leased databases for clients, now or until these are reset: a client may tell any session to end, and
-    /// one that was told seems to be alive for a moment.
-    pub fn expect_signals(&self) {
-        lock(&self.0.core).expect_signals();
-    }
-
     /// The server's major version.
     #[must_use]
     pub fn major(&self) -> u32 {

@@ -13,7 +13,7 @@ use server::{AdminConnection, Rows, SessionError};
 
 use crate::Backend;
 use crate::admin::{MARK, mark_of};
-use crate::backend::CatalogStamp;
+use crate::backend::{CatalogStamp, will_serve};
 use crate::catalog::{Content, FileMap, Sequence, TemplateCatalog};
 use crate::evidence::Evidence;
 use crate::reset::NotRecyclable;
@@ -156,9 +156,9 @@ impl TransactionSession {
         })
     }
 
-    /// Whether its session still is, with nothing to say: no test has ended it.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.stream.as_ref().is_some_and(sys::is_silent)
+    /// Whether the next client can have it. May wait for its answer.
+    pub(crate) fn will_serve(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
     }
 
     /// The session, for a client; the transaction is begun if the next statement should not have to.

@@ -157,7 +157,10 @@ impl Leases {
         };
         let (server, transaction, is_first) = {
             let mut core = inner.lock();
-            let Some(held) = core.databases.get_mut(&id) else { return Err(stay.lost(name)) };
+            let Some(held) = core.databases.get_mut(&id) else {
+                drop(core);
+                return Err(stay.lost(name));
+            };
             held.clients.push(Arc::clone(&stay.client));
             (held.server.clone(), held.transaction.take(), !held.entered)
         };
@@ -259,24 +262,25 @@ impl LeasedSession {
         // Its lock is held while files are read: it is asked before ours is taken.
         let changed = if is_current { Some(Vec::new()) } else { inner.evidence.changed_files(oid) };
         let settings = inner.evidence.settings_changed();
-        let mut core = inner.lock();
-        let held = core.databases.get_mut(&self.id)?;
-        // A function that a client has created may have left anything in a backend that has called it.
-        if changed.is_none_or(|changed| held.are_definitions_among(&changed)) {
-            held.waiting.clear();
+        {
+            let mut core = inner.lock();
+            let held = core.databases.get_mut(&self.id)?;
+            // A function that a client has created may have left anything in a backend that has called it.
+            if changed.is_none_or(|changed| held.are_definitions_among(&changed)) {
+                held.waiting.clear();
+            }
         }
         let is_new = |at: &WaitingBackend| {
             let unchanged = at.since.is_none_or(|since| settings.is_some_and(|changed| since > changed));
-            at.is_alive() && !self.stamp.is_empty() && at.stamp == self.stamp && unchanged
+            !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && at.will_serve()
         };
-        while let Some(at) = held.waiting.iter().position(|at| at.params == self.params) {
-            let found = held.waiting.swap_remove(at);
+        loop {
+            let found = inner.lock().databases.get_mut(&self.id)?.take_waiting(&self.params)?;
             if is_new(&found) {
                 self.since = found.since;
                 return Some(found.backend);
             }
         }
-        None
     }
 
     /// The server has let the session begin.
@@ -348,7 +352,6 @@ impl SessionGuard {
         let may_wait = core.make_room_for_left(stay.id);
         if let Some(held) = core.databases.get_mut(&stay.id)
             && may_wait
-            && !held.told_to_end
             && !held.has_functions
             && !stay.stamp.is_empty()
             && stay.inner.may_wait(&stay.params, &stay.stamp)

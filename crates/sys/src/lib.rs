@@ -36,7 +36,7 @@ pub use linux::{
     namespace::{call_ourselves, may_become},
     neighbour::{is_our_neighbour, listener_at},
     nvme::Heat,
-    others::{children_of, command_line, peak_memory, processor_time, resident_memory},
+    others::{children_of, command_line, is_asleep, peak_memory, processor_time, resident_memory},
     poll::wait_readable,
     posix::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session},

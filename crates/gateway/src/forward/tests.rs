@@ -41,11 +41,11 @@ impl Fixture {
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let vacated = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&vacated);
-        let announce = Box::new(move |_| count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
+        let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         let observed = (Conversation::new(false), SessionTraces::of_session(GREETING));
         let begun = Instant::now();
         let tap = taps.tap("d", None, begun, None);
-        let forward = Forward::new(near, far, observed, announce, tap, Vec::new());
+        let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
         Self { forward, client, server, taps, begun, vacated }
     }
 
@@ -439,48 +439,24 @@ fn ends_with_a_frame(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn statements_are_announced_that_backends_are_in_the_way_of_or_that_end_these() {
-    let [change, signals] = [Announced::DatabaseChange, Announced::Signals].map(Some);
-    for (message, expected) in [
-        (encode(b'Q', b"DROP DATABASE x\0"), change),
-        (encode(b'Q', b" /* app */-- x\n\tdrop\n database if exists x\0"), change),
-        (encode(b'P', b"name\0CREATE DATABASE x TEMPLATE y\0\0\0"), change),
-        (encode(b'P', b"\0alter database x rename to y\0\0\0"), change),
-        (encode(b'Q', b"SELECT pg_terminate_backend(7)\0"), signals),
-        (encode(b'P', b"name\0select count(PG_Terminate_Backend(pid)) from x\0\0\0"), signals),
-        (encode(b'Q', b"SELECT pg_terminate_backen\0"), None),
-        (encode(b'd', b"pg_terminate_backend\0"), None),
-        (encode(b'Q', b"DROP TABLE database\0"), None),
-        (encode(b'Q', b"SELECT 'DROP DATABASE x'\0"), None),
-        (encode(b'Q', b"-- DROP DATABASE x\0"), None),
-        (encode(b'Q', b"/* DROP DATABASE x\0"), None),
-        (encode(b'd', b"DROP DATABASE x\0"), None),
-        (encode(b'Q', b""), None),
-        (encode(b'P', b"DROP DATABASE x"), None),
+fn statements_about_databases_are_known() {
+    for (message, clears) in [
+        (encode(b'Q', b"DROP DATABASE x\0"), true),
+        (encode(b'Q', b" /* app */-- x\n\tdrop\n database if exists x\0"), true),
+        (encode(b'P', b"name\0CREATE DATABASE x TEMPLATE y\0\0\0"), true),
+        (encode(b'P', b"\0alter database x rename to y\0\0\0"), true),
+        (encode(b'Q', b"DROP TABLE database\0"), false),
+        (encode(b'Q', b"SELECT 'DROP DATABASE x'\0"), false),
+        (encode(b'Q', b"-- DROP DATABASE x\0"), false),
+        (encode(b'Q', b"/* DROP DATABASE x\0"), false),
+        (encode(b'd', b"DROP DATABASE x\0"), false),
+        (encode(b'Q', b""), false),
+        (encode(b'P', b"DROP DATABASE x"), false),
     ] {
-        let mut found = None;
+        let mut found = false;
         Conversation::new(false).client_says(&message, |frame| {
-            found = found.or_else(|| announces(frame, &mut false));
+            found |= statement(frame).is_some_and(is_about_a_database);
         });
-        assert_eq!(found, expected, "{message:?}");
+        assert_eq!(found, clears, "{message:?}");
     }
-}
-
-#[test]
-fn once_a_session_may_tell_others_to_end_each_of_its_statements_may() {
-    let mut signals = false;
-    let mut announced = |message: Vec<u8>| {
-        let mut found = None;
-        Conversation::new(false).client_says(&message, |frame| found = announces(frame, &mut signals));
-        found
-    };
-    let execute = encode(b'E', b"\0\0\0\0\0");
-    assert_eq!(announced(execute.clone()), None);
-    assert_eq!(
-        announced(encode(b'P', b"ends\0SELECT pg_terminate_backend($1)\0\0\0")),
-        Some(Announced::Signals)
-    );
-    assert_eq!(announced(execute), Some(Announced::Signals));
-    assert_eq!(announced(encode(b'B', b"\0ends\0\0\0\0\0\0\0")), None);
-    assert_eq!(announced(encode(b'Q', b"EXECUTE ends\0")), Some(Announced::Signals));
 }

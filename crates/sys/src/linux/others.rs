@@ -19,6 +19,16 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
+/// Whether it sleeps until it is woken. One that was sent a signal does not, from then until it has acted on it; nor does one
+/// that is stopped or not there.
+#[must_use]
+pub fn is_asleep(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The program's name, in parentheses, may hold anything.
+    let name_end = stat.iter().rposition(|byte| *byte == b')');
+    name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
+}
+
 /// The most bytes of memory that it has taken at any time.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmHWM")
@@ -48,4 +58,27 @@ pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
 fn memory(pid: u32, name: &str) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     Ok(bytes_of(&text, name).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::{Signal, signal};
+
+    #[test]
+    fn a_process_is_asleep_until_it_is_told_anything() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        while !is_asleep(cat.id()) {
+            std::thread::yield_now();
+        }
+        signal(&cat, Signal::STOP).unwrap();
+        assert!(!is_asleep(cat.id()));
+        signal(&cat, Signal::TERM).unwrap();
+        assert!(!is_asleep(cat.id()));
+        signal(&cat, Signal::CONT).unwrap();
+        cat.wait().unwrap();
+        assert!(!is_asleep(cat.id()));
+    }
 }

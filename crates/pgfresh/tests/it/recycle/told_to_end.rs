@@ -83,43 +83,83 @@ fn after_clients(template: &str, flags: &[&str]) -> Gateway {
     gateway
 }
 
-/// By a statement of its own, also one that was prepared long before.
+/// The next session that comes while the process `held_up` is stopped, which goes on after a moment: what it is asked succeeds.
+fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            kill_process(held_up, Signal::CONT)
+        });
+        let next = gateway.connect(name, "").unwrap().value("SELECT count(*) FROM t");
+        assert_eq!(next.unwrap(), "0", "{way}");
+    });
+}
+
+/// However it is said, and whatever it is that a backend is told.
 #[test]
-fn a_backend_that_a_client_has_told_to_end_is_not_the_next_clients() {
+fn a_backend_that_a_client_has_sent_a_signal_is_not_the_next_clients() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
     let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let mut waited = 0;
-    for (round, prepared) in [false, true].into_iter().cycle().take(8).enumerate() {
-        let name = format!("ends_{round}");
-        let mut client = gateway.connect(&name, "").unwrap();
-        let statement = format!("SELECT count(PG_Terminate_Backend(pid)) {others}");
-        if prepared {
-            client.rows(&format!("PREPARE ends AS {statement}")).unwrap();
+    let ends = format!("SELECT count(PG_Terminate_Backend(pid)) {others}");
+    let long = format!("/* {} */ {ends}", "x".repeat(70_000));
+    let hidden = format!(
+        "DO $$ BEGIN EXECUTE 'SELECT count(pg_termi' || 'nate_backend(pid)) {}'; END $$",
+        others.replace("current_database()", "''again''")
+    );
+    let cancels = ends.replace("Terminate", "Cancel");
+    for (way, prepare, statement) in [
+        ("a statement", "", &ends[..]),
+        ("a prepared one", &format!("PREPARE ends AS {ends}"), "EXECUTE ends"),
+        ("a long one", "", &long),
+        ("a hidden one", "", &hidden),
+        ("a cancellation", "", &cancels),
+    ] {
+        let mut waited = 0;
+        for _ in 0..10 {
+            let mut client = gateway.connect("again", "").unwrap();
+            if !prepare.is_empty() {
+                client.rows(prepare).unwrap();
+            }
+            let mut other = gateway.connect("again", "").unwrap();
+            let pid = other.value("SELECT pg_backend_pid()").unwrap();
+            other.close();
+            let still_there = format!("SELECT count(*) {others} AND pid = {pid} AND query LIKE 'DISCARD%'");
+            let begun = Instant::now();
+            while client.value(&still_there).unwrap() != "1" && begun.elapsed() < Duration::from_secs(1) {}
+            let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+            if kill_process(pid, Signal::STOP).is_ok() {
+                waited += 1;
+                client.rows(statement).unwrap();
+                expect_service(&gateway, "again", pid, way);
+            }
         }
-        let mut other = gateway.connect(&name, "").unwrap();
-        let pid = other.value("SELECT pg_backend_pid()").unwrap();
-        other.close();
-        let still_there = format!("SELECT count(*) {others} AND pid = {pid} AND query LIKE 'DISCARD%'");
-        let begun = Instant::now();
-        while client.value(&still_there).unwrap() != "1" && begun.elapsed() < Duration::from_secs(1) {}
-        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-        if kill_process(pid, Signal::STOP).is_err() {
-            continue;
-        }
-        waited += 1;
-        let ends = if prepared { "EXECUTE ends".to_owned() } else { statement };
-        client.value(&ends).unwrap();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(100));
-                kill_process(pid, Signal::CONT)
-            });
-            let next = gateway.connect(&name, "").unwrap().value("SELECT count(*) FROM t");
-            assert_eq!(next.unwrap(), "0", "round {round}");
-        });
+        assert!(waited >= 5, "{way}: backends wait for the next client, {waited} of 10");
     }
-    // Where it is prepared, none does from then on.
-    assert!(waited >= 3, "backends wait for the next client");
+}
+
+/// Those that wait in databases which no client has had are backends like all others.
+#[test]
+fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_clients() {
+    let gateway = after_clients("CREATE TABLE t (id int)", &[]);
+    let ready =
+        "FROM pg_stat_activity WHERE datname LIKE 'pgfresh\\_ready\\_%' AND application_name <> 'pgfresh'";
+    let mut client = gateway.connect("ends", "").unwrap();
+    for round in 0..5 {
+        let begun = Instant::now();
+        let stopped = loop {
+            let pid = client.value(&format!("SELECT max(pid) {ready}")).unwrap();
+            let pid = pid.parse().ok().and_then(Pid::from_raw);
+            if let Some(pid) = pid.filter(|pid| kill_process(*pid, Signal::STOP).is_ok()) {
+                break pid;
+            }
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "no backend waits in a ready database");
+            // The copies that are made next have one.
+            gateway.connect("more", "-c pgfresh.linger=0").unwrap().close();
+            gateway.connect(&format!("more_{round}"), "").unwrap().close();
+        };
+        client.value(&format!("SELECT count(pg_terminate_backend(pid)) {ready}")).unwrap();
+        expect_service(&gateway, &format!("next_{round}"), stopped, &format!("round {round}"));
+    }
 }
 
 /// The time that a backend has waited would count for its next client.
