@@ -39,7 +39,7 @@ fn digest(
     // OFFSET: else each row would be written twice.
     reader.try_apart(&format!(
         "SELECT count(*), sum(hashtextextended(r, 0)::numeric), sum(hashtextextended(r, 1)::numeric) \
-         FROM (SELECT {}::text COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",
+         FROM (SELECT {} COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",
         matching.row(),
         relation.source
     ))

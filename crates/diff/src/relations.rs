@@ -134,11 +134,11 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    /// A row of the table `t` in SQL.
+    /// A row of the table `t` as text, in SQL: without a cast, which may be one of the database's own.
     pub(crate) fn row(&self) -> String {
         let columns: Vec<_> =
             self.columns.iter().map(|column| format!("t.{}", identifier(&column.name))).collect();
-        format!("ROW({})", columns.join(", "))
+        format!("textin(record_out(ROW({})))", columns.join(", "))
     }
 
     /// Of a table that one side may not have.

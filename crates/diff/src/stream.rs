@@ -96,7 +96,7 @@ impl<'a> RowStream<'a> {
 
 /// Key, place and digest of each row, in order.
 fn select(relation: &Relation, matching: &Matching) -> String {
-    let digest = format!("md5({}::text) COLLATE \"C\"", matching.row());
+    let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();
     let order = match key.concat() {
         key if key.is_empty() => digest.clone(),

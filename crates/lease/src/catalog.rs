@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::admin::{number, union};
-use crate::digest::{Digest, digest_of, rows_of};
+use crate::digest::{Digest, ROW, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
@@ -185,8 +185,9 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384";
 
-/// Tables whose rows may not be what they were when they are written once more: there is a type in them whose input depends
-/// on a session or is a user's own, or a column is computed by what a user can change.
+/// Tables whose rows or indexes may not be what they were when the rows are written once more: there is a type in them whose input
+/// depends on a session or is a user's own, or a column, an index or a check is computed by what a user can change or has written
+/// in a language other than C, which may depend on the session, whatever it claims.
 const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
     WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
@@ -194,14 +195,28 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
       SELECT t.typbasetype WHERE t.typtype = 'd' \
       UNION ALL SELECT t.typelem WHERE t.typcategory = 'A' AND t.typelem <> 0 \
       UNION ALL SELECT a.atttypid FROM pg_attribute a \
-        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) x(typ)) \
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) x(typ)), \
+    written(class, oid) AS ( \
+      SELECT 'pg_proc'::regclass::oid, p.oid FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang \
+        WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c') \
+      UNION SELECT x.class, x.oid FROM written w CROSS JOIN LATERAL ( \
+        SELECT 'pg_operator'::regclass::oid, o.oid FROM pg_operator o WHERE w.class = 'pg_proc'::regclass AND o.oprcode = w.oid \
+        UNION ALL SELECT 'pg_opclass'::regclass::oid, c.oid FROM pg_amproc s JOIN pg_opclass c ON c.opcfamily = s.amprocfamily \
+          WHERE w.class = 'pg_proc'::regclass AND s.amproc = w.oid AND c.oid >= 16384 \
+        UNION ALL SELECT 'pg_opclass'::regclass::oid, c.oid FROM pg_amop s JOIN pg_opclass c ON c.opcfamily = s.amopfamily \
+          WHERE w.class = 'pg_operator'::regclass AND s.amopopr = w.oid AND c.oid >= 16384) x(class, oid)), \
+    computed(class, oid) AS (SELECT d.classid, d.objid FROM pg_depend d JOIN written w ON d.refclassid = w.class AND d.refobjid = w.oid) \
     SELECT p.rel FROM part p JOIN pg_type t ON t.oid = p.typ \
     WHERE NOT (t.typtype IN ('e', 'd', 'c') OR t.typcategory = 'A' AND t.typelem <> 0 \
       OR t.oid < 16384 AND t.typname = ANY (string_to_array($types$, ','))) \
     UNION SELECT f.adrelid FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
     JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid \
     OR d.classid = 'pg_class'::regclass AND d.objid = f.adrelid AND d.objsubid = f.adnum \
-    WHERE a.attgenerated <> '' AND d.refclassid <> 'pg_class'::regclass AND d.refobjid >= 16384";
+    WHERE a.attgenerated <> '' AND d.refclassid <> 'pg_class'::regclass AND d.refobjid >= 16384 \
+    UNION SELECT i.indrelid FROM pg_index i JOIN computed c ON c.class = 'pg_class'::regclass AND c.oid = i.indexrelid \
+    UNION SELECT k.conrelid FROM pg_constraint k JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid \
+    UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
+    JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
 /// For each table from 14 on, what finds values in it that are compressed in another way than new ones would be.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
@@ -217,7 +232,7 @@ pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     format!(
         "SELECT c.oid, CASE WHEN NOT c.relisshared THEN pg_relation_filenode(c.oid) END, c.relkind, coalesce(t.oid, c.oid), \
          concat('relpages = ', c.relpages, ', reltuples = ', c.reltuples, ', relallvisible = ', c.relallvisible{frozen}), \
-         {}, md5((to_jsonb(c) - '{{relfilenode,relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid}}'::text[])::text) \
+         {}, md5(textin(jsonb_out(to_jsonb(c) - '{{relfilenode,relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid}}'::text[]))) \
          FROM pg_class c LEFT JOIN pg_class t ON c.relkind = 't' AND t.reltoastrelid = c.oid {condition}",
         in_place(major)
     )
@@ -388,7 +403,7 @@ impl TemplateCatalog {
         &self,
         session: &mut AdminConnection,
     ) -> Result<HashMap<String, String>, SessionError> {
-        let digests: Vec<_> = self.catalogs.values().map(|catalog| digest_of(&catalog.name, "t")).collect();
+        let digests: Vec<_> = self.catalogs.values().map(|catalog| digest_of(&catalog.name, ROW)).collect();
         let rows = union(session, &digests)?;
         let both = |row: Vec<Option<String>>| {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);

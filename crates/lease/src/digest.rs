@@ -28,11 +28,13 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// A query for a relation's name and a digest of its rows, of each of which `row` counts.
+/// A whole row as text. A cast would be looked up in `pg_cast`, where a client can put one of its own.
+pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
+
+/// A query for a relation's name and a digest of its rows, of each of which the text `row` counts.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
     format!(
-        "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}::pg_catalog.text, E'\\n' \
-         ORDER BY {row}::pg_catalog.text COLLATE \"C\")) FROM {}",
+        "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}, E'\\n' ORDER BY {row} COLLATE \"C\")) FROM {}",
         literal(name),
         rows_of(name)
     )
@@ -54,10 +56,11 @@ impl Digest {
             let (name, kind) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
             let row = match (name.as_str(), kind.as_str()) {
                 ("pg_catalog.pg_class", _) => {
-                    "(pg_catalog.to_jsonb(t) - '{relfilenode,relfrozenxid,relminmxid}'::pg_catalog.text[])"
+                    "pg_catalog.textin(pg_catalog.jsonb_out(pg_catalog.to_jsonb(t) \
+                     - '{relfilenode,relfrozenxid,relminmxid}'::pg_catalog.text[]))"
                 }
-                (_, "S") => "(last_value, is_called)",
-                _ => "t",
+                (_, "S") => "pg_catalog.textin(pg_catalog.record_out((last_value, is_called)))",
+                _ => ROW,
             };
             sql.push(digest_of(&name, row));
         }

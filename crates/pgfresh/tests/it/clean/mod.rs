@@ -5,6 +5,7 @@
 
 mod connections;
 mod data;
+mod definitions;
 mod ends;
 mod rollback;
 mod shared;

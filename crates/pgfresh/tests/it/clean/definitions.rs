@@ -1,0 +1,100 @@
+//! What definitions do to a reset and to its proof: a template's, which run while rows are restored, and a client's.
+
+use super::{BRIEF, LASTING};
+use crate::common::gateway::Gateway;
+use crate::common::on_every_major;
+
+on_every_major! {
+    an_index_or_a_check_over_a_function_is_that_of_the_template
+    a_clients_casts_hide_nothing
+    a_backend_that_ran_a_clients_function_is_not_the_next_clients
+}
+
+/// It depends on the session what such a function says, which claims that it does not.
+fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
+    let template = "ALTER DATABASE app SET timezone = 'Asia/Tokyo'; SET timezone = 'Asia/Tokyo'; \
+        CREATE FUNCTION day_of(timestamptz) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT $1::date'; \
+        CREATE FUNCTION fold(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT lower($1)'; \
+        CREATE FUNCTION norm(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN fold($1); END'; \
+        CREATE DOMAIN short AS text CHECK (norm(VALUE) <> ''); \
+        CREATE TABLE ev (at timestamptz); CREATE INDEX ON ev (day_of(at)); \
+        CREATE TABLE checked (n text CHECK (norm(n) <> '')); CREATE TABLE of_domain (n short); \
+        INSERT INTO ev SELECT '2026-01-01 20:00+00'::timestamptz FROM generate_series(1, 20); \
+        INSERT INTO checked VALUES ('a'); INSERT INTO of_domain VALUES ('a');";
+    let gateway = Gateway::start(major, template, &[]);
+    let by_index = "SET enable_seqscan = off; SELECT count(*) FROM ev WHERE day_of(at) = '2026-01-02'";
+    for (round, change) in ["UPDATE ev SET at = at", "DELETE FROM checked", "DELETE FROM of_domain"]
+        .into_iter()
+        .cycle()
+        .take(9)
+        .enumerate()
+    {
+        let mut session = gateway.connect(&format!("indexed_{round}"), BRIEF).unwrap();
+        assert_eq!(session.value(by_index).unwrap(), "20", "round {round}");
+        let rows = "SELECT (SELECT count(*) FROM checked), (SELECT count(*) FROM of_domain)";
+        assert_eq!(
+            session.rows(rows).unwrap(),
+            [[Some("1".to_owned()), Some("1".to_owned())]],
+            "round {round}"
+        );
+        session.rows(change).unwrap();
+        session.close();
+    }
+}
+
+/// A row that is cast to text by a client's own function can say that it is not there.
+fn a_clients_casts_hide_nothing(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
+    let hide = |catalog: &str, shown: &str| {
+        format!(
+            "CREATE FUNCTION hide_{catalog}(pg_catalog.{catalog}) RETURNS text LANGUAGE sql \
+             AS $f$ SELECT CASE WHEN {shown} THEN textin(record_out($1)) END $f$; \
+             CREATE CAST (pg_catalog.{catalog} AS text) WITH FUNCTION hide_{catalog}(pg_catalog.{catalog}) AS ASSIGNMENT;"
+        )
+    };
+    let sql = [
+        hide("pg_proc", "($1).oid < 16384"),
+        hide("pg_cast", "($1).oid < 16384"),
+        hide("pg_depend", "($1).classid NOT IN (1255, 2605) OR ($1).objid < 16384"),
+        "CREATE FUNCTION leftover() RETURNS int LANGUAGE sql AS 'SELECT 1'".to_owned(),
+    ]
+    .concat();
+    for round in 0..20 {
+        let mut session = gateway.connect(&format!("cast_{round}"), BRIEF).unwrap();
+        let left = session.value("SELECT count(*) FROM pg_proc WHERE proname = 'leftover'").unwrap();
+        assert_eq!(left, "0", "round {round}");
+        session.rows(&sql).unwrap();
+        session.close();
+    }
+}
+
+/// It was defined, used by another session, and dropped: nothing of it is left but what that session has.
+fn a_backend_that_ran_a_clients_function_is_not_the_next_clients(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
+    for early in ["a", "b", "c"] {
+        gateway.connect(early, LASTING).unwrap().value("SELECT count(*) FROM t").unwrap();
+    }
+    let define = "CREATE FUNCTION leave(int, int) RETURNS bool LANGUAGE plpgsql \
+        AS $f$ BEGIN PERFORM set_config('app.x', 'left', false); RETURN true; END $f$; \
+        CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = leave); \
+        CREATE VIEW seeds AS SELECT 1 FROM setseed(0.5)";
+    let undefine = "DROP VIEW seeds; DROP OPERATOR === (int, int); DROP FUNCTION leave(int, int)";
+    for (round, used) in ["SELECT 1 === 2", "SELECT * FROM seeds"].into_iter().cycle().take(8).enumerate() {
+        let name = format!("left_{round}");
+        let mut definer = gateway.connect(&name, LASTING).unwrap();
+        let mut user = gateway.connect(&name, LASTING).unwrap();
+        definer.rows(define).unwrap();
+        user.rows(used).unwrap();
+        let pid = user.value("SELECT pg_backend_pid()").unwrap();
+        definer.rows(undefine).unwrap();
+        user.close();
+        definer.close();
+        let (status, answer) = gateway.reset(&name);
+        assert_eq!(status, 204, "{answer}");
+        for _ in 0..3 {
+            let mut next = gateway.connect(&name, LASTING).unwrap();
+            assert_ne!(next.value("SELECT pg_backend_pid()").unwrap(), pid, "{used}");
+            assert_eq!(next.value("SELECT current_setting('app.x', true) IS NULL").unwrap(), "t", "{used}");
+        }
+    }
+}
