@@ -32,7 +32,7 @@ pub(crate) struct Attributes {
     dependencies: String,
     /// Its comment; empty if there is none.
     comment: String,
-    /// The roles of all these by oid and name, as JSON.
+    /// The roles of all these by oid, as JSON; those that the privileges name also by name.
     roles: String,
 }
 
@@ -45,7 +45,8 @@ impl Attributes {
          (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s \
           WHERE classid = 'pg_database'::regclass AND objid = d.oid AND deptype IN ('a', 'o')), \
          coalesce(shobj_description(oid, 'pg_database'), ''), \
-         (SELECT coalesce(jsonb_agg(jsonb_build_object('oid', a.oid, 'rolname', rolname)), '[]') FROM pg_authid a \
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('oid', a.oid, 'rolname', CASE WHEN a.oid IN \
+            (SELECT unnest(ARRAY[grantor, grantee]) FROM aclexplode(datacl)) THEN rolname END)), '[]') FROM pg_authid a \
           WHERE a.oid = datdba OR a.oid IN (SELECT setrole FROM pg_db_role_setting WHERE setdatabase = d.oid) \
              OR a.oid IN (SELECT refobjid FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = d.oid))"
     );
@@ -72,7 +73,8 @@ impl Attributes {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// SQL that gives them, and nothing else, to the database called `name`. It fails if a role has another name by now, or none.
+    /// SQL that gives them, and nothing else, to the database called `name`. It fails if one of its roles is not there any more, or has
+    /// another name than in the privileges.
     pub(crate) fn put_on(&self, name: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =
@@ -81,7 +83,7 @@ impl Attributes {
         format!(
             "SELECT (CASE WHEN NOT EXISTS ( \
                SELECT FROM jsonb_populate_recordset(NULL::pg_authid, {roles}) noted \
-               WHERE NOT EXISTS (SELECT FROM pg_authid a WHERE a.oid = noted.oid AND a.rolname = noted.rolname)) \
+               WHERE NOT EXISTS (SELECT FROM pg_authid a WHERE a.oid = noted.oid AND a.rolname = coalesce(noted.rolname, a.rolname))) \
                THEN '1' ELSE 'a role is not what it was' END)::int; \
              DELETE FROM pg_db_role_setting WHERE setdatabase = {to}; \
              INSERT INTO pg_db_role_setting SELECT {to}, setrole, setconfig \

@@ -253,7 +253,7 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
     Ok(touched)
 }
 
-/// Catalogs of tables that compute nothing, as most temporary ones. Whoever uses such a table runs no function of a client's, and no
+/// Catalogs of tables that compute nothing, as most temporary ones. A session that uses such a table runs no function of a client's, and no
 /// built-in one that a statement does not show. Source: `src/include/catalog`.
 const OF_PLAIN_TABLES: [u32; 8] = [1247, 1249, 2224, 2608, 2610, 2611, 2615, 2619];
 

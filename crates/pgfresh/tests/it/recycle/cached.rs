@@ -25,6 +25,7 @@ on_every_major! {
     without_a_template_a_database_is_what_create_database_makes
     what_sql_has_made_of_template1_is_in_later_databases
     what_sql_says_of_a_template_is_in_no_copy
+    roles_with_other_names_are_still_those_of_the_template
     what_a_test_does_to_all_that_a_role_has_is_in_no_other_database
     no_copy_has_an_owner_that_is_gone
     where_an_owner_is_gone_there_is_no_copy
@@ -255,6 +256,29 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
             fixture.expect_fresh(&name).unwrap();
             assert_eq!(fixture.described(&name), described, "{statement}");
         }
+    }
+}
+
+/// A role that only a setting is about, or the owner itself, has another name since: all is still about the same roles.
+fn roles_with_other_names_are_still_those_of_the_template(major: u32) {
+    let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
+        ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
+    let server =
+        ready(LeaseFixture::noted(options(major), sql, None, Duration::from_mins(10), |_| ())).server;
+    server.admin("CREATE ROLE other");
+    server.admin("ALTER ROLE reader RENAME TO renamed_reader");
+    server.admin("ALTER ROLE keeper RENAME TO renamed_keeper");
+    server.admin("REASSIGN OWNED BY renamed_keeper TO other");
+    for lease in 0..6 {
+        let name = format!("lease_{lease}");
+        drop(server.connect_with(&name, None, &params("postgres")).unwrap());
+        let of_it = format!(
+            "SELECT datdba::regrole, setrole::regrole, setconfig FROM pg_database d \
+             JOIN pg_db_role_setting ON setdatabase = d.oid WHERE datname = '{name}'"
+        );
+        let expected =
+            ["renamed_keeper", "renamed_reader", "{work_mem=5MB}"].map(|text| Some(text.to_owned()));
+        assert_eq!(server.admin(&of_it), [expected], "{name}");
     }
 }
 
