@@ -91,7 +91,7 @@ fn hand_over(
     };
     let entered = match enter(state, &request, replication) {
         Ok(entered) => entered,
-        Err(error) => return refuse(state, socket, unread, error),
+        Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
     // Sessions that wait in databases are in the way of a client that drops these by SQL.
@@ -116,7 +116,7 @@ fn hand_over(
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
                 // The server has ended it, and the lease with it.
-                return say(state, socket, unread, refusal::server_gone().to_bytes());
+                return say(state, socket, unread, refusal::server_gone().to_bytes(), presence);
             };
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
@@ -132,14 +132,15 @@ fn hand_over(
 }
 
 /// Tells a client why there is no session.
-fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError) {
+fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError, presence: Presence) {
     tracing::debug!(%error, "refused");
-    say(state, socket, unread, refusal::words(error));
+    say(state, socket, unread, refusal::words(error), presence);
 }
 
-/// Has a client hear these last words.
-fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>) {
+/// Has a client hear these last words, also while the gateway closes.
+fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, presence: Presence) {
     state.workers.spawn(move || async move {
+        let _presence = presence;
         if let Ok(stream) = Stream::new(socket, unread) {
             stream.say_and_close(&words).await;
         }

@@ -301,6 +301,11 @@ impl Leases {
         lock(&self.0.core).databases.clear();
     }
 
+    /// Stops handing out, and tells all who wait: pgfresh is shutting down. Sessions go on.
+    pub fn stop_handing_out(&self) {
+        self.0.stop_handing_out(Closing::ShuttingDown);
+    }
+
     /// Stops handing out, and tells all who wait: the server has ended.
     pub fn server_gone(&self) {
         self.0.stop_handing_out(Closing::ServerGone);
@@ -308,7 +313,7 @@ impl Leases {
 
     /// Stops handing out, whatever is being done just now: the server is going to be stopped at once.
     pub fn abandon(&self) {
-        self.0.stop_handing_out(Closing::ShuttingDown);
+        self.stop_handing_out();
         let mut core = lock(&self.0.core);
         let servers: Vec<_> = core.databases.values_mut().filter_map(|held| held.server.take()).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);

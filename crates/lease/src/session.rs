@@ -123,6 +123,7 @@ impl Leases {
         let mut last = LeaseError::NotLeased(name.to_owned());
         for _ in 0..ATTEMPTS {
             let answer = match inner.ask(name, want.clone(), Some(request.params)) {
+                Err(error @ (LeaseError::Closed | LeaseError::Gone)) => return Err(error),
                 // There is no database that could be given the name, but there may be one of SQL's that has it.
                 Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
                     return Err(error);

@@ -263,6 +263,8 @@ impl Service {
     /// Ends all sessions; the server is left to be stopped at once.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
+        // The gateway waits for its clients, and some of them wait for a database.
+        leases.stop_handing_out();
         gateway.close();
         leases.abandon();
         server

@@ -1,8 +1,9 @@
 //! Where room is short, or rights are: a clear word, and nothing left.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, ground, majors, mounts, postgres};
 
@@ -70,6 +71,34 @@ fn more_clients_than_databases_that_there_is_room_for_have_their_turn() {
             });
         }
     });
+}
+
+/// All databases are in use, so these clients wait: they hear of the end instead of keeping it waiting.
+#[test]
+fn clients_that_wait_for_a_database_hear_at_once_that_pgfresh_is_shutting_down() {
+    let options = ["--space", "64MB", "--linger", "60s"];
+    let mut gateway = Gateway::start(15, "CREATE TABLE t (v text)", &options);
+    let _sessions: Vec<_> = (0..4).map(|at| gateway.connect(&format!("lease_{at}"), "").unwrap()).collect();
+    let address = gateway.address();
+    let waiting: Vec<_> = (0..12)
+        .map(|at| {
+            let address = address.clone();
+            thread::spawn(move || Connection::open(&address, &format!("waits_{at}"), &[]).map(drop))
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    assert!(gateway.serve.end());
+    let took = begun.elapsed();
+    for client in waiting {
+        let error = client.join().unwrap().unwrap_err();
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("57P01", "pgfresh is shutting down"),
+            "{error:?}"
+        );
+    }
+    assert!(took < Duration::from_secs(2), "the end took {took:?}");
 }
 
 #[test]
