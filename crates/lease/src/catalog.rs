@@ -4,8 +4,8 @@
 //! is read once, in one of the first copies, and holds for all.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
@@ -101,9 +101,9 @@ impl Digests {
     }
 }
 
-/// What the files of a database hold, by number.
+/// What the files of a database hold, by number; clones are the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FileMap(HashMap<u32, (Oid, Content)>);
+pub(crate) struct FileMap(Arc<HashMap<u32, (Oid, Content)>>);
 
 /// Of the relation that a file is of.
 type Oid = u32;
@@ -301,7 +301,7 @@ impl FileMap {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
         let files =
             others.chain(rows).map(|(oid, Class { file: (file, content), .. })| (*file, (*oid, *content)));
-        Self(files.filter(|(file, _)| *file != 0).collect())
+        Self(Arc::new(files.filter(|(file, _)| *file != 0).collect()))
     }
 
     pub(crate) fn get(&self, file: u32) -> Option<Content> {
@@ -312,7 +312,7 @@ impl FileMap {
     /// may hold anything, or if a file is another relation's now: no statement does that, but who writes into `pg_class` can.
     pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
         let mut moved = HashSet::new();
-        for (file, (oid, content)) in &self.0 {
+        for (file, (oid, content)) in self.0.iter() {
             match (before.0.get(file), content) {
                 (Some((same, _)), _) if same == oid => {}
                 (None, Content::Table(oid) | Content::Sequence(oid)) => drop(moved.insert(*oid)),

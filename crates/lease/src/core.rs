@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::digest::Difference;
 use crate::evidence::Epoch;
 use crate::expected::ExpectedParams;
+use crate::growth::Growth;
 use crate::leased_server::LeasedServer;
 use crate::rollback::TransactionSession;
 use crate::stats::DatabaseStats;
@@ -100,6 +101,7 @@ pub(crate) struct Held {
     pub(crate) session: Option<AdminConnection>,
     /// The session that leases in rollback isolation are played in, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
+    pub(crate) growth: Growth,
     /// Rows that were rolled back in it.
     rolled_back: u64,
     /// A server of its own, if it is one.
@@ -111,6 +113,14 @@ pub(crate) struct Held {
     pub(crate) clients: Vec<Arc<Client>>,
     /// Whether a session has begun in it since it was given its lease's name.
     pub(crate) entered: bool,
+}
+
+/// What the files of one database hold, as far as that is known.
+#[derive(Debug)]
+pub(crate) struct KnownFiles {
+    files: Option<FileMap>,
+    /// The system's own template has catalogs where initdb has put them, others may have them anywhere.
+    is_unread: bool,
 }
 
 impl MakeRoom for Mutex<Core> {
@@ -143,18 +153,10 @@ impl Held {
         self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
     }
 
-    /// Whether any of these files is a catalog, which says what is defined in it.
-    pub(crate) fn are_definitions_among(&self, files: &[u32]) -> bool {
-        let known = self.files.as_ref().or_else(|| Some(&self.catalog()?.files));
-        // The system's own template has catalogs where initdb has put them, others may have them anywhere.
-        let is_unread = self.template.as_ref().is_some_and(Template::is_recyclable);
-        files.iter().any(|file| match known {
-            Some(known) => matches!(
-                known.get(*file),
-                None | Some(Content::Catalog(_) | Content::CatalogValues(_) | Content::Classes)
-            ),
-            None => is_unread || *file < FIRST_NORMAL,
-        })
+    /// What is needed to tell whether a file is a catalog, which says what is defined in it; without a lock.
+    pub(crate) fn known_files(&self) -> KnownFiles {
+        let files = self.files.as_ref().or_else(|| Some(&self.catalog()?.files)).cloned();
+        KnownFiles { files, is_unread: self.template.as_ref().is_some_and(Template::is_recyclable) }
     }
 
     /// Counts rows that were rolled back in it; false if these are too many by now.
@@ -178,6 +180,18 @@ impl Held {
     pub(crate) fn close_waiting(&mut self) {
         self.waiting.clear();
         self.session = None;
+    }
+}
+
+impl KnownFiles {
+    pub(crate) fn may_be_definition(&self, file: u32) -> bool {
+        match &self.files {
+            Some(known) => matches!(
+                known.get(file),
+                None | Some(Content::Catalog(_) | Content::CatalogValues(_) | Content::Classes)
+            ),
+            None => self.is_unread || file < FIRST_NORMAL,
+        }
     }
 }
 

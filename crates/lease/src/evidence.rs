@@ -136,11 +136,13 @@ impl Evidence {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// The files that were changed in a database, as far as the log was read; `None` if some may be unknown.
-    pub(crate) fn changed_files(&self, database: u32) -> Option<Vec<u32>> {
+    /// Whether any such file may have been changed in a database, as far as the log was read.
+    pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
-        let Some(changes) = state.reader.as_ref()?.peek(database) else { return Some(Vec::new()) };
-        changes.doubt.is_none().then(|| changes.files.keys().map(|file| file.number).collect())
+        let Some(reader) = &state.reader else { return true };
+        reader.peek(database).is_some_and(|changes| {
+            changes.doubt.is_some() || changes.files.keys().any(|file| is_such(file.number))
+        })
     }
 
     /// Where what a session finds on record was changed last; `None` if that is unknown.
@@ -207,6 +209,13 @@ impl State {
     fn advance(&mut self, data: &std::path::Path, mark: Lsn) {
         if self.unknown_format {
             self.missed_shared = true;
+            return;
+        }
+        // What there is to be read cannot be known: nothing may count as read.
+        if mark == Lsn(0) {
+            self.reader = None;
+            self.begin_anew(mark);
+            self.failures.push("the server returned no position of the write-ahead log".to_owned());
             return;
         }
         let Some(reader) = &mut self.reader else {
@@ -310,10 +319,23 @@ mod tests {
         assert_eq!(evidence.read(Lsn(0x0100_0100)), epoch, "a copy made before is still one");
         assert!(evidence.is_untouched(5));
         assert!(evidence.take(5).doubt.is_some(), "a used database is in doubt");
-        assert_eq!(evidence.changed_files(5), None);
+        assert!(evidence.may_have_changed(5, |_| false));
         assert!(!evidence.are_settings_unchanged(Lsn(0x0100_0100)));
         assert_eq!(evidence.take_shared(), None, "what all databases share may have changed");
         assert_eq!(evidence.take_failures(), ["unknown magic number 0xD122 in the write-ahead log"]);
+    }
+
+    #[test]
+    fn what_was_read_without_a_mark_is_in_doubt() {
+        let folder = log_with(0xD118);
+        let evidence = evidence_of(&folder);
+        assert_eq!(evidence.changes_up_to(Lsn(0x0100_0028), 5).doubt, None);
+        let (epoch, mark) = (evidence.epoch(), mark_of(&vec![vec![None]]));
+        assert!(evidence.changes_up_to(mark, 5).doubt.is_some());
+        assert_ne!(evidence.epoch(), epoch);
+        assert_eq!((evidence.take_failures().len(), evidence.take_shared()), (1, None));
+        // The next mark is a new beginning.
+        assert_eq!(evidence.changes_up_to(Lsn(0x0100_0028), 5).doubt, None);
     }
 
     #[test]

@@ -335,7 +335,7 @@ impl Inner {
     /// Returns a database to its template's state.
     pub(crate) fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (template, name, oid, epoch, stats, files, waiting, session) = {
+        let (template, name, oid, epoch, stats, files, growth, waiting, session) = {
             let mut core = self.lock();
             let held = core.databases.get_mut(&id).ok_or_else(gone)?;
             let name = if in_place { held.last_name.clone() } else { held.own_name.clone() };
@@ -347,6 +347,7 @@ impl Inner {
                 held.epoch,
                 held.stats.take(),
                 held.files.take(),
+                std::mem::take(&mut held.growth),
                 std::mem::take(&mut held.waiting),
                 held.session.take(),
             )
@@ -357,10 +358,10 @@ impl Inner {
         let catalog = template.catalog_when_read();
         let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
         let generation = if template.has_unlogged() { self.generation() } else { 0 };
-        let mut used = Used { oid, name: &name, catalog, stats, files, waiting, session };
+        let mut used = Used { oid, name: &name, catalog, stats, files, growth, waiting, session };
         let proof = reset(&self.admin, &self.evidence, &mut used)?;
         self.check_epoch(epoch)?;
-        let Used { files, mut waiting, session, .. } = used;
+        let Used { files, growth, mut waiting, session, .. } = used;
         if let Some(digest) = &catalog.digest {
             self.compare(id, digest, &name)?;
         }
@@ -370,7 +371,7 @@ impl Inner {
         let mut core = self.lock();
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
-        (held.files, held.waiting, held.session) = (files, waiting, session);
+        (held.files, held.growth, held.waiting, held.session) = (files, growth, waiting, session);
         held.entered = false;
         // It may have been handed out before that was known.
         held.has_functions = template.may_have_functions();

@@ -27,6 +27,7 @@ mod execute;
 mod expected;
 #[cfg(test)]
 mod fake;
+mod growth;
 mod inner;
 mod inspect;
 mod isolation;

@@ -20,6 +20,7 @@ use crate::catalog::{
 };
 use crate::digest::{ROW, digest_of, rows_of};
 use crate::evidence::Evidence;
+use crate::growth::Growth;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
 use crate::wal::{Changes, Lsn};
@@ -28,8 +29,6 @@ use crate::wal::{Changes, Lsn};
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
 /// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
 const BLOAT: u64 = 1 << 20;
-/// Rows that a table may have had without its size being looked at.
-const FEW: u64 = 100;
 /// Why a database is not reset in which something was defined.
 const DEFINITIONS: &str = "its definitions were changed";
 /// Rows of catalogs that may have been changed where all is as before, as after a temporary table: reading what a template
@@ -52,6 +51,7 @@ pub(crate) struct Used<'a> {
     pub(crate) stats: Option<DatabaseStats>,
     /// Its files, if others than the template's.
     pub(crate) files: Option<FileMap>,
+    pub(crate) growth: Growth,
     /// Backends that wait in it.
     pub(crate) waiting: Vec<WaitingBackend>,
     /// Our own session in it, once there was need of one.
@@ -90,7 +90,7 @@ impl From<LeaseError> for NotRecyclable {
 struct Touched {
     tables: BTreeSet<u32>,
     sequences: BTreeSet<u32>,
-    /// Tables of which more than a few rows were touched.
+    /// Tables of which so many rows were touched that their size is looked at.
     large: BTreeSet<u32>,
     /// `pg_class` was changed, which TRUNCATE does.
     classes: bool,
@@ -201,14 +201,14 @@ pub(crate) fn open_own_session(
 }
 
 /// What the log says was touched, if that can be undone.
-fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecyclable> {
+fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRecyclable> {
     if let Some(doubt) = changes.doubt {
         return Err(NotRecyclable::because(doubt));
     }
     let mut touched = Touched::default();
     let files = used.files.as_ref().unwrap_or(&used.catalog.files);
     let mut rows: HashMap<u32, u64> = HashMap::new();
-    let (mut rows_of_catalogs, mut opaque) = (0, false);
+    let (mut rows_of_catalogs, mut grown, mut opaque) = (0, 0, false);
     for (file, change) in &changes.files {
         match files.get(file.number) {
             Some(Content::Table(oid)) => {
@@ -219,6 +219,7 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
             }
             Some(Content::Classes) => {
                 touched.classes = true;
+                grown += change.inserted + change.updated;
                 opaque |= change.other;
             }
             Some(content @ (Content::Catalog(oid) | Content::CatalogValues(oid))) => {
@@ -227,13 +228,18 @@ fn read_changes(changes: &Changes, used: &Used<'_>) -> Result<Touched, NotRecycl
                     touched.with_values.insert(oid);
                 }
                 rows_of_catalogs += change.inserted + change.updated + change.deleted;
+                grown += change.inserted + change.updated;
                 opaque |= change.in_place || change.other;
             }
             // An index follows from its table. TRUNCATE gives a table another file, of which `pg_class` tells.
             Some(Content::Index) | None => {}
         }
     }
-    touched.large = rows.iter().filter(|(_, count)| **count > FEW).map(|(oid, _)| *oid).collect();
+    let is_large = |(oid, count): &(&u32, &u64)| used.growth.is_to_be_measured(**oid, **count);
+    touched.large = rows.iter().filter(is_large).map(|(oid, _)| *oid).collect();
+    if !used.growth.has_room_for(grown) {
+        return Err(NotRecyclable::because("its catalogs grew too much"));
+    }
     if changes.committed {
         touched.tables = rows.into_keys().collect();
     } else {
@@ -452,7 +458,7 @@ fn run_clean(
     Ok(mark_of(&session.query(&end)?))
 }
 
-/// Bytes on disk of the tables that were touched by more than a few rows.
+/// Bytes on disk of the tables that may have grown, with the values that are kept apart.
 fn read_sizes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -463,7 +469,7 @@ fn read_sizes(
     }
     let oids: Vec<_> = touched.large.iter().map(u32::to_string).collect();
     let sql = format!(
-        "SELECT c, pg_catalog.pg_relation_size(c) FROM pg_catalog.unnest('{{{}}}'::pg_catalog.oid[]) c",
+        "SELECT c, pg_catalog.pg_table_size(c) FROM pg_catalog.unnest('{{{}}}'::pg_catalog.oid[]) c",
         oids.join(",")
     );
     let rows: Rows = own_session(admin, used)?.query(&sql)?;

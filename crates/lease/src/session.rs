@@ -246,12 +246,12 @@ impl LeasedSession {
     /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.
     fn find_waiting(&mut self) -> Option<Backend> {
         let inner = &self.inner;
-        let (oid, (stamp, is_current)) = {
+        let (oid, (stamp, is_current), files) = {
             let mut core = inner.lock();
             let held = core.databases.get_mut(&self.id)?;
             let stamp = held.stamp.clone();
             held.stamp.1 = false;
-            (held.oid, stamp)
+            (held.oid, stamp, held.known_files())
         };
         let position;
         (self.stamp, position) = if is_current {
@@ -261,13 +261,14 @@ impl LeasedSession {
         };
         self.since = Some(position);
         // Its lock is held while files are read: it is asked before ours is taken.
-        let changed = if is_current { Some(Vec::new()) } else { inner.evidence.changed_files(oid) };
+        let may_be_defined =
+            !is_current && inner.evidence.may_have_changed(oid, |file| files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
         {
             let mut core = inner.lock();
             let held = core.databases.get_mut(&self.id)?;
             // A function that a client has created may have left anything in a backend that has called it.
-            if changed.is_none_or(|changed| held.are_definitions_among(&changed)) {
+            if may_be_defined {
                 held.waiting.clear();
             }
         }

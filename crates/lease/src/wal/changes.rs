@@ -46,6 +46,25 @@ pub struct Changes {
     pub committed: bool,
     /// Why `files` cannot be trusted to be all.
     pub doubt: Option<&'static str>,
+    /// Changes after so many files were changed that none is kept any more. What is compared with an earlier time differs by it.
+    pub uncounted: u64,
+}
+
+/// Files of one database that are kept: one that is not reset, and whose tables are truncated again and again, has ever more.
+pub(super) const MOST_FILES: usize = 10_000;
+/// Why a database is in doubt of which none are kept.
+pub(super) const TOO_MANY_FILES: &str = "too many of its files were changed";
+
+impl Changes {
+    /// Notes a change of a file.
+    fn note(&mut self, file: RelationFile, note: impl FnOnce(&mut FileChanges)) {
+        if self.uncounted == 0 && (self.files.len() < MOST_FILES || self.files.contains_key(&file)) {
+            return note(self.files.entry(file).or_default());
+        }
+        self.uncounted += 1;
+        self.doubt = Some(TOO_MANY_FILES);
+        self.files = HashMap::new();
+    }
 }
 
 /// A change of what all databases share.
@@ -97,7 +116,7 @@ impl UntakenChanges {
             return;
         }
         let entry = self.entry(file.database);
-        note(entry.files.entry(file).or_default());
+        entry.note(file, note);
         entry.committed |= transaction == 0;
         self.transactions.touch(transaction, file.database);
     }
@@ -108,7 +127,7 @@ impl UntakenChanges {
             self.change(transaction, file, |_| ());
             return;
         }
-        self.entry(file.database).files.entry(file).or_default().created = true;
+        self.entry(file.database).note(file, |changes| changes.created = true);
         self.transactions.touch(transaction, file.database);
     }
 
@@ -118,7 +137,7 @@ impl UntakenChanges {
             self.share(SharedChange { file, from: None, in_place: false });
             return;
         }
-        self.entry(file.database).files.entry(file).or_default().sequence = true;
+        self.entry(file.database).note(file, |changes| changes.sequence = true);
     }
 
     /// Notes a row changed in place, which no transaction takes back.
@@ -128,7 +147,7 @@ impl UntakenChanges {
             return;
         }
         let entry = self.entry(file.database);
-        entry.files.entry(file).or_default().in_place = true;
+        entry.note(file, |changes| changes.in_place = true);
         entry.committed = true;
     }
 
@@ -240,5 +259,31 @@ impl UntakenChanges {
     pub(super) fn take_shared(&mut self) -> Vec<SharedChange> {
         self.seen_shared.clear();
         std::mem::take(&mut self.shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_files_none_is_kept_and_the_database_is_in_doubt() {
+        let mut untaken = UntakenChanges::default();
+        let file = |number| RelationFile { tablespace: 1663, database: 5, number };
+        let mut change = |number| {
+            untaken.create(7, file(number));
+            untaken.peek(5).cloned().unwrap()
+        };
+        let most = u32::try_from(MOST_FILES).unwrap();
+        let before = (1..=most).map(&mut change).last().unwrap();
+        assert_eq!((before.files.len(), before.doubt, change(1).doubt), (MOST_FILES, None, None));
+        let after = change(most + 1);
+        assert_eq!((after.files.len(), after.doubt), (0, Some(TOO_MANY_FILES)));
+        let later = change(1);
+        assert_eq!(later.files.capacity(), 0);
+        assert_ne!(later, after, "a later change is seen");
+        untaken.take(5);
+        untaken.create(7, file(1));
+        assert_eq!(untaken.peek(5).unwrap().files.len(), 1);
     }
 }

@@ -3,6 +3,7 @@
 mod cached;
 mod changed;
 mod expected;
+mod growth;
 mod told_to_end;
 
 use std::time::Duration;

@@ -1,0 +1,57 @@
+//! What small leases leave in a database that goes from one to the next takes room, but not ever more.
+
+use template::ServerOptions;
+
+use super::Fixture;
+use crate::common::wait_until;
+
+/// A database that is reset again and again after `statement`.
+struct Reused(Fixture);
+
+impl Reused {
+    fn new(setup: &str) -> Self {
+        let reused = Self(Fixture::untouched(ServerOptions::default(), setup));
+        wait_until("two ready databases", || reused.0.server.leases.status().ready[0].1 > 1);
+        reused
+    }
+
+    fn lease(&self, statement: &str) {
+        self.ask(statement);
+        self.0.server.leases.reset("reused", true).unwrap();
+    }
+
+    fn ask(&self, sql: &str) -> i64 {
+        let (mut session, ..) = self.0.connect("reused", "postgres");
+        let rows = session.query(sql).unwrap();
+        rows.first().and_then(|row| row[0].as_ref()?.parse().ok()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_table_that_many_leases_have_a_few_rows_in_is_truncated_beyond_a_megabyte() {
+    let reused = Reused::new("CREATE TABLE item (id int PRIMARY KEY, name text)");
+    let mut largest = 0;
+    for _ in 0..120 {
+        reused.lease("INSERT INTO item SELECT i, repeat('x', 300) FROM generate_series(1, 100) i");
+        largest = largest.max(reused.ask("SELECT pg_table_size('item')"));
+    }
+    let dropped = reused.0.server.leases.status().dropped;
+    assert!(dropped.is_empty(), "{dropped:?}");
+    // It would have 4 MB; between two looks it grows by 0.7.
+    assert!(largest < 2_000_000, "{largest} bytes");
+}
+
+#[test]
+fn a_database_whose_catalogs_have_grown_is_dropped() {
+    let reused = Reused::new("CREATE TABLE item (id int)");
+    let columns: Vec<_> = (0..200).map(|column| format!("c{column} int")).collect();
+    let sql = format!("CREATE TEMPORARY TABLE temporary ({})", columns.join(", "));
+    let leases = (0..150).take_while(|_| {
+        reused.lease(&sql);
+        reused.0.server.leases.status().dropped.is_empty()
+    });
+    let leases = leases.count();
+    assert_eq!(reused.0.server.leases.status().dropped, [("its catalogs grew too much", 1)]);
+    // Of some 220 rows each.
+    assert!((70..100).contains(&leases), "{leases}");
+}
