@@ -13,7 +13,7 @@ use crate::admin::MakeRoom;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{Content, FileMap, TemplateCatalog};
 use crate::client::Client;
-use crate::digest::Difference;
+use crate::counters::Counters;
 use crate::evidence::Epoch;
 use crate::expected::ExpectedParams;
 use crate::growth::Growth;
@@ -58,18 +58,6 @@ pub(crate) struct Core {
     last_ticket: u64,
     pub(crate) closed: bool,
     pub(crate) counters: Counters,
-}
-
-/// What happened since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) created: (u64, Duration),
-    pub(crate) recycled: (u64, Duration),
-    pub(crate) warm: u64,
-    pub(crate) cold: u64,
-    pub(crate) differences: Vec<Difference>,
-    /// Tasks of the background that failed, by what was tried.
-    pub(crate) errors: HashMap<&'static str, u64>,
 }
 
 /// What a database of the table is in the world.
@@ -336,6 +324,9 @@ impl Core {
     /// Has the table take note of an event. Returns the tasks of the ticket that is `mine`.
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
+        for id in self.table.take_gone() {
+            self.databases.remove(&id);
+        }
         self.act_on(actions, mine)
     }
 
@@ -478,6 +469,16 @@ mod tests {
         assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
         core.raise_in_background(Event::Finished { database, outcome: Outcome::Done });
         assert_eq!(core.reads_log_at(), None);
+    }
+
+    #[test]
+    fn of_a_database_that_was_dropped_by_sql_nothing_stays() {
+        let (mut core, database) = leased(Duration::ZERO);
+        core.databases.insert(database, Held::default());
+        core.raise_in_background(Event::Lost { database, leaving: false });
+        assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
+        core.raise_in_background(Event::Finished { database, outcome: Outcome::Vanished });
+        assert!(core.databases.is_empty(), "{:?}", core.databases);
     }
 
     fn waiting_backend() -> WaitingBackend {

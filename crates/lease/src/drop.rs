@@ -14,6 +14,8 @@ pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseEr
     match drop() {
         // FORCE does not mean these, and most can be ended from within only.
         Err(error) if matches!(error.sqlstate(), "55006" | "2BP01") => {
+            let connectable = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", identifier(name));
+            admin.run("end what hangs on a database", &connectable)?;
             admin.ask(name, "end what hangs on a database", clear)?;
             drop()
         }

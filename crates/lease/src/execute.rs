@@ -495,8 +495,12 @@ impl Inner {
             // It waited for a server that is being stopped.
             return tracing::debug!(verb, why, "background task ended with the server");
         }
-        tracing::warn!(verb, why, "background task failed");
         *core.counters.errors.entry(verb).or_default() += 1;
+        if core.counters.is_news(verb, why) {
+            tracing::warn!(verb, why, "background task failed");
+        } else {
+            tracing::debug!(verb, why, "background task failed again");
+        }
     }
 }
 

@@ -122,11 +122,24 @@ impl Leases {
         name: Option<&str>,
         template: Option<&str>,
     ) -> Result<(String, String), LeaseError> {
+        loop {
+            let made_up = || self.0.made_up(isolation);
+            let leased =
+                self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
+            // A name that is made up may be that of a database made by SQL, or of a lease that was asked for by that name.
+            if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
+                return leased;
+            }
+        }
+    }
+
+    fn lease_as(
+        &self,
+        isolation: Isolation,
+        name: String,
+        template: Option<&str>,
+    ) -> Result<(String, String), LeaseError> {
         let inner = &self.0;
-        let name = match name {
-            Some(name) => cut(name).to_owned(),
-            None => inner.made_up(isolation),
-        };
         check_name(&name)?;
         let template = inner.template_for(&name, template)?;
         if isolation != Isolation::Clone {

@@ -19,6 +19,7 @@ mod catalog;
 mod client;
 mod copies;
 mod core;
+mod counters;
 mod digest;
 mod drop;
 mod error;

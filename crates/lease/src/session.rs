@@ -12,7 +12,8 @@ use crate::backend::{
     CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
 };
 use crate::client::{Client, ClientLink};
-use crate::core::{Core, Counters, Held};
+use crate::core::{Core, Held};
+use crate::counters::Counters;
 use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};

@@ -92,6 +92,8 @@ pub(super) struct Database {
     /// The client's name that it has in the server.
     pub(super) name: Option<String>,
     pub(super) work: Work,
+    /// How often its task has failed, one time after another.
+    pub(super) failed: u32,
     /// Of the lease that it is about to have, or of the one that follows when it has lost its name.
     pub(super) terms: Option<Terms>,
     /// For which sessions backends wait in it.
@@ -109,6 +111,7 @@ impl Database {
             state: DatabaseState::Creating,
             name: None,
             work: Work::Running,
+            failed: 0,
             terms: None,
             warm: Vec::new(),
         }

@@ -56,6 +56,11 @@ pub(super) enum Step {
 }
 
 impl Line {
+    /// That of a name which no database has.
+    pub(super) fn free() -> Self {
+        Self { state: NameState::Free, requests: VecDeque::new() }
+    }
+
     /// Waits for no database any more.
     pub(super) fn give_up_waiting(&mut self) {
         if let NameState::Wanted(terms) = &self.state {
@@ -70,10 +75,7 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
-        let line = self
-            .names
-            .entry(name.to_owned())
-            .or_insert_with(|| Line { state: NameState::Free, requests: VecDeque::new() });
+        let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
         line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
         self.asked.insert(name.to_owned());
         self.look_at_lines(now + LONGEST_WAIT);

@@ -37,8 +37,9 @@ pub(crate) use work::WORKERS;
 
 use crate::{Isolation, LeaseError};
 
-/// How long a failed task waits before it is tried again.
+/// How long a failed task waits before it is tried again, twice as long each time, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// Names a database in the table; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -256,6 +257,8 @@ pub(crate) struct LeaseTable {
     /// How many databases there is room for.
     pub(crate) capacity: usize,
     last_id: u64,
+    /// Databases that the table has forgotten, since this was last taken.
+    gone: Vec<DatabaseId>,
     /// Until when nothing is made unless a client waits for it.
     quiet_until: Option<Instant>,
     /// When a client was last given a database.
@@ -273,6 +276,11 @@ pub(crate) struct LeaseTable {
 impl LeaseTable {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
+    }
+
+    /// Databases that have gone since this was last asked: nothing that belongs to them is needed any more.
+    pub(crate) fn take_gone(&mut self) -> Vec<DatabaseId> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Takes note of what has happened.

@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use super::database::{Change, Lease, Work};
-use super::line::{NameState, Request};
-use super::{Action, Answer, DatabaseId, DatabaseState, LeaseTable, Outcome, RETRY, Terms, Then, Want};
+use super::line::{Line, NameState, Request};
+use super::{
+    Action, Answer, DatabaseId, DatabaseState, LONGEST_RETRY, LeaseTable, Outcome, RETRY, Terms, Then, Want,
+};
 use crate::{Isolation, LeaseError};
 
 impl LeaseTable {
@@ -21,7 +23,7 @@ impl LeaseTable {
                 self.unnamed(id, retire, &outcome, now);
             }
             DatabaseState::Changing(Change::Keeping { to, lease }) => {
-                self.kept(id, to, lease, &outcome, now);
+                self.kept(id, &to, lease, &outcome, now);
             }
             DatabaseState::Changing(Change::Copying(lease)) => {
                 self.answer_holder(id, outcome);
@@ -30,12 +32,15 @@ impl LeaseTable {
             DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now),
             DatabaseState::Resetting(then) => self.was_reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
-                Outcome::Done | Outcome::Vanished => {
-                    self.databases.remove(id);
-                }
+                Outcome::Done | Outcome::Vanished => self.forget(id),
                 _ => self.retry(id, now),
             },
             DatabaseState::Ready | DatabaseState::Leased(_) => {}
+        }
+        if let Some(database) = self.databases.get_mut(id)
+            && !matches!(database.work, Work::RetryAt(_))
+        {
+            database.failed = 0;
         }
     }
 
@@ -80,7 +85,7 @@ impl LeaseTable {
             (Outcome::NameTaken, _) => {
                 // It keeps whatever name it has.
                 self.set_state(id, DatabaseState::Ready);
-                self.taken(name, now);
+                self.taken(id, name, now);
             }
             (outcome, terms) => {
                 // It may have the name now, or not: it is taken away in any case before the name gets another.
@@ -107,8 +112,12 @@ impl LeaseTable {
     }
 
     /// The name turned out to be that of a database made by SQL: those who want a session get one with that.
-    fn taken(&mut self, name: &str, now: Instant) {
+    fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
+        if line.state != NameState::Held(id) {
+            // A lease that was kept has it.
+            return self.advance(name, now);
+        }
         line.state = NameState::Free;
         let (sessions, others): (Vec<_>, Vec<_>) =
             line.requests.drain(..).partition(|request| matches!(request.want, Want::Session { .. }));
@@ -143,7 +152,7 @@ impl LeaseTable {
         };
         database.params = None;
         if is_gone {
-            self.databases.remove(id);
+            self.forget(id);
         } else if retire || !self.keeps_returning(&source) {
             self.set_due(id, DatabaseState::Retiring);
         } else {
@@ -168,27 +177,25 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    fn kept(&mut self, id: DatabaseId, to: String, mut lease: Lease, outcome: &Outcome, now: Instant) {
+    fn kept(&mut self, id: DatabaseId, to: &str, mut lease: Lease, outcome: &Outcome, now: Instant) {
         let name = self.databases.get(id).and_then(|database| database.name.clone()).unwrap_or_default();
         match outcome {
             Outcome::Done | Outcome::Fresh(_) => {
                 lease.terms.retained = true;
                 lease.deadline = None;
                 if let Some(database) = self.databases.get_mut(id) {
-                    database.name = Some(to.clone());
+                    database.name = Some(to.to_owned());
                     database.state = DatabaseState::Leased(lease);
                 }
-                let kept = super::line::Line {
-                    state: NameState::Held(id),
-                    requests: std::collections::VecDeque::new(),
-                };
-                self.names.insert(to, kept);
+                self.names.entry(to.to_owned()).or_insert_with(Line::free).state = NameState::Held(id);
                 self.answer_first(&name, Answer::Done(Some(id)));
                 self.free(&name, None, now);
+                // Who has asked for that name meanwhile gets what is called so now.
+                self.advance(to, now);
             }
             Outcome::Vanished => {
                 self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())));
-                self.databases.remove(id);
+                self.forget(id);
                 self.free(&name, None, now);
             }
             Outcome::NameTaken => {
@@ -288,8 +295,16 @@ impl LeaseTable {
 
     fn retry(&mut self, id: DatabaseId, now: Instant) {
         if let Some(database) = self.databases.get_mut(id) {
-            database.work = Work::RetryAt(now + RETRY);
+            let pause = RETRY * 2_u32.saturating_pow(database.failed);
+            database.failed += 1;
+            database.work = Work::RetryAt(now + pause.min(LONGEST_RETRY));
         }
+    }
+
+    /// There is no such database any more.
+    fn forget(&mut self, id: DatabaseId) {
+        self.databases.remove(id);
+        self.gone.push(id);
     }
 
     /// Who waits may have room now, or have waited long enough for it, if no other database may be made.

@@ -74,6 +74,8 @@ struct Simulation {
     now: Instant,
     table: LeaseTable,
     server: BTreeMap<DatabaseId, Copy>,
+    /// What belongs to databases of the table.
+    held: BTreeSet<DatabaseId>,
     /// Databases made by SQL.
     by_sql: BTreeSet<String>,
     sessions: Vec<Session>,
@@ -98,6 +100,7 @@ impl Simulation {
             now: Instant::now(),
             table,
             server: BTreeMap::new(),
+            held: BTreeSet::new(),
             by_sql: BTreeSet::new(),
             sessions: Vec::new(),
             tasks: Vec::new(),
@@ -131,6 +134,9 @@ impl Simulation {
                 Action::Run { task, .. } => self.tasks.push(task),
                 Action::Answer { ticket, answer } => self.answered(ticket, &answer),
             }
+        }
+        for id in self.table.take_gone() {
+            self.held.remove(&id);
         }
     }
 
@@ -348,6 +354,7 @@ impl Simulation {
         let in_use = self.sessions.iter().any(|session| session.database == id);
         match kind {
             TaskKind::Create(_) => {
+                self.held.insert(id);
                 self.server.insert(id, Copy::default());
                 return Outcome::Fresh(Proof::new());
             }
@@ -430,6 +437,7 @@ impl Simulation {
             }
         }
         self.check_order();
+        assert!(self.held.iter().all(|id| table.databases.get(*id).is_some()), "what belongs to one stays");
         for (name, line) in &table.names {
             assert!(
                 line.requests.is_empty() || table.asked.contains(name),

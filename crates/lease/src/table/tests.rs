@@ -441,6 +441,36 @@ fn a_template_that_goes_takes_no_name_with_it_that_has_a_database_of_another() {
 }
 
 #[test]
+fn who_asks_for_a_name_while_a_database_is_kept_as_that_gets_an_answer() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
+    example.raise(Event::Disconnected { database, leaving: false });
+    let (_, actions) = example.ask("name", Want::Keep { to: "kept".to_owned() });
+    assert_eq!(task(&actions).kind, TaskKind::Keep { to: "kept".to_owned() });
+    let (ticket, _) = example.session("kept", 0);
+    let actions = example.finish(database, Outcome::Done);
+    assert_eq!(granted(&actions[1..], ticket), database);
+    assert_eq!(example.table.holder("kept"), Some(database));
+}
+
+#[test]
+fn a_task_that_fails_again_and_again_is_tried_ever_less_often() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));
+    let mut pauses = Vec::new();
+    example.raise(Event::Disconnected { database, leaving: false });
+    for _ in 0..7 {
+        let begun = example.now;
+        while example.table.next_task(example.now).ok().is_none_or(|task| task.database != database) {
+            example.now += Duration::from_millis(100);
+        }
+        pauses.push((example.now - begun).as_millis());
+        example.finish(database, Outcome::Failed(LeaseError::NotLeased("name".to_owned())));
+    }
+    assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
+}
+
+#[test]
 fn a_copy_that_takes_too_long_answers_no_later_request() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));

@@ -7,8 +7,8 @@ use pgwire::StartupParams;
 use server::AdminConnection;
 use template::ServerOptions;
 
-use crate::common::WAIT_TIMEOUT;
 use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, wait_until};
 
 fn fixture(setup: &str) -> LeaseFixture {
     LeaseFixture::new(ServerOptions::default(), setup, Duration::ZERO, true)
@@ -235,4 +235,36 @@ fn a_snapshot_has_what_hangs_on_its_database_elsewhere() {
         FROM pg_database d WHERE datname = current_database()";
     let acl = "{=Tc/keeper,keeper=CTc/keeper}";
     assert_eq!(one(&mut copy, what), format!("keeper {acl} 90 5MB kept o"));
+}
+
+#[test]
+fn a_database_that_admits_nobody_and_has_a_prepared_transaction_is_dropped() {
+    let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let fixture = LeaseFixture::new(options, SETUP, Duration::ZERO, false);
+    let (mut session, guard) = fixture.connect("closed").unwrap();
+    session.query("BEGIN; INSERT INTO item VALUES (2, 'two'); PREPARE TRANSACTION 'left'").unwrap();
+    let oid = one(&mut session, "SELECT oid FROM pg_database WHERE datname = current_database()");
+    fixture.admin("ALTER DATABASE closed ALLOW_CONNECTIONS false");
+    drop((session, guard));
+    wait_until("the end of the database", || {
+        fixture.admin(&format!("SELECT FROM pg_database WHERE oid = {oid}")).is_empty()
+    });
+    let errors = fixture.leases.status().errors;
+    assert!(errors.iter().all(|(verb, _)| *verb != "drop a database"), "{errors:?}");
+}
+
+#[test]
+fn a_name_that_is_made_up_is_none_that_sql_has_taken() {
+    let fixture = fixture(SETUP);
+    let next = |fixture: &LeaseFixture| {
+        let (name, _) = fixture.leases.lease(Isolation::Clone, None, None).unwrap();
+        name.strip_prefix("fresh_").unwrap().parse::<u64>().unwrap()
+    };
+    let first = next(&fixture);
+    // Copies that are made meanwhile take numbers, too.
+    for number in first + 1..first + 12 {
+        fixture.admin(&format!("CREATE DATABASE fresh_{number}"));
+    }
+    assert!(next(&fixture) > first + 11);
 }
