@@ -78,17 +78,13 @@ fn since_the_start(page: &mut Page, status: &Status) {
         "Recycled databases that were not fresh: any is a fault.",
     );
     page.sample("pgfresh_differences_total", &[], status.differences.len());
-    let mut leaks: BTreeMap<&str, usize> = BTreeMap::new();
-    for leak in &status.leaks {
-        *leaks.entry(leak.what).or_default() += 1;
-    }
     page.family(
         "pgfresh_leaks_total",
         "counter",
         "Changes of what all databases share, by what was changed.",
     );
-    for (what, count) in leaks {
-        page.sample("pgfresh_leaks_total", &[("what", what)], count);
+    for leak in &status.leaks {
+        page.sample("pgfresh_leaks_total", &[("what", leak.what)], leak.count);
     }
 }
 
@@ -147,7 +143,7 @@ mod tests {
             warm: 5,
             cold: 1,
             differences: Vec::new(),
-            leaks: ["roles", "roles"].map(|what| SharedStateChange { what, suspects: Vec::new() }).to_vec(),
+            leaks: vec![SharedStateChange { what: "roles", suspects: Vec::new(), count: 2 }],
             errors: vec![("drop a database", 2)],
         };
         let text = render(&status, Duration::from_millis(1500));

@@ -169,7 +169,7 @@ mod tests {
             warm: 5,
             cold: 1,
             differences: vec![Difference { database: "d".into(), relation: "public.t".into() }],
-            leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()] }],
+            leaks: vec![SharedStateChange { what: "roles", suspects: vec!["a".into()], count: 2 }],
             errors: vec![("drop a database", 2)],
         };
         let kept = KeptDatabase {
@@ -186,7 +186,7 @@ mod tests {
             r#""leases":[{"database":"a\nb","template":"shop","sessions":2,"age_seconds":1.5}],"#,
             r#""created":{"count":4,"seconds":0.08},"recycled":{"count":2,"seconds":0.003},"#,
             r#""dropped":{"schema changed":1},"sessions":{"warm":5,"cold":1},"#,
-            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"]}],"errors":{"drop a database":2},"#,
+            r#""differences":[{"database":"d","relation":"public.t"}],"leaks":[{"what":"roles","suspects":["a"],"count":2}],"errors":{"drop a database":2},"#,
             r#""kept":[{"database":"a_failed_1","test":"a::b"}]}"#,
             "\n\n"
         );

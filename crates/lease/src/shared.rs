@@ -16,9 +16,14 @@ use crate::admin::{AdminPool, Prepared};
 pub struct SharedStateChange {
     /// What was changed, in the plural: "roles", "server settings (ALTER SYSTEM)".
     pub what: &'static str,
-    /// The databases that were leased meanwhile: one of them it was.
+    /// The databases that were leased meanwhile: one of them it was, each time. The first hundred.
     pub suspects: Vec<String>,
+    /// How often that was seen.
+    pub count: u64,
 }
+
+/// Databases of which it is known that they may have made such changes.
+const MOST_SUSPECTS: usize = 100;
 
 /// What can leak, in the order of the columns below.
 const KINDS: [&str; 6] = ["roles", "memberships of roles", "tablespaces", "subscriptions", SLOTS, SYSTEM];
@@ -110,20 +115,35 @@ impl SharedWatch {
     ) {
         let suspects: BTreeSet<_> =
             ended.into_iter().chain(leased).chain(self.ended.iter().cloned()).collect();
-        for ((what, before), now) in KINDS.iter().zip(&self.facts).zip(&facts) {
-            if before != now {
-                let suspects = match (what, guilty) {
+        for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
+            if before != *now {
+                let suspects: Vec<_> = match (what, guilty) {
                     // A file, of which the log does not tell.
                     (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
-                self.found.push(SharedStateChange { what, suspects });
+                self.note(what, suspects);
             }
         }
         self.facts = facts;
     }
 
-    /// All leaks so far.
+    /// Adds it to what was found of the same kind before: there may be one for each lease.
+    fn note(&mut self, what: &'static str, suspects: Vec<String>) {
+        let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
+            self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });
+            self.found.len() - 1
+        });
+        let found = &mut self.found[at];
+        found.count += 1;
+        for suspect in suspects {
+            if found.suspects.len() < MOST_SUSPECTS && !found.suspects.contains(&suspect) {
+                found.suspects.push(suspect);
+            }
+        }
+    }
+
+    /// All leaks so far, each kind once.
     pub(crate) fn found(&self) -> Vec<SharedStateChange> {
         self.found.clone()
     }
@@ -153,6 +173,17 @@ mod tests {
         let ended = watch.take_ended();
         watch.compare(facts("ab"), ended, std::iter::empty(), &[]);
         let suspects = ["one", "three", "two"].map(str::to_owned).to_vec();
-        assert_eq!(watch.found(), [SharedStateChange { what: "roles", suspects }]);
+        assert_eq!(watch.found(), [SharedStateChange { what: "roles", suspects, count: 1 }]);
+    }
+
+    #[test]
+    fn of_each_kind_one_is_kept_however_often_it_was_changed() {
+        let mut watch = SharedWatch { facts: facts("0"), ..SharedWatch::default() };
+        for number in 1..=1000 {
+            let ended = [format!("lease {number}"), "always".to_owned()].into();
+            watch.compare(facts(&number.to_string()), ended, std::iter::empty(), &[]);
+        }
+        let [found] = &watch.found()[..] else { panic!("one kind was changed: {:?}", watch.found()) };
+        assert_eq!((found.what, found.count, found.suspects.len()), ("roles", 1000, MOST_SUSPECTS));
     }
 }
