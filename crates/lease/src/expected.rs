@@ -34,7 +34,8 @@ impl ExpectedParams {
     /// What an earlier server on the `entry` has noted. Roles that this one does not have are not expected.
     pub(crate) fn recall(entry: Option<&Entry>, admin: &AdminPool) -> Result<Self, LeaseError> {
         let noted = entry.and_then(|entry| entry.recall(NOTE)).and_then(|text| read(&text));
-        let noted = noted.unwrap_or_default();
+        let mut noted = noted.unwrap_or_default();
+        noted.retain(may_come_again);
         let mut sets = noted.clone();
         if sets.iter().any(|set| set.user() != Some(SUPERUSER.as_bytes())) {
             let roles =
@@ -62,6 +63,9 @@ impl ExpectedParams {
 
     /// The server has let a client with these begin a session.
     pub(crate) fn served(&mut self, params: &StartupParams) {
+        if !may_come_again(params) {
+            return;
+        }
         put_last(&mut self.sets, params);
         if self.notes < MOST_NOTES && !self.noted.contains(params) {
             put_last(&mut self.noted, params);
@@ -86,6 +90,11 @@ pub(crate) fn note(entry: &Entry, text: &str) {
     if let Err(error) = entry.remember(NOTE, text) {
         tracing::debug!(%error, "could not note with which parameters clients come");
     }
+}
+
+/// Whether a backend may wait for a client with these: not one that sends the log, for which the server would have to make all copies.
+pub(crate) fn may_come_again(params: &StartupParams) -> bool {
+    !params.has_replication()
 }
 
 fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
@@ -149,6 +158,13 @@ mod tests {
         assert_eq!(expected.latest(), Some(&of("d")));
         assert_eq!(expected.take_note().and_then(|text| read(&text)), Some(vec![of("a"), of("b")]));
         assert_eq!(expected.take_note(), None);
+    }
+
+    #[test]
+    fn a_session_of_replication_is_neither_expected_nor_noted() {
+        let mut expected = ExpectedParams::default();
+        expected.served(&StartupParams::new([("user", "a"), ("replication", "database")]));
+        assert!(expected.sets().is_empty() && expected.take_note().is_none());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::backend::{
 use crate::client::{Client, ClientLink};
 use crate::core::{Core, Held};
 use crate::counters::Counters;
+use crate::expected::may_come_again;
 use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
@@ -231,7 +232,7 @@ impl Inner {
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
         let may_compile = self.jit || may_compile(params);
         let may_be_ended = self.ends_idle || may_be_too_idle(params, stamp);
-        !may_compile && !may_be_ended
+        !may_compile && !may_be_ended && may_come_again(params)
     }
 
     /// Starts a backend. Where the server has no room for one more, those that only wait make room.

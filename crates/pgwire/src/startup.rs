@@ -66,6 +66,12 @@ impl StartupParams {
         self.iter().filter(|(name, _)| *name == b"user").last().map(|(_, user)| user)
     }
 
+    /// Whether they are of a session that speaks of replication, or could be.
+    #[must_use]
+    pub fn has_replication(&self) -> bool {
+        self.iter().any(|(name, _)| name == b"replication")
+    }
+
     /// The start-up message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {
