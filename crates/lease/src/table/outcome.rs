@@ -49,6 +49,7 @@ impl LeaseTable {
         match outcome {
             Outcome::Fresh(_proof) => {
                 self.set_state(id, DatabaseState::Ready);
+                self.made(&source);
                 if !self.supplies.contains_key(&source) {
                     return self.unname(id, true, None);
                 }

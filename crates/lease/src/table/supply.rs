@@ -23,6 +23,9 @@ const MOST_MAKING_AHEAD: usize = 1;
 /// session takes to start and to have its first answer.
 const QUIET: Duration = Duration::from_millis(3);
 
+/// How often the pause is doubled before the next attempt to make a database, where none could be: up to three seconds.
+const MOST_DOUBLINGS: u32 = 4;
+
 /// While the processors are all busy, no copy is made for clients who wait no longer than this for a database to come back: it would
 /// take the processors from those who give one back, and one more database would not bring them back sooner.
 const CROWD_PATIENCE: Duration = Duration::from_millis(100);
@@ -40,6 +43,8 @@ pub(super) struct Supply {
     pub(super) line: VecDeque<String>,
     /// No other is made before then: the last one could not be.
     not_before: Option<Instant>,
+    /// How many of them could not be since one was made.
+    failures: u32,
     /// Until then what a client has just left counts as coming.
     returns_until: Option<Instant>,
     /// Until then nothing that is being made goes on, either: who was given one last gives it back at once.
@@ -75,6 +80,7 @@ impl LeaseTable {
             wanted,
             line,
             not_before: None,
+            failures: 0,
             returns_until: None,
             pause_until: None,
             returned_at: None,
@@ -290,10 +296,19 @@ impl LeaseTable {
         }
     }
 
-    /// The next is not made at once.
+    /// The next is not made at once, and later each time.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
-            supply.not_before = Some(now + super::RETRY);
+            let pause = super::RETRY * 2_u32.pow(supply.failures.min(MOST_DOUBLINGS));
+            supply.failures += 1;
+            supply.not_before = Some(now + pause);
+        }
+    }
+
+    /// One was made.
+    pub(super) fn made(&mut self, source: &Source) {
+        if let Some(supply) = self.supplies.get_mut(source) {
+            supply.failures = 0;
         }
     }
 
