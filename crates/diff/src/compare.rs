@@ -49,7 +49,8 @@ struct Candidate<'a> {
     deleted: Vec<Entry>,
 }
 
-/// Says what `database` has that `template` has not.
+/// Says what `database` has that `template` has not. Both are sessions of pgfresh's own, as [`own_params`](server::own_params)
+/// start them.
 ///
 /// # Errors
 /// A session ended. A table that cannot be read is none, but said in the outcome.

@@ -4,13 +4,9 @@ use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// How values are written, and the bounds of waiting. What a role or a database has set must not matter.
-const NEUTRAL: &str = "SET role = none; SET idle_in_transaction_session_timeout = 0; SET client_encoding = 'UTF8'; SET bytea_output = hex; SET datestyle = 'ISO, YMD'; \
-    SET timezone = 'UTC'; SET intervalstyle = postgres; SET extra_float_digits = 3; SET lc_monetary = 'C'; \
-    SET search_path = pg_catalog; SET quote_all_identifiers = off; SET standard_conforming_strings = on; \
-    SET row_security = off; SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
-    SET client_min_messages = error; SET cursor_tuple_fraction = 1; \
-    BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// What holds besides what does in each session of pgfresh's own: the bounds of waiting, and one snapshot.
+const READING: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
+    SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// A database that is read.
 #[derive(Debug)]
@@ -38,7 +34,7 @@ impl From<DiffError> for ReadError {
 impl Reader {
     pub(crate) fn new(session: AdminConnection, side: &'static str) -> Result<Self, DiffError> {
         let mut reader = Self { session, side, encoding: String::new() };
-        let rows = reader.ask(&format!("{NEUTRAL}; SELECT getdatabaseencoding()"))?;
+        let rows = reader.ask(&format!("{READING}; SELECT getdatabaseencoding()"))?;
         reader.encoding = rows.into_iter().next().and_then(|row| row.into_iter().next()?).unwrap_or_default();
         Ok(reader)
     }

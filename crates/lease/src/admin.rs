@@ -1,12 +1,12 @@
 //! Words of SQL, and pgfresh's own connections to the server.
 
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Rows, SUPERUSER, SessionError};
+use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_own};
 use sys::lock;
 
 use crate::LeaseError;
@@ -22,16 +22,6 @@ const RECOVERY_POLL: Duration = Duration::from_millis(10);
 const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 /// How soon it is tried again, and twice as long each time: they go within milliseconds, and the server does not say when.
 const ROOM_POLL: Duration = Duration::from_millis(2);
-/// Makes a connection independent of what a template, a role or `ALTER SYSTEM` has set: also the text of values, by which they
-/// are compared. Its commits are written to the log at once, so that what they follow can be read there.
-const PLAIN: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
-    SET client_min_messages = error; SET default_transaction_read_only = off; \
-    SET standard_conforming_strings = on; SET search_path = pg_catalog; SET plan_cache_mode = force_generic_plan; \
-    SET synchronous_commit = on; SET row_security = off; SET role = none; SET extra_float_digits = 3; \
-    SET bytea_output = hex; SET datestyle = 'ISO, MDY'; SET timezone = 'UTC'; SET intervalstyle = postgres; \
-    SET quote_all_identifiers = off";
-/// The same for what PostgreSQL 13 does not know.
-pub(crate) const PLAIN_FROM_14: &str = "SET idle_session_timeout = 0";
 /// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
 /// How many connections serve clients that come one after the other.
@@ -41,7 +31,7 @@ const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// For statements that are run for every lease: each is planned once, when the catalog that it looks into has a page or two.
 /// Every lease leaves two dead rows in `pg_database`, which a scan from end to end would read, and an index does not have.
-const BY_INDEX: &str = "SET enable_seqscan = off";
+const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
 /// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
@@ -245,7 +235,7 @@ impl AdminPool {
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
-            session.query(&format!("{}; {BY_INDEX}", plain(self.major)))?;
+            session.query(&set_own(self.major, &FOR_EVERY_LEASE))?;
             Ok(PreparedConnection { session, prepared: Vec::new() })
         };
         let connection = adopt().map_err(|source| LeaseError::Sql { verb: "open a session", source })?;
@@ -254,19 +244,27 @@ impl AdminPool {
     }
 
     fn open_admin(&self, verb: &'static str) -> Result<PreparedConnection, LeaseError> {
-        let mut session = self.open("postgres").map_err(|error| match error {
+        let session = self.open_with("postgres", &FOR_EVERY_LEASE).map_err(|error| match error {
             LeaseError::Sql { source, .. } => LeaseError::Sql { verb, source },
             other => other,
         })?;
-        session.query(BY_INDEX).map_err(|source| LeaseError::Sql { verb, source })?;
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
     /// A session of ours with a database, independent of what any client has set. Waits while the server recovers.
     pub(crate) fn open(&self, database: &str) -> Result<AdminConnection, LeaseError> {
-        let begun = Instant::now();
+        self.open_with(database, &[])
+    }
+
+    /// The same with settings besides.
+    pub(crate) fn open_with(
+        &self,
+        database: &str,
+        settings: &[Setting],
+    ) -> Result<AdminConnection, LeaseError> {
+        let (begun, params) = (Instant::now(), own_params(self.major, settings));
         let open = || loop {
-            match open(&self.directory, database, self.major) {
+            match AdminConnection::open_with(&self.directory, &params, database, STATEMENT_TIMEOUT) {
                 Err(error) if error.is_starting() && begun.elapsed() < RECOVERY_TIMEOUT => {
                     thread::sleep(RECOVERY_POLL);
                 }
@@ -329,20 +327,32 @@ pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result
     Ok(rows)
 }
 
+/// A name as SQL wants it, in nothing but ASCII: what it means depends neither on the encoding of the session that says it nor on
+/// its `standard_conforming_strings`, which holds for texts alone.
+pub(crate) fn ascii(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_owned();
+    }
+    let (mut sql, mut is_quoted) = (String::new(), false);
+    let mut chars = name.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '"' if is_quoted && chars.next_if_eq(&'"').is_some() => sql.push_str("\"\""),
+            '"' => {
+                sql.push_str(if is_quoted { "\"" } else { "U&\"" });
+                is_quoted = !is_quoted;
+            }
+            '\\' => sql.push_str("\\\\"),
+            _ if char.is_ascii() => sql.push(char),
+            _ => sql.push_str(&format!("\\+{:06x}", u32::from(char))),
+        }
+    }
+    sql
+}
+
 /// In parentheses, which there may be only around something.
 fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
-}
-
-fn open(directory: &Path, database: &str, major: u32) -> Result<AdminConnection, SessionError> {
-    let mut session = AdminConnection::open(directory, SUPERUSER, database, STATEMENT_TIMEOUT)?;
-    session.query(&plain(major))?;
-    Ok(session)
-}
-
-/// What a session of ours begins with.
-pub(crate) fn plain(major: u32) -> String {
-    if major < 14 { PLAIN.to_owned() } else { format!("{PLAIN}; {PLAIN_FROM_14}") }
 }
 
 /// The position that [`MARK`] has returned, in the first column of the last row; zero for none.
@@ -359,4 +369,21 @@ pub(crate) fn text(rows: &Rows) -> String {
 /// An oid; 0 for what is none.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_ascii_whatever_is_in_it() {
+        for (name, sql) in [
+            ("public.t", "public.t"),
+            (r#""a\b".t"#, r#""a\b".t"#),
+            ("public.\"größe\"", r#"public.U&"gr\+0000f6\+0000dfe""#),
+            ("\"a\\\"\"\u{f6}\".\"\u{1f600}\"", r#"U&"a\\""\+0000f6".U&"\+01f600""#),
+        ] {
+            assert_eq!(ascii(name), sql);
+        }
+    }
 }

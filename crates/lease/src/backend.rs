@@ -43,7 +43,7 @@ pub(crate) fn may_compile(params: &StartupParams) -> bool {
 }
 
 /// The setting by which a server ends sessions that ask nothing. The time that a backend has waited for its client counts.
-const IDLE_TIMEOUT: &str = "idle_session_timeout";
+pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
 /// Whether a session with `params` may be ended by that, in a database with this stamp.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
-use crate::admin::{number, union};
+use crate::admin::{ascii, number, union};
 use crate::digest::{Digest, ROW, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
@@ -99,6 +99,11 @@ impl Digests {
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
+
+    /// They could not be read: they are wanted again once they are asked for.
+    pub(crate) fn give_up(&self) {
+        self.wanted.store(false, Ordering::Relaxed);
+    }
 }
 
 /// What the files of a database hold, by number; clones are the same.
@@ -126,7 +131,7 @@ pub(crate) enum Content {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
-    /// As SQL wants it.
+    /// As SQL wants it in any session.
     pub(crate) name: String,
     pub(crate) rows: Seed,
     /// Whether other tables refer to it, so that it cannot be truncated alone.
@@ -175,10 +180,14 @@ pub(crate) struct Sequence {
     pub(crate) unlogged: bool,
 }
 
+/// For the rest of a transaction, rows are as the database has them: not every encoding is the same again once it was converted.
+pub(crate) const AS_STORED: &str =
+    "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), true)";
+
 /// The tables, materialised views and sequences that are not the system's own. A relation that initdb has made has an
 /// oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
-    pg_relation_size(c.oid), c.relpersistence = 'u', \
+    getdatabaseencoding() = 'SQL_ASCII', pg_relation_size(c.oid), c.relpersistence = 'u', \
     c.oid IN (SELECT k.confrelid FROM pg_constraint k WHERE k.conrelid <> k.confrelid), \
     EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('A', 'R')) \
     OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_enabled IN ('A', 'R')) \
@@ -270,7 +279,8 @@ pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = LARGEST_SEED.to_string();
-    [&classes, RELATIONS, INEXACT, EXACT_TYPES, COMPRESSION, CATALOGS, FUNCTIONS, &sizes].join("\n")
+    [&classes, RELATIONS, AS_STORED, INEXACT, EXACT_TYPES, COMPRESSION, CATALOGS, FUNCTIONS, &sizes]
+        .join("\n")
 }
 
 impl Class {
@@ -359,6 +369,7 @@ impl TemplateCatalog {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);
             let mut next = || columns.next().unwrap_or_default();
             let (oid, name, kind) = (number(&next()), next(), next());
+            let name = in_any_encoding(name, next() == "t")?;
             let (bytes, unlogged) = (next().parse::<u64>().unwrap_or(0), next() == "t");
             let (referenced, always_fires) = (next() == "t", next() == "t");
             if kind == "S" {
@@ -438,6 +449,21 @@ pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     Some((number(&columns.next()??), columns.next()??))
 }
 
+/// A name as SQL wants it, whatever the encoding of the session that says so, where that is converted to the database's. In a
+/// database with `SQL_ASCII` nothing is, and names are bytes.
+fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError> {
+    if !is_ascii {
+        return Ok(ascii(&name));
+    }
+    if !name.contains(char::REPLACEMENT_CHARACTER) {
+        return Ok(name);
+    }
+    let message = format!("the name {name} is not UTF-8, in a database with SQL_ASCII");
+    // Character not in repertoire.
+    let (severity, sqlstate) = ("ERROR".to_owned(), "22021".to_owned());
+    Err(SessionError::Server { severity, sqlstate, message, detail: None })
+}
+
 /// The rows of a table that is not empty on disk.
 fn seed(
     session: &mut AdminConnection,
@@ -457,7 +483,7 @@ fn seed(
         return Ok(Seed::Fixed(Reason::Uncopied));
     }
     let mut rows = Vec::new();
-    let copy = format!("COPY {name} TO STDOUT (FORMAT binary)");
+    let copy = format!("{AS_STORED}; COPY {name} TO STDOUT (FORMAT binary)");
     match session.copy_out(&copy, &mut |row| rows.extend_from_slice(row)) {
         Ok(()) => Ok(Seed::Rows(rows)),
         // A type without binary output.

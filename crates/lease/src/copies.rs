@@ -75,7 +75,7 @@ impl Inner {
     /// databases come back so soon that no client needs it. False once the leases are closed.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
         // The end of a lease waits for what is read in it.
-        let is_awaited = template.is_recyclable() && template.catalog().is_none();
+        let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
             let now = Instant::now();
@@ -130,14 +130,21 @@ impl Inner {
             return self.has_functions(name);
         }
         match template.catalog() {
+            None if !template.is_to_be_read() => {}
             None if self.recall_catalog(oid, template)? => {}
             None => self.read_catalog_once(oid, name, template)?,
             Some(catalog) if catalog.digests.are_wanted() && !self.lock().table.is_awaited(id) => {
                 if let Ok(_reading) = template.reading.try_lock() {
                     let read = |session: &mut AdminConnection| catalog.read_digests(session);
-                    let digests = self.admin.ask(name, "read a template's definitions", read)?;
-                    if self.are_untouched([template.oid, oid]) {
-                        catalog.digests.know(digests);
+                    match self.admin.ask(name, "read a template's definitions", read) {
+                        Ok(digests) if self.are_untouched([template.oid, oid]) => {
+                            catalog.digests.know(digests);
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            catalog.digests.give_up();
+                            self.report_error("read a template's definitions", &error);
+                        }
                     }
                 }
             }
@@ -158,7 +165,11 @@ impl Inner {
         if reading.is_none() || template.catalog().is_some() {
             return Ok(());
         }
-        let (catalog, has_functions) = (self.read_catalog(oid, name, template)?, self.has_functions(name)?);
+        let catalog = self.read_catalog(oid, name, template);
+        let (catalog, has_functions) = match catalog.and_then(|read| Ok((read, self.has_functions(name)?))) {
+            Ok(read) => read,
+            Err(error) => return self.go_on_without(template, error, can_wait),
+        };
         if !self.are_untouched([template.oid, oid]) {
             return Ok(());
         }
@@ -171,6 +182,23 @@ impl Inner {
             _ => {}
         }
         template.catalog.get_or_init(|| (catalog, has_functions));
+        Ok(())
+    }
+
+    /// The catalog could not be read. The copy is good without: it is dropped after its lease. But where not all is logged, a crash
+    /// may have emptied tables, which is found only once it is certain that no catalog will tell of them.
+    fn go_on_without(
+        &self,
+        template: &Template,
+        error: LeaseError,
+        is_all_logged: bool,
+    ) -> Result<(), LeaseError> {
+        if error.is_lasting() {
+            template.unreadable.get_or_init(|| !is_all_logged);
+        } else if !is_all_logged {
+            return Err(error);
+        }
+        self.report_error("read a template's catalog", &error);
         Ok(())
     }
 

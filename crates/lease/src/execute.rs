@@ -39,7 +39,7 @@ impl Inner {
         };
         tracing::debug!(?kind, ?outcome, "task ended");
         if let Outcome::Failed(error) = &outcome {
-            self.report(kind.verb(), &format!("{error}: {}", error.detail().unwrap_or_default()));
+            self.report_error(kind.verb(), error);
         }
         outcome
     }
@@ -291,8 +291,9 @@ impl Inner {
                 (held.template.clone(), held.catalog.clone(), held.files.clone());
             (held.oid, held.last_name.clone(), template, catalog, files, held.epoch, !held.has_functions)
         };
-        let catalog = own_catalog.as_deref().or_else(|| template.as_ref()?.catalog_when_read());
-        let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
+        let template = template.ok_or_else(gone)?;
+        let catalog = own_catalog.as_deref().or_else(|| template.catalog_when_read());
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
         let leaves_nothing = session.transaction.leaves_nothing;
         let (touched, rows) = session.roll_back(&self.evidence, oid, catalog, files.as_ref())?;
         self.check_epoch(epoch)?;
@@ -303,7 +304,7 @@ impl Inner {
             let kept = self.lock().databases.get_mut(&id).and_then(|held| held.session.take());
             let mut own = match kept.and_then(|mut session| session.is_alive().then_some(session)) {
                 Some(session) => session,
-                None => open_own_session(&self.admin, &name, catalog.major)?,
+                None => open_own_session(&self.admin, &name)?,
             };
             let rows = own.query(&format!("{}{MARK}", restore_sequences(catalog, &touched)))?;
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), oid))?;
@@ -356,7 +357,7 @@ impl Inner {
             return Err(NotRecyclable::because("databases of this template are not recycled"));
         }
         let catalog = template.catalog_when_read();
-        let catalog = catalog.ok_or(NotRecyclable::because("its template's catalog was not known yet"))?;
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
         let generation = if template.has_unlogged() { self.generation() } else { 0 };
         let mut used = Used { oid, name: &name, catalog, stats, files, growth, waiting, session };
         let proof = reset(&self.admin, &self.evidence, &mut used)?;
@@ -486,6 +487,11 @@ impl Inner {
             (core.table.held_names(), guilty.into_iter().collect::<Vec<_>>())
         };
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);
+    }
+
+    /// The same of an error.
+    pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
+        self.report(verb, &format!("{error}: {}", error.detail().unwrap_or_default()));
     }
 
     /// Counts what went wrong in the background, and logs it.

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgwire::StartupParams;
-use server::{AdminConnection, SUPERUSER};
+use server::{AdminConnection, own_params};
 
 use crate::leases::Leases;
 use crate::names::{cut, whole};
@@ -12,8 +11,6 @@ use crate::{Isolation, LeaseError};
 
 /// How long an answer may take: a large table may be sorted for the first.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// What could end the session while it reads, whatever its role or database has set.
-const UNBOUNDED: &str = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0";
 
 /// A session that reads a database.
 #[derive(Debug)]
@@ -40,8 +37,7 @@ impl Leases {
 
     fn join(&self, name: &str, isolation: Isolation) -> Result<Inspection, LeaseError> {
         let begun = Instant::now();
-        let options = [("user", SUPERUSER), ("application_name", "pgfresh"), ("options", UNBOUNDED)];
-        let params = StartupParams::new(options);
+        let params = own_params(self.0.options.major, &[]);
         let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));

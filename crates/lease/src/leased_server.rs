@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ::template::{ProvisionError, Provisioner, Started};
 use pgwire::StartupParams;
-use server::{AdminConnection, Guard, SUPERUSER, Server, identifier};
+use server::{AdminConnection, Guard, Server, identifier, own_params};
 use storage::Place;
 
 use crate::template::database_of;
@@ -38,6 +38,7 @@ pub(crate) struct LeasedServer {
     power: Power,
     /// What its database is called.
     name: String,
+    major: u32,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,9 @@ impl LeasedServer {
         let Started { server, place, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
         let directory = server.run().socket_directory();
-        let leased = Self { place, directory, power: Power::On(Box::new(server)), name: READY.to_owned() };
+        let (power, name) = (Power::On(Box::new(server)), READY.to_owned());
+        let major = provisioner.installation.version().major;
+        let leased = Self { place, directory, power, name, major };
         let prepare = templates.iter().filter_map(|TemplateDatabase { name, .. }| match name.as_str() {
             "template1" => (template == name).then(|| format!("CREATE DATABASE {READY}")),
             _ if name == template => Some(renaming(name, READY)),
@@ -141,7 +144,8 @@ impl LeasedServer {
         verb: &'static str,
         statements: impl IntoIterator<Item = String>,
     ) -> Result<(), LeaseError> {
-        let session = AdminConnection::open(&self.directory, SUPERUSER, "postgres", STATEMENT_TIMEOUT);
+        let params = own_params(self.major, &[]);
+        let session = AdminConnection::open_with(&self.directory, &params, "postgres", STATEMENT_TIMEOUT);
         let done = session
             .and_then(|mut session| statements.into_iter().try_for_each(|sql| session.query(&sql).map(drop)));
         done.map_err(|source| LeaseError::Sql { verb, source })

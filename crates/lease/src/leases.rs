@@ -9,8 +9,8 @@ use std::time::Instant;
 use server::AdminConnection;
 use sys::lock;
 
-use crate::admin::{AdminPool, PLAIN_FROM_14};
-use crate::backend::params_id;
+use crate::admin::AdminPool;
+use crate::backend::{IDLE_TIMEOUT, params_id};
 use crate::core::Core;
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
@@ -51,7 +51,7 @@ impl Leases {
             admin.adopt(session)?;
         }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
-        let ServerFacts { jit, ends_idle, sessions } = look_around(&admin, options.major)?;
+        let ServerFacts { jit, ends_idle, sessions } = look_around(&admin)?;
         // Half of all sessions are for clients, however many of ours there are.
         let most_at_work = admin.bound(sessions / 16);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
@@ -352,13 +352,12 @@ struct ServerFacts {
 
 /// Looks at the server. Removes the ready databases of an earlier pgfresh, on whose data this server goes on: their names will be
 /// given again.
-fn look_around(admin: &AdminPool, major: u32) -> Result<ServerFacts, LeaseError> {
-    // Our own sessions have set that for themselves.
-    let (usual, ours) = if major < 14 { ("", "") } else { ("RESET idle_session_timeout; ", PLAIN_FROM_14) };
+fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
+    // Of a bound that our own sessions do not have the files tell, and stamps of what roles and databases have.
     let sql = format!(
-        "{usual}SELECT current_setting('jit'), current_setting('max_connections'), datname,
-           coalesce(current_setting('idle_session_timeout', true), '0') FROM (VALUES (1)) AS one
-           LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_'); {ours}"
+        "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
+           SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \
+         FROM (VALUES (1)) AS one LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_')"
     );
     let rows = admin.run("look for databases", &sql)?;
     for row in &rows {

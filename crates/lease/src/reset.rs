@@ -9,14 +9,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use pgwire::encode;
-use server::{AdminConnection, Rows, SessionError, literal};
+use server::{AdminConnection, Rows, SessionError, Setting, literal};
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, MARK, mark_of, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{
-    Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair, select_classes,
-    select_in_place,
+    AS_STORED, Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair,
+    select_classes, select_in_place,
 };
 use crate::digest::{ROW, digest_of, rows_of};
 use crate::evidence::Evidence;
@@ -34,11 +34,8 @@ const DEFINITIONS: &str = "its definitions were changed";
 /// Rows of catalogs that may have been changed where all is as before, as after a temporary table: reading what a template
 /// tells of them takes longer with each.
 const MOST_OF_CATALOGS: u64 = 500;
-/// Settings on which it depends how rows are read and written: the database's own encoding, so that nothing is converted,
-/// and what no other program can have set.
-const NEUTRAL: &str = "SELECT set_config('client_encoding', getdatabaseencoding(), false); \
-    SET session_replication_role = replica; SET lock_timeout = '5s'; SET xmloption = content; \
-    SET lo_compat_privileges = off; SET default_tablespace = ''";
+/// What holds besides in a session that writes what a reset has to write.
+const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
 /// What a reset needs to know of a database.
 #[derive(Debug)]
@@ -181,23 +178,14 @@ fn own_session<'a>(
     used: &'a mut Used<'_>,
 ) -> Result<&'a mut AdminConnection, NotRecyclable> {
     if used.session.is_none() {
-        used.session = Some(open_own_session(admin, used.name, used.catalog.major)?);
+        used.session = Some(open_own_session(admin, used.name)?);
     }
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
 /// One that writes what a reset has to write, whatever clients have set.
-pub(crate) fn open_own_session(
-    admin: &AdminPool,
-    name: &str,
-    major: u32,
-) -> Result<AdminConnection, NotRecyclable> {
-    let mut session = admin.open(name)?;
-    session.query(NEUTRAL)?;
-    if major >= 14 {
-        session.query("SET default_toast_compression = pglz")?;
-    }
-    Ok(session)
+pub(crate) fn open_own_session(admin: &AdminPool, name: &str) -> Result<AdminConnection, NotRecyclable> {
+    Ok(admin.open_with(name, &WRITING)?)
 }
 
 /// What the log says was touched, if that can be undone.
@@ -400,11 +388,12 @@ fn clean(
     used: &mut Used<'_>,
     touched: &mut Touched,
 ) -> Result<(Lsn, bool), NotRecyclable> {
-    let mut sql = String::from(
-        "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
-         SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; ",
-    );
     let catalog = used.catalog;
+    let unbounded = if catalog.major < 17 { "" } else { "SET LOCAL transaction_timeout = 0; " };
+    let mut sql = format!(
+        "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
+         SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
+    );
     let sizes = read_sizes(admin, used, touched)?;
     let (mut seeded, mut truncates) = (Vec::new(), false);
     for oid in &touched.tables {
@@ -423,15 +412,16 @@ fn clean(
         sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
     for oid in &touched.sequences {
-        let Some(Sequence { name, last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
-        sql.push_str(&format!("SELECT pg_catalog.setval({}, {last_value}, {is_called}); ", literal(name)));
+        let Some(Sequence { last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
+        let sequence = format!("{oid}::pg_catalog.regclass");
+        sql.push_str(&format!("SELECT pg_catalog.setval({sequence}, {last_value}, {is_called}); "));
     }
     touched.classes |= truncates;
     Ok((run_clean(admin, used, sql, &seeded)?, truncates))
 }
 
 /// Runs it in a session that waits for a client, if it does not matter in which: to empty tables and to set sequences
-/// depends on nothing that a client may have set. To write rows does.
+/// depends on nothing that a client may have set, since all of it is qualified, and ASCII in any encoding. To write rows does.
 fn run_clean(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -450,7 +440,7 @@ fn run_clean(
     if seeded.is_empty() {
         return Ok(mark_of(&session.query(&(sql + &end))?));
     }
-    session.query(&sql)?;
+    session.query(&format!("{sql}{AS_STORED}"))?;
     for (table, rows) in seeded {
         let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
         session.copy_in(&copy, [&encode(b'd', rows)[..]])?;

@@ -285,7 +285,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
-        let touched = format!(" WHERE pg_catalog.pg_stat_get_xact_blocks_fetched({oid}) > 0");
+        let touched =
+            format!(" WHERE pg_catalog.pg_stat_get_xact_blocks_fetched({oid}) OPERATOR(pg_catalog.>) 0");
         let condition = if *unlogged { "" } else { &touched };
         Some(format!(
             "SELECT {oid}, pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called}){condition}; "

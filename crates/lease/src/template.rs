@@ -7,11 +7,11 @@ use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
-use server::{identifier, literal};
+use server::{identifier, literal, set_own};
 use storage::Entry;
 use sys::lock;
 
-use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, plain};
+use crate::admin::{AdminPool, MARK, Prepared, mark_of, number};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{CachedFiles, NotedRow};
@@ -51,6 +51,8 @@ pub(crate) struct Template {
     /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
     /// so it has none.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
+    /// Says, once it is certain that the catalog cannot be read, whether there may be tables in it whose contents are in no log.
+    pub(crate) unreadable: Arc<OnceLock<bool>>,
     /// Held while something of it is read.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
@@ -123,6 +125,7 @@ impl Template {
             entry,
             cached,
             catalog: Arc::default(),
+            unreadable: Arc::default(),
             reading: Arc::default(),
             coming: Arc::default(),
             passed_over: Arc::default(),
@@ -138,6 +141,19 @@ impl Template {
     /// What a reset needs to know, once it was read.
     pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
         self.catalog.get().map(|(catalog, _)| catalog)
+    }
+
+    /// Whether its catalog is still to be read.
+    pub(crate) fn is_to_be_read(&self) -> bool {
+        self.is_recyclable() && self.catalog().is_none() && self.unreadable.get().is_none()
+    }
+
+    /// Why there is no catalog.
+    pub(crate) fn why_unknown(&self) -> &'static str {
+        match self.unreadable.get() {
+            Some(_) => "its template's catalog could not be read",
+            None => "its template's catalog was not known yet",
+        }
     }
 
     /// The catalog that an earlier server on the same entry has noted, and whether there are functions.
@@ -170,7 +186,7 @@ impl Template {
     /// The catalog. Where it is still to be read, and a copy is made in which that may be done, waits for it.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
         let Coming { copies, changed } = &*self.coming;
-        let is_unread = || self.is_recyclable() && self.catalog().is_none();
+        let is_unread = || self.is_to_be_read();
         let next = |copies: &mut usize| *copies == 0 && is_unread();
         if let Ok((copies, _)) = changed.wait_timeout_while(lock(copies), NEXT_COPY, next) {
             drop(changed.wait_while(copies, |copies| *copies > 0 && is_unread()));
@@ -179,9 +195,11 @@ impl Template {
     }
 
     /// Whether there are tables or sequences in it whose contents are in no log. Where that is not known yet, there are none:
-    /// without its catalog no copy of such a template is handed out.
+    /// before its catalog was read no copy of such a template is handed out.
     pub(crate) fn has_unlogged(&self) -> bool {
-        self.catalog().is_some_and(|catalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty())
+        let of_catalog =
+            |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
+        self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
     /// Whether there may be functions in it that initdb has not made.
@@ -192,7 +210,8 @@ impl Template {
     /// Whether a reset cannot restore all that is in no log.
     pub(crate) fn has_fixed_unlogged(&self) -> bool {
         let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
-        self.catalog().is_some_and(|catalog| catalog.tables.values().any(is_fixed))
+        let of_catalog = |catalog: &TemplateCatalog| catalog.tables.values().any(is_fixed);
+        self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
     /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid. `go_on` is asked now and then.
@@ -307,7 +326,7 @@ fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, Le
 
 /// What a note is about: the files of this very entry, and how this pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
-    [&entry.identity(), env!("CARGO_PKG_VERSION"), &plain(major), &queries(major)].join("\n")
+    [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
 }
 
 /// Names a database in a server of that major version, and returns its stamp.

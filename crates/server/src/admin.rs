@@ -102,17 +102,27 @@ impl SessionError {
 }
 
 impl AdminConnection {
-    /// Connects to `database` as `user` through the socket in `directory`. No answer may take longer than `patience`.
+    /// Connects to `database` as `user`, as any client does, through the socket in `directory`. No answer may take longer than `patience`.
     pub fn open(
         directory: &Path,
         user: &str,
         database: &str,
         patience: Duration,
     ) -> Result<Self, SessionError> {
+        let params = StartupParams::new([("user", user), ("application_name", "pgfresh")]);
+        Self::open_with(directory, &params, database, patience)
+    }
+
+    /// The same for a session that starts with `params`: for one of pgfresh's own, those of [`own_params`](crate::own_params).
+    pub fn open_with(
+        directory: &Path,
+        params: &StartupParams,
+        database: &str,
+        patience: Duration,
+    ) -> Result<Self, SessionError> {
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
         bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
-        let params = StartupParams::new([("user", user), ("application_name", "pgfresh")]);
-        Self::start(stream, &params, database, None)
+        Self::start(stream, params, database, None)
     }
 
     /// Goes on with a session that another owner has started: idle, with nothing left to read.

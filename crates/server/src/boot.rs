@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
-use crate::address::{Address, PORT, SUPERUSER};
+use crate::address::{Address, PORT};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN;
-use crate::{AdminConnection, Guard, Installation, Settings, log, orphans};
+use crate::{AdminConnection, Guard, Installation, Settings, log, orphans, own};
 
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -104,6 +104,7 @@ pub struct Server {
     /// Ends what outlives the postmaster; see [`orphans::end_with`].
     pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
+    major: u32,
     phases: Phases,
     copied: Option<Copied>,
 }
@@ -154,6 +155,7 @@ impl Server {
             guard: Some(guard),
             orphans: None,
             timeouts: *timeouts,
+            major: order.installation.version().major,
             phases: Phases::default(),
             copied: None,
         };
@@ -201,7 +203,7 @@ impl Server {
     /// Compares what is in effect with what was asked, in a session that it returns.
     fn prove(&self, order: &Order<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
-        let wanted: Vec<_> = order.settings.iter().collect();
+        let wanted: Vec<_> = order.settings.iter().filter(|(name, _)| !own::is_hidden(name)).collect();
         let mut sql = String::from("SELECT 1;");
         for (name, _) in &wanted {
             sql.push_str(&format!("SHOW {};", quoted(name)));
@@ -226,9 +228,10 @@ impl Server {
         Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
-    /// A session as the superuser.
+    /// A session as the superuser, with the settings of any client. No trigger fires at its start.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
-        Ok(AdminConnection::open(&self.run().socket_directory(), SUPERUSER, database, ANSWER)?)
+        let params = own::plain_params(self.major);
+        Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, ANSWER)?)
     }
 
     /// Has a session in `database` write its relation cache, unless it has one.

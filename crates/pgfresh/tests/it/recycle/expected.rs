@@ -13,6 +13,9 @@ use super::params;
 use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
+/// How many sessions send the log.
+const SENDERS: &str = "SELECT count(*) FROM pg_stat_get_wal_senders()";
+
 /// A server after one to which a client came with `params`, with its first databases ready.
 pub(super) fn after_a_client(options: ServerOptions, sql: &str, params: &StartupParams) -> LeaseFixture {
     let server =
@@ -66,6 +69,7 @@ fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served()
         assert_eq!(session.query("SELECT 1").unwrap(), [[Some("1".to_owned())]], "{note}");
         // A backend that takes long to start keeps no database from being ready.
         wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
+        assert_eq!(server.admin(SENDERS), [[Some("0".to_owned())]], "{note}");
     }
 }
 
@@ -144,16 +148,34 @@ fn a_trigger_at_the_login_fires_for_each_client() {
         trigger,
         &params("postgres"),
     );
-    // It may have fired in the template, too, when that was made.
-    let seen = "SELECT count(*), current_setting('my.login', true) FROM logins";
+    // It has not fired in the template, nor for any session of ours.
+    let seen = "SELECT oid, (SELECT count(*) FROM logins), current_setting('my.login', true) \
+        FROM pg_database WHERE datname = current_database()";
     let lease = || {
         let seen = query(server.connect_with("a", None, &params("postgres")).unwrap(), seen).concat();
-        server.leases.release("a").unwrap();
+        server.leases.reset("a", true).unwrap();
         seen
     };
     let first = lease();
-    assert_eq!(first[1].as_deref(), Some("yes"));
+    assert_eq!(first[1..], [Some("1".to_owned()), Some("yes".to_owned())]);
     for _ in 0..3 {
         assert_eq!(lease(), first);
     }
+    let status = server.leases.status();
+    assert!(status.recycled.0 >= 3 && status.dropped.is_empty(), "{:?}", status.dropped);
+}
+
+/// A server would have to make all copies itself for as long as one waits.
+#[test]
+fn no_backend_waits_for_a_client_that_asks_for_replication() {
+    let replication = StartupParams::new([("user", "postgres"), ("replication", "database")]);
+    let options = ServerOptions::default();
+    let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
+        drop(earlier.connect_with("replicates", None, &replication).unwrap());
+        earlier.note(&params("postgres"));
+        let notes = earlier.started.entry.as_ref().unwrap().recall("clients").unwrap();
+        assert_eq!(notes.lines().count(), 1, "{notes}");
+    });
+    wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
+    assert_eq!(server.admin(SENDERS), [[Some("0".to_owned())]]);
 }

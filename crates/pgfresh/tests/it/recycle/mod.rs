@@ -2,8 +2,10 @@
 
 mod cached;
 mod changed;
+mod encodings;
 mod expected;
 mod growth;
+mod own;
 mod told_to_end;
 
 use std::time::Duration;

@@ -1,0 +1,116 @@
+//! What holds in each session of pgfresh's own, whatever a template, a role, a database or `ALTER SYSTEM` has set.
+//!
+//! These are start-up options: the server knows them before anything runs in the session, so also before triggers at the login,
+//! and no message is spent on them.
+
+use pgwire::StartupParams;
+
+use crate::SUPERUSER;
+
+/// The majors that know event triggers as a setting, which are those that have triggers at the login.
+const TRIGGERS_FROM: u32 = 17;
+/// Triggers at the login are for clients: what they write would be in the template and in each copy.
+const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", TRIGGERS_FROM);
+
+/// Names, values, and the first major that knows them; an older one refuses a session that asks for them. No bound ends the
+/// session, SQL means the same everywhere, and values have one text, by which they are compared. Commits are written to the log at
+/// once, so that what they follow can be read there.
+const OWN: [(&str, &str, u32); 27] = [
+    NO_TRIGGERS,
+    ("statement_timeout", "0", 0),
+    ("lock_timeout", "0", 0),
+    ("idle_in_transaction_session_timeout", "0", 0),
+    ("idle_session_timeout", "0", 14),
+    ("transaction_timeout", "0", 17),
+    ("default_transaction_read_only", "off", 0),
+    ("default_transaction_isolation", "read committed", 0),
+    ("synchronous_commit", "on", 0),
+    ("role", "none", 0),
+    ("row_security", "off", 0),
+    ("search_path", "pg_catalog", 0),
+    ("standard_conforming_strings", "on", 0),
+    ("client_encoding", "UTF8", 0),
+    ("client_min_messages", "error", 0),
+    ("quote_all_identifiers", "off", 0),
+    ("extra_float_digits", "3", 0),
+    ("bytea_output", "hex", 0),
+    ("datestyle", "ISO, MDY", 0),
+    ("timezone", "UTC", 0),
+    ("intervalstyle", "postgres", 0),
+    ("lc_monetary", "C", 0),
+    ("array_nulls", "on", 0),
+    ("xmloption", "content", 0),
+    ("lo_compat_privileges", "off", 0),
+    ("default_tablespace", "", 0),
+    ("default_toast_compression", "pglz", 14),
+];
+
+/// A setting and its value.
+pub type Setting = (&'static str, &'static str);
+
+/// How a session of ours starts in a server of that `major`. Of `more`, which it needs besides, the last one counts.
+#[must_use]
+pub fn own_params(major: u32, more: &[Setting]) -> StartupParams {
+    params(known(&OWN, major).chain(more.iter().copied()))
+}
+
+/// Makes a session of the superuser's what [`own_params`] starts, but for what happens at a start.
+#[must_use]
+pub fn set_own(major: u32, more: &[Setting]) -> String {
+    let set = |(name, value)| format!("SET {name} = '{value}'");
+    known(&OWN, major).chain(more.iter().copied()).map(set).collect::<Vec<_>>().join("; ")
+}
+
+/// A session of the superuser's that finds what a client would, but fires no trigger at its start.
+pub(crate) fn plain_params(major: u32) -> StartupParams {
+    params(known(&[NO_TRIGGERS], major))
+}
+
+/// Whether a session of [`plain_params`] says nothing of what a server was told of the setting.
+pub(crate) fn is_hidden(name: &str) -> bool {
+    name.eq_ignore_ascii_case(NO_TRIGGERS.0)
+}
+
+fn known(
+    settings: &'static [(&'static str, &'static str, u32)],
+    major: u32,
+) -> impl Iterator<Item = Setting> {
+    settings.iter().filter(move |(.., since)| major >= *since).map(|(name, value, _)| (*name, *value))
+}
+
+fn params(settings: impl Iterator<Item = Setting>) -> StartupParams {
+    let option = |(name, value): Setting| format!("-c {name}={}", value.replace(' ', "\\ "));
+    let options = settings.map(option).collect::<Vec<_>>().join(" ");
+    StartupParams::new([("user", SUPERUSER), ("application_name", "pgfresh"), ("options", &options)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(params: &StartupParams) -> String {
+        let options = params.iter().find(|(name, _)| *name == b"options");
+        String::from_utf8(options.unwrap().1.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_server_is_asked_for_nothing_that_it_does_not_know() {
+        for (major, [triggers, transaction, idle]) in
+            [(13, [false; 3]), (14, [false, false, true]), (16, [false, false, true]), (17, [true; 3])]
+        {
+            for text in [options(&own_params(major, &[])), set_own(major, &[])] {
+                assert_eq!(text.contains("event_triggers"), triggers, "{major}");
+                assert_eq!(text.contains(" transaction_timeout"), transaction, "{major}");
+                assert_eq!(text.contains("idle_session_timeout"), idle, "{major}");
+            }
+            assert_eq!(options(&plain_params(major)).contains("event_triggers"), triggers);
+        }
+    }
+
+    #[test]
+    fn what_a_session_needs_besides_comes_last_and_spaces_are_escaped() {
+        let options = options(&own_params(18, &[("lock_timeout", "5s")]));
+        assert!(options.ends_with(" -c lock_timeout=5s"), "{options}");
+        assert!(options.contains("-c datestyle=ISO,\\ MDY -c timezone=UTC"), "{options}");
+    }
+}
