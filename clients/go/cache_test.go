@@ -1,0 +1,43 @@
+package pgfreshtest
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// inner makes tests of this name the ones that the test of the cache runs.
+const inner = "PGFRESHTEST_CACHE"
+
+func TestResultsOfTestsWithADatabaseAreNotCached(t *testing.T) {
+	t.Setenv("PGFRESH_CONTROL", "http://:secret@127.0.0.1:1")
+	t.Setenv(inner, "1")
+	for name, cached := range map[string]bool{"TestCacheWithoutADatabase": true, "TestCacheWithADatabase": false} {
+		var output []byte
+		for i := 0; i < 2; i++ {
+			var err error
+			if output, err = exec.Command("go", "test", "-run", "^"+name+"$", ".").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, output)
+			}
+		}
+		if got := strings.Contains(string(output), "(cached)"); got != cached {
+			t.Errorf("%s: the second run is cached: %v, want %v: %s", name, got, cached, output)
+		}
+	}
+}
+
+func TestCacheWithoutADatabase(t *testing.T) {
+	if os.Getenv(inner) == "" {
+		t.Skip("is run by the test of the cache")
+	}
+}
+
+func TestCacheWithADatabase(t *testing.T) {
+	if os.Getenv(inner) == "" {
+		t.Skip("is run by the test of the cache")
+	}
+	if _, err := join(); err != nil {
+		t.Fatal(err)
+	}
+}
