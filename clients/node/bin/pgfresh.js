@@ -1,14 +1,14 @@
 #!/usr/bin/env node
-// `npx pgfresh …`: runs the binary of the platform's package.
+// `npx pgfresh …`: runs the binary of the platform's package, or else the one on PATH.
 
 "use strict";
 
 const { spawn } = require("node:child_process");
-const { HINT, PLATFORM, carried } = require("../src/binary.js");
+const { HINT, PLATFORM, carried, onPath } = require("../src/binary.js");
 
-const binary = process.env.PGFRESH_BIN || carried();
+const binary = process.env.PGFRESH_BIN || carried() || onPath();
 if (!binary) {
-  console.error(`pgfresh: the package ${PLATFORM} is not installed, which has the binary for this platform\nHINT:  ${HINT}`);
+  console.error(`pgfresh: cannot find "pgfresh": neither the package ${PLATFORM} nor PATH has it\nHINT:  ${HINT}`);
   process.exit(127);
 }
 const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });

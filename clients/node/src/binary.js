@@ -2,6 +2,9 @@
 
 "use strict";
 
+const fs = require("node:fs");
+const path = require("node:path");
+
 const PLATFORM = `@pgfresh/${process.platform}-${process.arch}`;
 
 // What to do where there is none; the other clients say the same.
@@ -16,4 +19,17 @@ function carried() {
   }
 }
 
-module.exports = { HINT, PLATFORM, carried };
+// The first one on PATH that is not `bin/pgfresh.js`, or undefined. npm and npx put that one first, of this package and of others.
+function onPath() {
+  const places = (process.env.PATH ?? "").split(path.delimiter).map((folder) => path.join(folder, "pgfresh"));
+  return places.find((place) => {
+    try {
+      fs.accessSync(place, fs.constants.X_OK);
+      return fs.statSync(place).isFile() && path.basename(fs.realpathSync(place)) !== "pgfresh.js";
+    } catch {
+      return false;
+    }
+  });
+}
+
+module.exports = { HINT, PLATFORM, carried, onPath };

@@ -2,8 +2,16 @@
 
 "use strict";
 
+const path = require("node:path");
+
 const { endTest, freshDatabaseFor } = require("./index.js");
-const { FAILED } = require("./failed.js");
+const { FAILED, LAST } = require("./failed.js");
+
+// The running test as it is reported: its file, as seen from the working directory, and its name.
+function testName() {
+  const { currentTestName, testPath } = expect.getState();
+  return testPath ? `${path.relative(process.cwd(), testPath)} > ${currentTestName}` : currentTestName;
+}
 
 // What stands for the database of the test that runs.
 class CurrentDatabase {
@@ -12,12 +20,13 @@ class CurrentDatabase {
   constructor(wish) {
     beforeEach(async () => {
       this.#database = undefined;
-      this.#database = await freshDatabaseFor(expect.getState().currentTestName, wish);
+      this.#database = await freshDatabaseFor(testName(), wish);
     });
-    afterEach(async () => {
+    const release = async () => {
       const failed = globalThis[FAILED] === true;
-      if (this.#database) await endTest(this.#database, { failed, test: expect.getState().currentTestName });
-    });
+      if (this.#database) await endTest(this.#database, { failed, test: testName() });
+    };
+    afterEach(Object.assign(release, { [LAST]: true }));
   }
 
   get name() {

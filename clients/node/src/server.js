@@ -8,7 +8,7 @@
 const { spawn } = require("node:child_process");
 const http = require("node:http");
 
-const { HINT, carried } = require("./binary.js");
+const { HINT, carried, onPath } = require("./binary.js");
 
 // What the binary is started with.
 const ARGUMENTS = ["serve", "--shared", "--json"];
@@ -115,7 +115,8 @@ function handedOn(control) {
 }
 
 async function started() {
-  const binary = process.env.PGFRESH_BIN || carried() || "pgfresh";
+  const binary = process.env.PGFRESH_BIN || carried() || onPath();
+  if (!binary) throw notRun({ code: "ENOENT" }, "pgfresh");
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const told = JSON.parse(await firstLine(child, binary));

@@ -6,12 +6,15 @@ import { endTest, freshDatabaseFor } from "./index.js";
 export const test = base.extend({
   freshWish: [{}, { injected: true }],
 
-  freshDatabase: async ({ freshWish, task }, use) => {
+  freshDatabase: async ({ freshWish, task, onTestFinished }, use) => {
     const test = nameOf(task);
     const database = await freshDatabaseFor(test, freshWish);
+    // These run last, and the first that was added is the last of them: those of the test can close its connections.
+    onTestFinished(async () => {
+      const state = task.result?.state;
+      await endTest(database, { failed: state === "fail", skipped: state === "skip", test });
+    });
     await use(database);
-    const state = task.result?.state;
-    await endTest(database, { failed: state === "fail", skipped: state === "skip", test });
   },
 
   freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),

@@ -19,13 +19,13 @@ const frameworks = {
 
 // The names of the tests that fail in their files of that name, as the framework shows them.
 const failing = {
-  jest: ["fails", "with a hook fails before it begins"],
+  jest: ["test/jest/failing.test.js > fails", "test/jest/failing.test.js > with a hook fails before it begins"],
   vitest: ["failing.test.mjs > fails", "failing.test.mjs > with a hook > fails before it begins"],
-  "node:test": ["fails", "fails after its database"],
+  "node:test": ["test/node-test/failing.test.mjs > fails", "test/node-test/failing.test.mjs > fails after its database"],
 };
 
 const [major, minor] = process.versions.node.split(".").map(Number);
-const runsAddedHooks = major >= 24 || (major === 20 && minor >= 20);
+const runsAddedHooks = major >= 24 || (major === 22 && minor >= 13) || (major === 20 && minor >= 19);
 // node:test of Node 18 does not tell a hook whether its test has failed.
 const tellsFailures = (framework) => framework !== "node:test" || major >= 20;
 
@@ -33,7 +33,7 @@ const tellsFailures = (framework) => framework !== "node:test" || major >= 20;
 async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
-  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"] }[name];
+  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"], ending: ["ending"] }[name];
   const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
   const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
@@ -53,6 +53,12 @@ for (const framework of Object.keys(frameworks)) {
     const { code, text } = await run(framework, "isolated");
     assert.equal(code, 0, text);
     assert.match(text, /(Tests +8 passed|Tests: +8 passed|pass 8)/);
+  });
+
+  test(`${framework}: a hook of the test can end its connection`, { timeout: 120_000, skip: framework === "node:test" && !runsAddedHooks }, async () => {
+    const { code, text } = await run(framework, "ending");
+    assert.equal(code, 0, text);
+    assert.match(text, /(Tests +2 passed|Tests: +2 passed|pass 2)/);
   });
 
   test(`${framework}: the databases of failed tests are released as such`, { timeout: 120_000 }, async (t) => {

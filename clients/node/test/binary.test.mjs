@@ -1,0 +1,52 @@
+// Which pgfresh is run, where the first on PATH is the package's own `bin/pgfresh.js`, as npm and npx have it.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const shim = fileURLToPath(new URL("../bin/pgfresh.js", import.meta.url));
+const index = fileURLToPath(new URL("../src/index.js", import.meta.url));
+
+// Folders for PATH: one with the shim, and one with a pgfresh that says what it was run with.
+function folders(t) {
+  const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-path-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const [shims, real] = ["shims", "real"].map((name) => path.join(folder, name));
+  for (const made of [shims, real]) mkdirSync(made);
+  symlinkSync(shim, path.join(shims, "pgfresh"));
+  // For the first line of the shim.
+  symlinkSync(process.execPath, path.join(shims, "node"));
+  const program = path.join(real, "pgfresh");
+  writeFileSync(program, '#!/bin/sh\necho "pgfresh: the real one, with $*" >&2\nexit 9\n');
+  chmodSync(program, 0o755);
+  return { shims, real };
+}
+
+function run(command, places) {
+  const env = { ...process.env, PATH: places.join(path.delimiter) };
+  for (const name of Object.keys(env)) if (name.startsWith("PGFRESH_")) delete env[name];
+  return spawnSync(process.execPath, command, { env, encoding: "utf8" });
+}
+
+test("the command goes on to the next pgfresh on PATH", (t) => {
+  const { shims, real } = folders(t);
+  const { status, stderr } = run([shim, "--version"], [shims, real]);
+  assert.deepEqual([status, stderr], [9, "pgfresh: the real one, with --version\n"]);
+});
+
+test("the command says that there is no other", (t) => {
+  const { shims } = folders(t);
+  const { status, stderr } = run([shim, "--version"], [shims]);
+  assert.equal(status, 127);
+  assert.match(stderr, /^pgfresh: cannot find "pgfresh": neither the package @pgfresh\/.* nor PATH has it\nHINT: {2}Install it/);
+});
+
+test("the client goes on to the next pgfresh on PATH", (t) => {
+  const { shims, real } = folders(t);
+  const { stderr } = run(["-e", `require(${JSON.stringify(index)}).freshDatabase()`], [shims, real]);
+  assert.match(stderr, /pgfresh: the real one, with serve --shared --json/);
+});
