@@ -137,6 +137,12 @@ func (a api) call(method, path string, body, answer any) error {
 	return nil
 }
 
+// inGo replaces what hints say to users of HTTP.
+var inGo = strings.NewReplacer(
+	`set "close_sessions"`, "give Reset the option CloseSessions()",
+	`Lease it with "record": true`, "Give New the option Record(), or a Budget",
+)
+
 // refused returns the error in pgfresh's own words, in PostgreSQL's form.
 func refused(response *http.Response) error {
 	var said struct {
@@ -150,7 +156,7 @@ func refused(response *http.Response) error {
 		text += "\nDETAIL:  " + said.Error.Detail
 	}
 	if said.Error.Hint != "" {
-		text += "\nHINT:  " + said.Error.Hint
+		text += "\nHINT:  " + inGo.Replace(said.Error.Hint)
 	}
 	return errors.New(text)
 }
