@@ -5,5 +5,5 @@
 const { server } = require("./server.js");
 
 module.exports = async function setup() {
-  Object.assign(process.env, (await server()).environment);
+  Object.assign(process.env, (await server({ again: true })).environment);
 };

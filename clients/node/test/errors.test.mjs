@@ -1,0 +1,48 @@
+// What users are told of errors.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { counterpart } from "./counterpart.mjs";
+
+const standIn = fileURLToPath(new URL("../../transcripts/pgfresh", import.meta.url));
+const require = createRequire(import.meta.url);
+
+// The client as a new process with these variables has it.
+function newClient(environment) {
+  for (const name of Object.keys(process.env)) if (name.startsWith("PGFRESH_")) delete process.env[name];
+  Object.assign(process.env, environment);
+  for (const module of ["../src/index.js", "../src/server.js"]) delete require.cache[require.resolve(module)];
+  return require("../src/index.js");
+}
+
+test("a server that does not start is tried once, and its error is the cause in one line", async (t) => {
+  const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-errors-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const log = path.join(folder, "log");
+  const lines = ['building template "app"', 'template "app" is incomplete\nDETAIL:  Its last lines:', "the background server did not start"];
+  const says = lines.map((line) => `pgfresh: ${line}`).join("\n");
+  const client = newClient({ PGFRESH_BIN: standIn, FAKE_LOG: log, FAKE_EXIT: "1", FAKE_SAYS: says });
+  for (let i = 0; i < 3; i++) {
+    const message = 'template "app" is incomplete\nHINT:  All of pgfresh\'s message is on standard error.';
+    await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message });
+  }
+  assert.equal(readFileSync(log, "utf8"), "started serve --shared --json\n");
+});
+
+for (const [there, here] of [
+  ['Close them first, or set "close_sessions".', "Close them first, or call reset({ closeSessions: true })."],
+  ['Lease it with "record": true.', "Lease it with { record: true }, or a budget."],
+]) {
+  test(`the hint ${there}`, async (t) => {
+    const server = await counterpart(() => ({ status: 409, body: { error: { code: "55006", message: "no", hint: there } } }));
+    t.after(server.close);
+    const client = newClient({ PGFRESH_CONTROL: server.control });
+    await assert.rejects(client.freshDatabase(), { hint: here });
+  });
+}
