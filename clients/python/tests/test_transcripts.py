@@ -71,6 +71,7 @@ def test_transcript(
         for name, value in (environment | transcript.get("environment", {})).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(_server, "_found", None)
+        monkeypatch.setattr(_server, "_failed", None)
 
         database = None
         for step in transcript["steps"]:

@@ -8,6 +8,7 @@ pipe is closed, and what was held for us goes.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -52,6 +53,9 @@ class Error(Exception):
         return f"{self.message}{detail}{hint}"
 
 
+Error.__module__ = "pgfresh"
+
+
 class Server:
     """Where it is, what it wants to hear, and for whom it holds our databases."""
 
@@ -88,31 +92,55 @@ class Server:
         return json.loads(answer) if answer else {}
 
 
+_HINTS = {
+    'set "close_sessions"': "call reset(close_sessions=True)",
+    'Lease it with "record": true': "Lease it with record=True, or mark the test with it",
+}
+"""What hints say to users of HTTP, and what they say here."""
+
+
 def _refusal(status: int, answer: bytes) -> Error:
     try:
         told = json.loads(answer)["error"]
+        hint = told.get("hint")
+        for there, here in _HINTS.items():
+            hint = hint and hint.replace(there, here)
         return Error(
             told["message"],
             code=told.get("code"),
             detail=told.get("detail"),
-            hint=told.get("hint"),
+            hint=hint,
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Error(f"pgfresh answered with status {status}")
 
 
 _found: Server | None = None
+_failed: Error | None = None
+"""Why there is none. It is not tried again: the setup of a template would fail for each test."""
 _finding = threading.Lock()
 
 
 def server() -> Server:
     """The server of this process, which is started if it is needed for the first time."""
-    global _found
+    global _failed, _found
     with _finding:
+        if _failed is not None:
+            # Another one, because an error that is raised gets a traceback.
+            raise Error(_failed.message, detail=_failed.detail, hint=_failed.hint)
         if _found is None:
             control = os.environ.get("PGFRESH_CONTROL")
-            _found = _handed_on(control) if control else _started()
+            try:
+                _found = _handed_on(control) if control else _started()
+            except Error as error:
+                _failed = error.with_traceback(None)
+                raise Error(error.message, detail=error.detail, hint=error.hint) from None
         return _found
+
+
+def is_found() -> bool:
+    """Whether `server` has nothing to start."""
+    return _found is not None
 
 
 def _handed_on(control: str) -> Server:
@@ -146,18 +174,27 @@ def _started() -> Server:
             "or set PGFRESH_BIN to where it is.",
         )
     # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
+    # Numbers, because a forked child must not come upon a file that the thread has locked.
+    reading, writing = os.pipe()
     process = subprocess.Popen(
         [path, *ARGUMENTS],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=writing,
         start_new_session=True,
     )
     assert process.stdin is not None and process.stdout is not None
+    os.close(writing)
+    errors: list[str] = []
+    copying = threading.Thread(target=_copy_errors, args=(reading, errors), daemon=True)
+    copying.start()
     line = process.stdout.readline()
     if not line.endswith(b"\n"):
         process.stdin.close()
         process.stdout.close()
-        raise _ended(process.wait(STOP))
+        code = process.wait(STOP)
+        copying.join(STOP)
+        raise _ended(code, errors)
     atexit.register(_stop, process, os.getpid())
     told = json.loads(line)
     url = urlsplit(told["http_url"])
@@ -165,7 +202,25 @@ def _started() -> Server:
     return Server(url.hostname, url.port, told["password"], told.get("holder"))
 
 
-def _ended(code: int) -> Error:
+def _copy_errors(reading: int, errors: list[str]) -> None:
+    """Copies what pgfresh writes to our standard error, and notes the first lines of its errors."""
+    line = b""
+    while text := os.read(reading, 65536):
+        with contextlib.suppress(OSError):
+            os.write(2, text)
+        *lines, line = (line + text).split(b"\n")
+        for own in lines:
+            # The one that is left out only follows from the error before it.
+            if own.startswith(b"pgfresh: ") and not own.endswith(
+                b"background server did not start"
+            ):
+                errors.append(own.removeprefix(b"pgfresh: ").decode(errors="replace"))
+    os.close(reading)
+
+
+def _ended(code: int, errors: list[str]) -> Error:
+    if errors:
+        return Error(errors[-1], hint="All of pgfresh's message is on standard error.")
     how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
     return Error(f"pgfresh {how} before it was ready", hint="Its own message is on standard error.")
 

@@ -17,7 +17,7 @@ import pytest
 
 from ._database import Database, kept_line, span
 from ._database import fresh_database as lease
-from ._server import Error
+from ._server import Error, is_found, server
 
 _OPTIONS = {"template": "what databases are copies of", "isolation": "how tests are kept apart"}
 _KEPT = pytest.StashKey[list[tuple[str, str]]]()
@@ -59,6 +59,7 @@ def fresh_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     marked = _marked(request.node)
     limits = {name: marked.pop(name) for name in _LIMITS if name in marked}
     record = bool(marked.pop("record", False) or limits)
+    _show_start(request.config)
     database = lease(**_wishes(request.config) | marked, record=record)
     database._test = request.node.nodeid
     database._kept = request.config.stash[_KEPT]
@@ -77,6 +78,7 @@ def fresh_url(fresh_database: Database) -> str:
 def fresh_session_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database for all tests of this process; with pytest-xdist there are several."""
     record = any({*_LIMITS, "record"} & _marked(item).keys() for item in request.session.items)
+    _show_start(request.config)
     database = lease(**_wishes(request.config), record=record)
     # No test has used it yet.
     database._test = ""
@@ -227,6 +229,15 @@ def _wishes(config: pytest.Config) -> dict[str, str]:
         for option in _OPTIONS
     }
     return {option: wish for option, wish in wishes.items() if wish}
+
+
+def _show_start(config: pytest.Config) -> None:
+    """Starts the server, and lets pgfresh say on the terminal what takes long: the template."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if is_found() or capture is None:
+        return
+    with capture.global_and_fixture_disabled():
+        server()
 
 
 def _release_ended(config: pytest.Config) -> None:
