@@ -37,9 +37,9 @@ func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
 	run("panicked", func() { panic("as a test may") })
 	run("recovered", func() { func() { defer func() { recover() }(); panic("and caught") }() })
 	want := []string{
-		"/v1/databases/passed?test=Test%2Fpassed%26%C3%BC%FF",
-		"/v1/databases/panicked?failed=true&test=Test%2Fpanicked%26%C3%BC%FF",
-		"/v1/databases/recovered?test=Test%2Frecovered%26%C3%BC%FF",
+		"/v1/databases/passed?test=pgfresh.invalid%2Fpgfreshtest.Test%2Fpassed%26%C3%BC%FF",
+		"/v1/databases/panicked?failed=true&test=pgfresh.invalid%2Fpgfreshtest.Test%2Fpanicked%26%C3%BC%FF",
+		"/v1/databases/recovered?test=pgfresh.invalid%2Fpgfreshtest.Test%2Frecovered%26%C3%BC%FF",
 	}
 	if !slices.Equal(released, want) {
 		t.Errorf("released %q, want %q", released, want)

@@ -19,6 +19,8 @@ package pgfreshtest
 import (
 	"encoding/json"
 	"runtime"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -115,9 +117,25 @@ func (d *Database) release(tb testing.TB) {
 	}
 }
 
-// nameOf returns a test's name as it is sent.
+// packagePath is that of the tests of this binary, with a dot behind it; empty if it is not known.
+var packagePath = func() string {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return ""
+	}
+	path, isTest := strings.CutSuffix(info.Path, ".test")
+	if !isTest {
+		return ""
+	}
+	return path + "."
+}()
+
+// nameOf returns a test's name as it is sent: tests of several packages may have the same.
 func nameOf(tb testing.TB) string {
 	name := tb.Name()
+	if name != "" {
+		name = packagePath + name
+	}
 	return name[:min(len(name), 1000)]
 }
 

@@ -95,7 +95,8 @@ func newStage(t *testing.T, file string) *stage {
 }
 
 func (s *stage) play() {
-	processes := join
+	processes, path := join, packagePath
+	packagePath = "" // Transcripts have names of any language.
 	join = sync.OnceValues(connect)
 	s.Cleanup(func() {
 		if server, err := join(); err == nil && server.lifeline != nil {
@@ -103,7 +104,7 @@ func (s *stage) play() {
 			// Before the folder of its log goes.
 			s.binary.hasEnded()
 		}
-		join = processes
+		join, packagePath = processes, path
 	})
 
 	var test *audience

@@ -169,7 +169,7 @@ func TestTheFileHasABudgetForAllTests(t *testing.T) {
 	}
 	var counts []int
 	for _, test := range profile.Tests {
-		if test.Name == "TestBudgetCases/AfterAReset" {
+		if test.Name == "pgfresh.invalid/pgfreshtest/drivers.TestBudgetCases/AfterAReset" {
 			counts = append(counts, test.Statements)
 		}
 	}

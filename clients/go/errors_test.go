@@ -34,3 +34,9 @@ func TestHintsAreInTheWordsOfThisPackage(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNameOfATestBeginsWithItsPackage(t *testing.T) {
+	if got, want := nameOf(t), "pgfresh.invalid/pgfreshtest.TestTheNameOfATestBeginsWithItsPackage"; got != want {
+		t.Errorf("the name is %q, want %q", got, want)
+	}
+}
