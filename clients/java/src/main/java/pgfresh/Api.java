@@ -74,9 +74,16 @@ final class Api {
     private static PgfreshException refusal(int status, String text) {
         try {
             Json error = Json.read(text).object("error");
-            return new PgfreshException(error.text("code"), error.text("message"), error.text("detail"), error.text("hint"));
+            return new PgfreshException(error.text("code"), error.text("message"), error.text("detail"), inJava(error.text("hint")));
         } catch (IllegalArgumentException unreadable) {
             return new PgfreshException("pgfresh answered with status " + status, "");
         }
+    }
+
+    /** A hint in the words of this package, where it has those of HTTP. */
+    static String inJava(String hint) {
+        return hint.replace("set \"close_sessions\"", "call resetClosingSessions()")
+                .replace(
+                        "Lease it with \"record\": true", "Lease it with @FreshDatabase(record = true), or a @Budget");
     }
 }
