@@ -154,7 +154,7 @@ pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatu
 /// `GET /v1/databases/NAME`
 pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
     let lease = find(&api, &name).await?;
-    let recent = api.history.as_ref();
+    let recent = api.history();
     let kept = recent.and_then(|recent| recent.kept_as(&name));
     let statements = match (kept, &lease) {
         (Some(kept), _) => Some(kept.statements),
@@ -208,14 +208,24 @@ pub(crate) async fn release(
         let lease = find(&api, &name).await?;
         let since = lease.as_ref().map(|lease| lease.since);
         let template = lease.map(|lease| lease.template);
-        let recent = api.history.as_ref();
+        let recent = api.history();
         let statements = recent.zip(since).map_or_else(Vec::new, |(recent, since)| recent.of(&name, since));
+        let is_named = shown.is_some();
         let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
         api.recorder.ended(&leased, told, false);
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
-            recent.keep(KeptDatabase { name: kept.clone(), test: shown, template, statements });
+            if is_named {
+                release_former(&api, recent.kept_of(&shown));
+            }
+            recent.keep(KeptDatabase {
+                name: kept.clone(),
+                test: shown,
+                template,
+                inherited: false,
+                statements,
+            });
         }
         let url = (api.on_failure == OnFailure::KeepAndTell).then(|| api.access.address_of(&kept).url());
         return Ok(measured::answer(over, url));
@@ -223,6 +233,13 @@ pub(crate) async fn release(
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
     api.recorder.ended(&leased, told, false);
     Ok(measured::answer(over, None))
+}
+
+/// Removes what earlier failures of a test left: one database is enough to see why it fails.
+fn release_former(api: &ApiState, former: Vec<String>) {
+    let leases = api.leases.clone();
+    // The test does not wait for it.
+    spawn_blocking(move || former.iter().for_each(|name| release_abandoned(&leases, name)));
 }
 
 /// `POST /v1/databases/NAME/reset`

@@ -86,6 +86,15 @@ struct ApiState {
     since: Instant,
 }
 
+impl ApiState {
+    /// What is known of databases of failed tests that are there: one may have been released, or have made room, since it was kept.
+    fn history(&self) -> Option<&StatementHistory> {
+        let history = self.history.as_deref()?;
+        history.forget_others(|name| self.leases.is_kept(name));
+        Some(history)
+    }
+}
+
 /// How handlers get at it.
 type SharedState = State<Arc<ApiState>>;
 

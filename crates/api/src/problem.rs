@@ -96,7 +96,7 @@ mod tests {
             (LeaseError::NotLeased("a".into()), StatusCode::NOT_FOUND),
             (LeaseError::InUse { name: "a".into(), sessions: 1 }, StatusCode::CONFLICT),
             (LeaseError::Name { name: "a".into(), why: "it is taken" }, StatusCode::BAD_REQUEST),
-            (LeaseError::Full { leased: 1, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),
+            (LeaseError::Full { leased: 1, kept: 0, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),
             (LeaseError::Io { verb: "read", source: broken() }, StatusCode::SERVICE_UNAVAILABLE),
         ] {
             assert_eq!(Problem::from(error).status, status);

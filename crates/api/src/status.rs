@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use futures_util::stream;
-use gateway::KeptDatabase;
+use gateway::{KeptDatabase, StatementHistory};
 use lease::{Difference, SharedStateChange, Status};
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -104,7 +104,7 @@ impl Report {
     }
 
     async fn of(api: &ApiState) -> Result<Self, Problem> {
-        let kept = api.history.as_ref().map_or_else(Vec::new, |history| history.kept());
+        let kept = api.history().map_or_else(Vec::new, StatementHistory::kept);
         Ok(Self::new(look(api).await?, kept, api.since.elapsed()))
     }
 }
@@ -173,6 +173,7 @@ mod tests {
             errors: vec![("drop a database", 2)],
         };
         let kept = KeptDatabase {
+            inherited: false,
             name: "a_failed_1".into(),
             test: "a::b".into(),
             template: Some("shop".into()),

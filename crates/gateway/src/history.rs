@@ -48,6 +48,9 @@ pub struct KeptDatabase {
     /// The template that it is a copy of, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// Whether another server has kept it, on whose data this one goes on: it is no lease here.
+    #[serde(skip)]
+    pub inherited: bool,
     /// What the test ran last, the newest last: 20 statements at most.
     pub statements: Vec<ExecutedStatement>,
 }
@@ -95,6 +98,19 @@ impl StatementHistory {
         // The name may have had other leases before.
         let statements = lock(ring);
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
+    }
+
+    /// Takes note that the databases of failed tests are left of which `is_left` says so. Those that another server kept are.
+    pub fn forget_others(&self, is_left: impl Fn(&str) -> bool) {
+        lock(&self.0).kept.retain(|kept| kept.inherited || is_left(&kept.name));
+    }
+
+    /// The databases that earlier failures of that test left.
+    #[must_use]
+    pub fn kept_of(&self, test: &str) -> Vec<String> {
+        let state = lock(&self.0);
+        let of_test = state.kept.iter().filter(|kept| !kept.inherited && kept.test == test);
+        of_test.map(|kept| kept.name.clone()).collect()
     }
 
     /// Takes note of a database that was kept.

@@ -119,10 +119,12 @@ pub enum LeaseError {
         source: Box<ProvisionError>,
     },
     /// There is no room for one more.
-    #[error("no room for another database: {leased} of at most {most} are leased")]
+    #[error("no room for another database: {leased} of at most {most} are leased{}", of_failed_tests(*kept))]
     Full {
         /// Leases there are.
         leased: usize,
+        /// Those of them that failed tests left.
+        kept: usize,
         /// What the place's budget allows.
         most: usize,
     },
@@ -145,6 +147,11 @@ pub enum LeaseError {
         /// What the operating system said.
         source: io::Error,
     },
+}
+
+/// How many of the leased databases failed tests left, where there are any.
+fn of_failed_tests(kept: usize) -> String {
+    if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
 
 impl LeaseError {
@@ -238,6 +245,10 @@ impl LeaseError {
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
             Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
             Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),
+            Self::Full { kept: 1.., .. } => Some(
+                "Close the sessions in databases of failed tests, or remove these with \"pgfresh stop\"; --place and --space give more room."
+                    .to_owned(),
+            ),
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place or --space.".to_owned(),
             ),

@@ -248,6 +248,12 @@ impl Leases {
         lock(&self.0.core).table.isolation(cut(name))
     }
 
+    /// Whether that name is of a database that [`Leases::keep`] has kept, and that is still there.
+    #[must_use]
+    pub fn is_kept(&self, name: &str) -> bool {
+        lock(&self.0.core).table.is_kept(cut(name))
+    }
+
     /// Since when that name is leased, and how many sessions it has; `None` if it has no database.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {

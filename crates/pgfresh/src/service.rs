@@ -242,7 +242,9 @@ impl Service {
 
     /// The databases of failed tests that were kept.
     pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
-        self.history.as_ref().map_or_else(Vec::new, |history| history.kept())
+        let Some(history) = &self.history else { return Vec::new() };
+        history.forget_others(|name| self.leases.is_kept(name));
+        history.kept()
     }
 
     /// Takes note of databases that another service has kept.
@@ -256,7 +258,9 @@ impl Service {
             }
         }
         for database in kept {
-            self.history.iter().for_each(|history| history.keep(database.clone()));
+            self.history
+                .iter()
+                .for_each(|history| history.keep(KeptDatabase { inherited: true, ..database.clone() }));
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Lease {
     /// Whether its sessions were told to end.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
+    /// When its database was kept, of one that a failed test left: the oldest goes first where room is short.
+    pub(crate) kept: Option<Instant>,
 }
 
 /// How far the sessions of a lease have been told to end.
@@ -147,7 +149,7 @@ impl Database {
 
 impl Lease {
     pub(super) fn new(terms: Terms, now: Instant) -> Self {
-        Self { terms, open: 0, leaving: 0, deadline: None, closing: Closes::None, since: now }
+        Self { terms, open: 0, leaving: 0, deadline: None, closing: Closes::None, since: now, kept: None }
     }
 
     pub(super) fn sessions(&self) -> usize {

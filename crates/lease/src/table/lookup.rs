@@ -86,6 +86,12 @@ impl LeaseTable {
         removed.chain(self.by_end()).chain(ready)
     }
 
+    /// Whether that name is of a database that a failed test left.
+    pub(crate) fn is_kept(&self, name: &str) -> bool {
+        let database = self.holder(name).and_then(|id| self.databases.get(id));
+        database.and_then(Database::lease).is_some_and(|lease| lease.kept.is_some())
+    }
+
     /// How the lease of that name is isolated.
     pub(crate) fn isolation(&self, name: &str) -> Option<Isolation> {
         self.lease(name).map(|lease| lease.terms.isolation)

@@ -184,6 +184,7 @@ impl LeaseTable {
             Outcome::Done | Outcome::Fresh(_) => {
                 lease.terms.retained = true;
                 lease.deadline = None;
+                lease.kept = Some(now);
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(to.to_owned());
                     database.state = DatabaseState::Leased(lease);

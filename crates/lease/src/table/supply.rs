@@ -238,11 +238,19 @@ impl LeaseTable {
         let deadline = |database: &Database| database.lease().and_then(|lease| lease.deadline);
         let lingers =
             self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, id))).min();
-        let Some((_, id)) = lingers else { return false };
+        let Some((_, id)) = lingers.or_else(|| self.oldest_kept()) else { return false };
         if let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) {
             lease.deadline = Some(now);
         }
         true
+    }
+
+    /// The database of a failed test that was kept first of those that have no session, and when.
+    fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
+        let unused = |database: &Database| {
+            database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
+        };
+        self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
     }
 
     /// There is no room for another database, nor will be before a client gives one back: who has waited long enough for that is
@@ -254,10 +262,12 @@ impl LeaseTable {
                 return next.into_iter().for_each(|(ends, _)| self.look_at_lines(ends));
             };
             let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
+            let is_kept = |database: &Database| database.lease().is_some_and(|lease| lease.kept.is_some());
+            let kept = self.databases.iter().filter(|(_, database)| is_kept(database)).count();
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.line.retain(|waiting| *waiting != name);
             }
-            self.refuse_name(&name, LeaseError::Full { leased, most: self.capacity }, now);
+            self.refuse_name(&name, LeaseError::Full { leased, kept, most: self.capacity }, now);
         }
     }
 

@@ -197,7 +197,10 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
     assert!(
         matches!(
             &told[..],
-            [Action::Answer { answer: Answer::Refused(LeaseError::Full { leased: 4, most: 4 }), .. }]
+            [Action::Answer {
+                answer: Answer::Refused(LeaseError::Full { leased: 4, kept: 0, most: 4 }),
+                ..
+            }]
         ),
         "{told:?}"
     );
@@ -217,6 +220,29 @@ fn a_lease_that_lingers_makes_room_for_who_waits_already() {
     let before = example.now;
     let (_, given) = rest(&mut example, actions);
     assert_eq!((given.len(), example.now), (1, before));
+}
+
+/// A client that waits for room has that of the database of a failed test: of the oldest that no session is in.
+#[test]
+fn the_oldest_kept_database_makes_room_for_who_waits() {
+    let mut example = Example::new();
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        let (_, actions) = example.session(name, 60_000);
+        let (_, held) = rest(&mut example, actions);
+        let &[database] = &held[..] else { panic!("{held:?}") };
+        example.raise(Event::Disconnected { database, leaving: false });
+        example.now += Duration::from_millis(1);
+        let (_, actions) = example.ask(name, Want::Keep { to: format!("{name}_failed") });
+        example.finish(task(&actions).database, Outcome::Done);
+    }
+    let kept = |example: &Example| names.map(|name| example.table.is_kept(&format!("{name}_failed")));
+    let reading = example.session("a_failed", 60_000);
+    rest(&mut example, reading.1);
+    assert_eq!((kept(&example), example.table.is_kept("a")), ([true; 4], false));
+    let (_, actions) = example.session("e", 60_000);
+    let (_, given) = rest(&mut example, actions);
+    assert_eq!((given.len(), kept(&example)), (1, [true, false, true, true]));
 }
 
 /// What clients have given back often is expected to come back, until it does not.

@@ -50,7 +50,7 @@ fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
     if controls.is_empty() {
         return Err(background::none_runs());
     }
-    let (mut of_test, name) = (None, lease::cut(wanted));
+    let (mut of_test, mut holder, name) = (Vec::new(), None, lease::cut(wanted));
     for control in controls {
         let status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
         let all = |key: &str| status[key].as_array().cloned().unwrap_or_default();
@@ -58,16 +58,23 @@ fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
         if databases.iter().any(|database| database["database"] == name) {
             return Ok((control, name.to_owned()));
         }
-        // The last one, if the test has failed several times.
-        let last = databases.iter().rfind(|database| database["test"] == wanted);
-        if let Some(name) = last.and_then(|database| database["database"].as_str()) {
-            of_test = Some((control, name.to_owned()));
+        let theirs = databases.iter().filter(|database| database["test"] == wanted);
+        let names: Vec<_> = theirs.filter_map(|database| database["database"].as_str()).collect();
+        if !names.is_empty() {
+            of_test.extend(names.into_iter().map(ToOwned::to_owned));
+            holder = Some(control);
         }
     }
-    of_test.ok_or_else(|| {
-        Failure::new(format!("no database \"{wanted}\" is leased or kept"))
-            .hint("\"pgfresh status\" lists those that are.".to_owned())
-    })
+    match (holder, &of_test[..]) {
+        (Some(control), [name]) => Ok((control, name.clone())),
+        (Some(_), names) => {
+            let known: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            let failure = Failure::new(format!("{} databases of test \"{wanted}\" are kept", names.len()));
+            Err(failure.hint(format!("Name one of them: {}.", known.join(", "))))
+        }
+        (None, _) => Err(Failure::new(format!("no database \"{wanted}\" is leased or kept"))
+            .hint("\"pgfresh status\" lists those that are.".to_owned())),
+    }
 }
 
 fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Option<&str>) {

@@ -342,7 +342,7 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
 /// Names of tests as they come over HTTP, percent-encoded, and as they are shown.
 const TESTS: [(&str, &str); 6] = [
     ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
-    ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
+    ("tests%2Ftest_x.py%3A%3Atest_y%2F1", "tests/test_x.py::test_y/1"),
     ("tests%2Ftest_x.py%3A%3Atest-y%2F1", "tests/test_x.py::test-y/1"),
     ("a%0Apgfresh%3A%20b%1B%5D0%3Btitle%07%22'%5C%00", "a\\npgfresh: b\\u{1b}]0;title\\u{7}\"'\\\\0"),
     ("%FF%80x", "\u{fffd}\u{fffd}x"),

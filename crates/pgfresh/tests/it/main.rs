@@ -31,6 +31,7 @@ mod house;
 mod http;
 mod installing;
 mod isolation;
+mod kept;
 mod kills;
 mod limits;
 mod load;

@@ -1,0 +1,107 @@
+//! Databases of failed tests: which are left, and what is known of those that are not.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{Scene, User, collect, ground};
+
+/// A project of its own.
+fn project() -> Scene {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
+    scene.write("schema.sql", "CREATE TABLE one (id int);");
+    scene
+}
+
+/// A test of that name fails in a database of its own.
+fn fail(scene: &Scene, test: &str) {
+    let leased = scene.run(["url"]);
+    assert_eq!(leased.code, Some(0), "{leased}");
+    let name = leased.stdout.trim().rsplit_once('/').unwrap().1;
+    let released = scene.run(["release", name, "--failed", "--test", test]);
+    assert_eq!(released.code, Some(0), "{released}");
+}
+
+/// The kept databases with the names of their tests.
+fn kept(scene: &Scene) -> Vec<(String, String)> {
+    let outcome = scene.run(["status", "--json"]);
+    let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let word = |kept: &Value, key: &str| kept[key].as_str().unwrap().to_owned();
+    let all = status["kept"].as_array().unwrap();
+    all.iter().map(|kept| (word(kept, "test"), word(kept, "database"))).collect()
+}
+
+#[test]
+fn a_test_that_fails_again_and_again_leaves_one_database_and_the_oldest_make_room() {
+    let scene = project();
+    scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n[postgres]\nspace = \"150MB\"\n");
+    for _ in 0..3 {
+        (0..5).for_each(|number| fail(&scene, &format!("test {number}")));
+    }
+    let tests: Vec<_> = kept(&scene).into_iter().map(|(test, _)| test).collect();
+    assert_eq!(tests, (0..5).map(|number| format!("test {number}")).collect::<Vec<_>>());
+    (5..30).for_each(|number| fail(&scene, &format!("test {number}")));
+    let tests: Vec<_> = kept(&scene).into_iter().map(|(test, _)| test).collect();
+    let expected: Vec<_> = (30 - tests.len()..30).map(|number| format!("test {number}")).collect();
+    assert!(tests == expected && tests.len() > 2, "{tests:?}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
+fn who_is_refused_for_databases_of_failed_tests_hears_of_them() {
+    let scene = project();
+    scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n[postgres]\nspace = \"64MB\"\n");
+    fail(&scene, "one");
+    let (_, name) = kept(&scene).remove(0);
+    let url = scene.run(["url", &name]).stdout;
+    let mut psql = Command::new(ground::psql());
+    let psql = psql.args(["-XAtqc", "SELECT pg_sleep(300)", url.trim()]).spawn().unwrap();
+    let refused = (0..100).map(|_| scene.run(["url"])).find(|outcome| outcome.code != Some(0)).unwrap();
+    let lines: Vec<_> = refused.stderr.lines().collect();
+    assert!(lines[0].ends_with(" are leased, 1 of them kept for failed tests"), "{refused}");
+    assert!(lines[1].contains("remove these with \"pgfresh stop\""), "{refused}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+    collect(psql);
+}
+
+#[test]
+fn a_kept_database_that_is_released_is_known_no_more() {
+    let scene = project();
+    fail(&scene, "one");
+    fail(&scene, "two");
+    let (_, name) = kept(&scene).remove(0);
+    assert_eq!(scene.run(["release", &name]).code, Some(0));
+    let left: Vec<_> = kept(&scene).into_iter().map(|(test, _)| test).collect();
+    assert_eq!(left, ["two"]);
+    let unknown = scene.run(["diff", &name]);
+    let expected = format!("pgfresh: no database \"{name}\" is leased or kept\n");
+    assert!(unknown.code == Some(1) && unknown.stderr.starts_with(&expected), "{unknown}");
+    // Its name is that of any database now.
+    assert_eq!(scene.run(["psql", &name, "--", "-qc", "INSERT INTO one VALUES (1)"]).code, Some(0));
+    assert_eq!(kept(&scene).len(), 1);
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
+fn a_test_that_left_databases_in_several_runs_has_them_named() {
+    let scene = project();
+    let program = ground::program().to_str().unwrap();
+    let script = "\"$0\" url a >url; \"$0\" release a --failed --test 'a test'";
+    for _ in 0..2 {
+        let outcome = scene.run(["run", "--keep-failed", "--", "sh", "-euc", script, program]);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+    }
+    let names: Vec<_> = kept(&scene).into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names.len(), 2);
+    let refused = scene.run(["diff", "a test"]);
+    assert!(
+        refused.stderr.starts_with("pgfresh: 2 databases of test \"a test\" are kept\nHINT:"),
+        "{refused}"
+    );
+    for name in &names {
+        assert!(refused.stderr.contains(&format!("\"{name}\"")), "{refused}");
+        assert_eq!(scene.run(["diff", name]).code, Some(0));
+    }
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
