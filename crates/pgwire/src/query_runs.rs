@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::sql::{SqlLexer, TokenKind};
+
 /// Runs of one query from which on it counts as run over and over.
 const MANY: u64 = 5;
 /// Different values of one query that are told apart.
@@ -26,10 +28,10 @@ pub struct QueryRuns {
 }
 
 impl QueryRuns {
-    /// Counts one run. `values` stands for what was bound; `text` is what was sent, which has the values of a simple query.
+    /// Counts one run. `values` stands for what was bound; `text` is what was sent, which has the values that were not.
     pub fn add(&mut self, values: Option<u64>, text: &str) {
         self.count += 1;
-        let values = values.unwrap_or_else(|| digest(text));
+        let values = digest(values, text);
         if self.values.len() < VALUES || self.values.contains_key(&values) {
             *self.values.entry(values).or_default() += 1;
         }
@@ -51,9 +53,16 @@ impl QueryRuns {
     }
 }
 
-fn digest(text: &str) -> u64 {
+/// Stands for the values of a run: those that were bound, and those in its text. Comments are none, which may have a number each time.
+fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    bound.hash(&mut hasher);
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    while let Some(token) = lexer.token() {
+        if matches!(token.kind, TokenKind::Text | TokenKind::Number) {
+            token.text.hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 
@@ -77,9 +86,18 @@ mod tests {
     }
 
     #[test]
-    fn a_simple_query_has_its_values_in_its_text() {
-        let mut runs = QueryRuns::default();
-        (0..5).for_each(|number| runs.add(None, &format!("SELECT {number}")));
-        assert_eq!(runs.repeated(), Some(RepeatedPart::Query));
+    fn values_in_the_text_count_in_both_protocols() {
+        // A query of the extended protocol that binds nothing binds the same each time.
+        for bound in [None, Some(7)] {
+            let repeated = |text: &dyn Fn(u64) -> String| {
+                let mut runs = QueryRuns::default();
+                (0..5).for_each(|number| runs.add(bound, &text(number)));
+                runs.repeated()
+            };
+            assert_eq!(repeated(&|number| format!("SELECT {number}")), Some(RepeatedPart::Query));
+            assert_eq!(repeated(&|number| format!("SELECT 'a{number}', $1")), Some(RepeatedPart::Query));
+            let comment = |number| format!("SELECT 1 /* request {number} */ -- {number}");
+            assert_eq!(repeated(&comment), Some(RepeatedPart::Values));
+        }
     }
 }

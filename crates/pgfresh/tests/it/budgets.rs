@@ -145,6 +145,29 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     one.close();
 }
 
+/// A query whose values are in its text, by the simple protocol and by the extended one, which binds nothing then.
+#[test]
+fn values_in_the_text_make_an_n_plus_one_in_both_protocols() {
+    let gateway = start(15, &[]);
+    for name in ["simple", "extended"] {
+        lease(&gateway, &json!({ "name": name, "record": true }));
+        let mut one = gateway.connect(name, "").unwrap();
+        for number in 1..=6 {
+            let sql = format!("SELECT title FROM books WHERE author = {number}\0");
+            let parse = [b"\0", sql.as_bytes(), b"\0\0"].concat();
+            let words: &[(u8, &[u8])] = match name {
+                "simple" => &[(b'Q', sql.as_bytes())],
+                _ => &[(b'P', &parse), (b'B', b"\0\0\0\0\0\0\0\0"), (b'E', b"\0\0\0\0\0"), (b'S', b"")],
+            };
+            send(&mut one, words);
+            until_ready(&mut one);
+        }
+        one.close();
+        let seen = statements(&gateway, name, "?n_plus_one=0");
+        assert_eq!(limits(&seen), [("n_plus_one", 0, 6)], "{name}: {seen}");
+    }
+}
+
 fn a_reset_begins_another_test(major: u32) {
     for isolation in ["clone", "rollback"] {
         let gateway = start(major, &["--isolation", isolation]);
