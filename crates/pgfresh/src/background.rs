@@ -13,6 +13,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use api::OnFailure;
@@ -218,9 +221,11 @@ pub(crate) fn serve(
 ) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
-    let _owner = after_former(&slot)?;
+    let owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
-    let served = serve_at(&slot, settings, kept, starting);
+    // What a run left behind has no other place to go.
+    let starter = Starter::watch(kept.is_none())?;
+    let served = serve_at((&slot, &owner), settings, kept, (starting, starter));
     if let Err(failure) = &served {
         tracing::error!("{}", failure.on_one_line());
     }
@@ -239,12 +244,12 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// The same as [`serve`], for who holds the owner's lock; `starting` is given up once the server may be joined.
+/// The same as [`serve`], for who holds the lock `owner`; `starting` is given up once the server may be joined.
 fn serve_at(
-    slot: &BackgroundSlot,
+    (slot, owner): (&BackgroundSlot, &Lock),
     settings: &ResolvedSettings,
     kept: Option<&Path>,
-    starting: OwnedFd,
+    (starting, starter): (OwnedFd, Starter),
 ) -> Result<ExitCode, Failure> {
     let provisioner = startup::provisioner(settings)?;
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
@@ -259,6 +264,7 @@ fn serve_at(
     };
     let mut events = Events::listen()?;
     let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
+    starter.needs_us_no_more();
     announce(slot, &about)?;
     drop(starting);
     let (version, project) = (&about.version, about.folder.display());
@@ -267,20 +273,27 @@ fn serve_at(
     let early = events.hear()?;
     // No directory of the user's is kept busy.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
-    let mut alone = None;
+    let mut departure = Departure::Not;
     let mut event = early.into_iter().next().map(Event::Signal);
-    while alone.is_none() && !event.as_ref().is_some_and(ends) {
+    while matches!(departure, Departure::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
-            alone = leave(slot, &service, idle);
+            departure = leave((slot, owner), &service, idle);
         }
     }
-    tracing::info!(?event, ?idle, "the server stops");
-    note("remove", &slot.about(), fs::remove_file(slot.about()));
+    tracing::info!(?event, ?idle, ?departure, "the server stops");
+    let is_ours = || owner.is_at(&slot.owner());
+    if is_ours() {
+        note("remove", &slot.about(), fs::remove_file(slot.about()));
+    }
     startup::stop(settings, service)?;
     tracing::info!("the server has stopped");
-    // The process that starts the next one already has the directory now.
-    let alone = alone.or_else(|| slot.try_begin());
+    let alone = match departure {
+        Departure::Alone(alone) => Some(alone),
+        // The process that starts the next one already has the directory now.
+        Departure::Not => slot.try_begin().filter(|_| is_ours()),
+        Departure::Orphaned => None,
+    };
     if alone.is_some() {
         slot.remove();
     }
@@ -365,6 +378,38 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
+/// The process that has started us, and waits until we may be joined. If it goes before, we do: our setup would run for a client
+/// that is not there. Our guard ends that.
+#[derive(Debug)]
+struct Starter(Arc<AtomicBool>);
+
+impl Starter {
+    /// How often it is looked at.
+    const EVERY: Duration = Duration::from_millis(100);
+
+    fn watch(needed: bool) -> Result<Self, Failure> {
+        let joinable = Arc::new(AtomicBool::new(!needed));
+        let known = Arc::clone(&joinable);
+        let watch = move || {
+            while !known.load(Ordering::SeqCst) {
+                // In this order: it closes the pipe, too, once it has read that we may be joined.
+                if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
+                    tracing::info!("the process that has started this one is gone");
+                    std::process::exit(1);
+                }
+                thread::sleep(Self::EVERY);
+            }
+        };
+        thread::Builder::new().spawn(watch).attempt("start", Path::new("thread"))?;
+        Ok(Self(joinable))
+    }
+
+    /// From now on we go on without it.
+    fn needs_us_no_more(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone)
 }
@@ -380,15 +425,29 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     Ok(())
 }
 
-/// If there was no client for long enough: the right to go, while no process starts another. Those who come at the last
-/// moment are waited for.
-fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Lock> {
+/// Whether a server goes.
+#[derive(Debug)]
+enum Departure {
+    /// It stays.
+    Not,
+    /// It does, and while we hold this lock no process starts another.
+    Alone(Lock),
+    /// It does, and its slot is not there any more, or is another server's: the cache was removed.
+    Orphaned,
+}
+
+/// Goes if there was no client for long enough. Those who come at the last moment are waited for.
+fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> Departure {
+    if !owner.is_at(&slot.owner()) {
+        let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
+        return if is_unused { Departure::Orphaned } else { Departure::Not };
+    }
     let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
     let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
     if !is_unused(bound()) {
-        return None;
+        return Departure::Not;
     }
-    let alone = slot.try_begin()?;
+    let Some(alone) = slot.try_begin() else { return Departure::Not };
     // The server may have been reinstated until now; while we hold this lock it cannot be.
     let bound = bound();
     let unused = || is_unused(bound);
@@ -396,11 +455,11 @@ fn leave(slot: &BackgroundSlot, service: &Service, idle: Duration) -> Option<Loc
     let hidden = fs::rename(slot.about(), &away).is_ok();
     let until = Instant::now() + LAST_CALL;
     while Instant::now() < until && unused() {
-        std::thread::sleep(LAST_CALL / 10);
+        thread::sleep(LAST_CALL / 10);
     }
     let go = unused();
     if hidden && !go {
         note("rename", &away, fs::rename(&away, slot.about()));
     }
-    go.then_some(alone)
+    if go { Departure::Alone(alone) } else { Departure::Not }
 }

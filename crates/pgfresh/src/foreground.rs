@@ -111,6 +111,17 @@ impl Events {
     }
 }
 
+/// Ends this process as soon as its standard input ends, whatever it is doing: who started it has gone. Guards end what it runs.
+pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
+    start(|| {
+        // An error is an end, too.
+        if let Err(error) = io::copy(&mut io::stdin(), &mut io::sink()) {
+            tracing::debug!(%error, "cannot read standard input");
+        }
+        std::process::exit(0)
+    })
+}
+
 /// Has a thread of its own do `work`.
 fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<(), Failure> {
     thread::Builder::new().spawn(work).attempt("start", Path::new("thread"))?;

@@ -16,7 +16,7 @@ use crate::aside::aside;
 use crate::background::{self, Found};
 use crate::cli::Serve;
 use crate::failure::Failure;
-use crate::foreground::{Event, Events};
+use crate::foreground::{self, Event, Events};
 use crate::named::NamedServer;
 use crate::output::{self, Verbosity};
 use crate::service::{ServeOptions, Service};
@@ -110,6 +110,10 @@ fn say(line: &str) -> Result<(), Failure> {
 
 /// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
 fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
+    // A template may take long to build, or to wait for.
+    if is_lifeline() {
+        foreground::end_with_lifeline()?;
+    }
     let Found { about, control, .. } = background::join(settings)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
@@ -140,9 +144,6 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     let mut events = Events::listen()?;
     say(&line)?;
     events.watch_end_of(held)?;
-    if is_lifeline() {
-        events.watch_lifeline()?;
-    }
     let early = events.hear()?.into_iter().next();
     match early.map_or_else(|| events.next(), Event::Signal) {
         Event::ServerGone => Err(Failure::new("the background server went away")),

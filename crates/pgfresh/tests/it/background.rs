@@ -178,6 +178,39 @@ fn a_holder_that_waits_for_a_template_ends_by_a_signal() {
 }
 
 #[test]
+fn holders_whose_input_ends_while_they_build_or_wait_end_with_the_setup() {
+    // Without inputs, the background server itself runs the setup.
+    for inputs in ["inputs = [\"input\"]", ""] {
+        let scene = Scene::with_empty_cache(User::Ourselves);
+        let data = format!("$({} -XAtc 'SHOW data_directory')", ground::psql());
+        let setup = format!("echo /proc/$$ {data} >>begun; [ -e go ] || sleep 300");
+        scene.write("pgfresh.toml", &format!("[template]\nsetup = \"{setup}\"\n{inputs}\n"));
+        scene.write("input", "");
+        let start = || {
+            let mut command = scene.pgfresh(["serve", "--shared", "--json"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let begun = || fs::read_to_string(scene.directory.join("begun")).unwrap_or_default();
+        let mut builds = start();
+        wait_until("the build of its template", || begun().ends_with('\n'));
+        let mut waits = start();
+        thread::sleep(Duration::from_millis(500));
+        for holder in [&mut waits, &mut builds] {
+            drop(holder.stdin.take());
+            assert_eq!(end_of(holder, "the end of its input").code(), Some(0));
+        }
+        let setups = begun();
+        assert_eq!(setups.lines().count(), 1, "one waited for the other: {setups}");
+        for path in setups.split_whitespace().map(PathBuf::from) {
+            wait_until("the end of the setup and of its server", || !path.exists());
+        }
+        scene.write("go", "");
+        url(&scene, &[]);
+        stop(&scene);
+    }
+}
+
+#[test]
 fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
     let scene = project(User::Ourselves);
     url(&scene, &["--idle", "2s"]);
@@ -189,6 +222,23 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
         slots(&scene) == 0
     });
     scene.assert_nothing_left("after it was idle");
+}
+
+#[test]
+fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alone() {
+    let scene = project(User::Ourselves);
+    let first = url(&scene, &["--idle", "2s"]);
+    let slot = asked(&scene).pop_first().unwrap();
+    let about: Value = serde_json::from_slice(&fs::read(slot.join("about")).unwrap()).unwrap();
+    fs::remove_dir_all(&slot).unwrap();
+    // It has the same key, and so the same place.
+    let next = url(&scene, &["--idle", "1min"]);
+    assert_ne!(server_of(&next), server_of(&first));
+    let directory = PathBuf::from(about["log"].as_str().unwrap()).parent().unwrap().to_owned();
+    wait_until("the end of the server without a slot", || !directory.exists());
+    assert_eq!(server_of(&url(&scene, &["--idle", "1min"])), server_of(&next));
+    stop(&scene);
+    scene.assert_nothing_left("after the slot was removed");
 }
 
 /// Someone reads what a debugger shows, for longer than a server waits for its next client.
