@@ -259,15 +259,15 @@ impl Comparison<'_> {
         Some((Factor::of(&ratios)?, ratios))
     }
 
-    /// The gain in words: with its interval, or else with the extremes of so few rounds.
-    fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<String> {
+    /// The gain in words: with its interval, or else with what it is of: the extremes of so few rounds.
+    fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
-            (factor @ Factor::Interval(_), _) => factor.to_string(),
+            (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),
             (Factor::Point(point), ratios) => match (ratios.min(), ratios.max()) {
                 (Some(least), Some(most)) if ratios.len() > 1 => {
-                    format!("{point} ({least} to {most} in {} rounds)", ratios.len())
+                    (point.to_string(), format!(" ({least} to {most} in {} rounds)", ratios.len()))
                 }
-                _ => format!("{point} in one round"),
+                _ => (point.to_string(), " (one round)".to_owned()),
             },
         })
     }
@@ -306,11 +306,11 @@ impl Comparison<'_> {
             |timed: &Timed| suite(timed).median().map_or_else(String::new, |median| median.to_string());
         let mut lines = Vec::new();
         if let [stock, ours] = self.timed
-            && let Some(gain) = self.gain_in_words(ours, suite)
+            && let Some((gain, rounds)) = self.gain_in_words(ours, suite)
         {
             let (before, after) = (median(stock), median(ours));
             lines.push(format!(
-                "pgfresh: with pgfresh {gain} as fast as on a durable server on disk: {before} → {after}"
+                "pgfresh: with pgfresh {gain} as fast as on a durable server on disk{rounds}: {before} → {after}"
             ));
         }
         lines.push(format!("pgfresh: {}", self.verdict()));
@@ -363,7 +363,7 @@ impl Comparison<'_> {
                 let of = |timed: &Timed| timed.sum(phases);
                 let point =
                     self.gain(timed, of).map(|(factor, _)| Quantity::new(factor.point(), Unit::Ratio));
-                let words = self.gain_in_words(timed, of);
+                let words = self.gain_in_words(timed, of).map(|(gain, rounds)| gain + &rounds);
                 table.add_row([timed.name().into(), name.into(), point.into(), words.into()]);
             }
         }

@@ -316,8 +316,12 @@ impl Case<'_> {
         let Circumstances { ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
             _ if ours => "If tests should have: DATABASE_URL and the PG variables tell them where it is.",
-            Some(_) => "Is it the one that the command uses?",
-            None => "Is it the one that the tests use?",
+            Some(_) => {
+                "Tests with a pgfresh client start a server of their own: use \"pgfresh run --profile\" or \"--compare\". Of others: is it the server that the command uses?"
+            }
+            None => {
+                "Is it the server that the tests use? Those with a pgfresh client start one of their own: use \"pgfresh run --profile\"."
+            }
         };
         let begun = self.connecting().map(|(count, _)| count).filter(|count| *count > 0.0);
         match &self.recording.exact {

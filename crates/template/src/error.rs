@@ -258,7 +258,7 @@ impl SetupError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Failed { kept: None, .. } => {
-                Some("Run again with --keep to inspect the server.".to_owned())
+                Some("\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned())
             }
             Self::Failed { kept: Some(KeptServer { path, open, sweep }), .. } => Some(format!(
                 "The incomplete server is in \"{}\"; \"{sweep}\" removes it. To open it: {open}",

@@ -381,6 +381,7 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     let failing = scene.run(["profile", "--url", url, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.code, Some(7), "{failing}");
     assert!(failing.stderr.contains("No client was seen on this server"), "{failing}");
+    assert!(failing.stderr.contains("Tests with a pgfresh client start a server of their own"), "{failing}");
     assert!(
         failing.stderr.contains("none was seen at work") && !failing.stderr.contains("would"),
         "{failing}"

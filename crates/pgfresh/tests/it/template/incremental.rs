@@ -206,7 +206,7 @@ fn a_setup_that_fails_on_an_earlier_template_says_so_and_leaves_the_cache_as_it_
             ") is incomplete: setup ended with exit status: 3",
             "ERROR:  relation \"orders\" already exists\n",
             "\n  New in this build: migrations/0002.sql.\n",
-            "HINT:  Run again with --keep to inspect the server. With --full, all steps run from the start.\n",
+            "HINT:  \"pgfresh template build --keep\" keeps the server to inspect it. With --full, all steps run from the start.\n",
         ],
     );
     assert!(!scene.directory.join("reached").exists());
