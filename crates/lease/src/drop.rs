@@ -1,6 +1,6 @@
 //! Dropping a database, with what would keep it from being dropped.
 
-use server::{AdminConnection, SessionError, identifier};
+use server::{AdminConnection, SessionError, identifier, literal};
 
 use crate::LeaseError;
 use crate::admin::AdminPool;
@@ -13,14 +13,22 @@ pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseEr
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
         // FORCE does not mean these, and most can be ended from within only.
-        Err(error) if matches!(error.sqlstate(), "55006" | "2BP01") => {
-            let connectable = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", identifier(name));
-            admin.run("end what hangs on a database", &connectable)?;
+        Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
+            admin.run("open a database", &open(name))?;
             admin.ask(name, "end what hangs on a database", clear)?;
             drop()
         }
         other => other,
     }
+}
+
+/// Takes back what a client has said of it by `ALTER DATABASE`: a template is not dropped, and one that is closed is not entered.
+fn open(name: &str) -> String {
+    format!(
+        "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
+         WHERE datname = {}",
+        literal(name)
+    )
 }
 
 /// Ends what keeps a database from being dropped.

@@ -223,8 +223,11 @@ impl LeaseTable {
 
     /// Ends what is not needed for one that a client waits for. False if everything is in use.
     fn evict_idle(&mut self, source: &Source, now: Instant) -> bool {
-        let in_transition =
-            |database: &Database| !matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
+        // What has failed may fail for ever: nothing comes of it until it is done.
+        let in_transition = |database: &Database| {
+            let rests = matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
+            !rests && !matches!(database.work, Work::RetryAt(_))
+        };
         if self.databases.busy().any(|(_, database)| in_transition(database)) {
             return true;
         }
