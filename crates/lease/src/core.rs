@@ -412,13 +412,13 @@ impl Slot {
 mod tests {
     use super::*;
     use crate::Isolation;
-    use crate::table::{Outcome, Proof, Source, TaskKind, Terms};
+    use crate::table::{Explicit, Outcome, Proof, Source, TaskKind, Terms};
 
     /// Gives a new session that name, and leaves nothing to be done.
     fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
         let terms =
             Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
-        let want = Want::Session { params: ParamsId(0), terms, explicit: false, reset: false };
+        let want = Want::Session { params: ParamsId(0), terms, explicit: Explicit::default(), reset: false };
         let tasks = core.request(name, want, None).2;
         work(core, tasks);
         core.table.holder(name).expect("it is leased")
@@ -550,7 +550,12 @@ mod tests {
             let params = StartupParams::new([("application_name", &*number.to_string())]);
             let (template, linger) = ("app".to_owned(), Duration::ZERO);
             let terms = Terms { template, isolation: Isolation::Rollback, linger, retained: false };
-            let want = Want::Session { params: params_id(&params), terms, explicit: false, reset: false };
+            let want = Want::Session {
+                params: params_id(&params),
+                terms,
+                explicit: Explicit::default(),
+                reset: false,
+            };
             core.request("db", want, Some(&params));
             params
         };

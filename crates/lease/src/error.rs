@@ -56,6 +56,16 @@ pub enum LeaseError {
         /// How it is isolated.
         isolation: Isolation,
     },
+    /// The same for its template.
+    #[error("database \"{name}\" is leased from template \"{template}\", not \"{asked}\"")]
+    OtherTemplate {
+        /// The database.
+        name: String,
+        /// What it is a copy of.
+        template: String,
+        /// What was asked for.
+        asked: String,
+    },
     /// What is replicated is committed.
     #[error("cannot replicate in rollback isolation")]
     Replication,
@@ -178,7 +188,8 @@ impl LeaseError {
             | Self::Hidden(_)
             | Self::Busy(_)
             | Self::OtherParameters(_)
-            | Self::OtherIsolation { .. } => "55006",
+            | Self::OtherIsolation { .. }
+            | Self::OtherTemplate { .. } => "55006",
             Self::Timeout { .. } => "57014",
             Self::Closed | Self::Gone => "57P01",
             Self::Name { .. } | Self::TemplateName(_) => "42602",
@@ -232,6 +243,9 @@ impl LeaseError {
             ),
             Self::OtherParameters(_) => Some("Connect as before, or use isolation \"clone\".".to_owned()),
             Self::OtherIsolation { .. } => Some("Release it first, or choose another name.".to_owned()),
+            Self::OtherTemplate { .. } => {
+                Some("Release it first, connect with pgfresh.reset=on, or choose another name.".to_owned())
+            }
             Self::Timeout { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),

@@ -19,7 +19,7 @@ use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
-use crate::table::{Answer, DatabaseId, Event, Terms, Want};
+use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
 
@@ -119,7 +119,10 @@ impl Leases {
         let want = Want::Session {
             params: params_id(request.params),
             terms,
-            explicit: request.isolation.is_some(),
+            explicit: Explicit {
+                isolation: request.isolation.is_some(),
+                template: request.template.is_some(),
+            },
             reset: request.reset,
         };
         let mut last = LeaseError::NotLeased(name.to_owned());

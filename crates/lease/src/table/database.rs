@@ -37,6 +37,8 @@ pub(crate) struct Lease {
     pub(crate) since: Instant,
     /// When its database was kept, of one that a failed test left: the oldest goes first where room is short.
     pub(crate) kept: Option<Instant>,
+    /// When it last served who waited for it, or lost its last client.
+    pub(crate) moved: Instant,
 }
 
 /// How far the sessions of a lease have been told to end.
@@ -149,7 +151,8 @@ impl Database {
 
 impl Lease {
     pub(super) fn new(terms: Terms, now: Instant) -> Self {
-        Self { terms, open: 0, leaving: 0, deadline: None, closing: Closes::None, since: now, kept: None }
+        let closing = Closes::None;
+        Self { terms, open: 0, leaving: 0, deadline: None, closing, since: now, kept: None, moved: now }
     }
 
     pub(super) fn sessions(&self) -> usize {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::database::{Change, Closes, Lease, Work};
 use super::{
-    Action, Answer, DatabaseId, DatabaseState, LeaseTable, Source, Task, TaskKind, Terms, Then, Ticket, Want,
+    Action, Answer, DatabaseId, DatabaseState, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Then,
+    Ticket, Want,
 };
 use crate::{Isolation, LeaseError};
 
@@ -16,6 +17,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a session waits for the one before it in rollback isolation, and for one that is known to be leaving.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long one waits for the end of a lease that is over without its last client. Another database costs less than a longer wait.
+const OVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for anything else: the copy of a large template is the longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
@@ -36,8 +39,8 @@ pub(super) struct Request {
     pub(super) ticket: Ticket,
     pub(super) want: Want,
     pub(super) since: Instant,
-    /// Since when it waits for the sessions in a lease.
-    waits_since: Option<Instant>,
+    /// Since when sessions are told to end for it.
+    closes_since: Option<Instant>,
     /// What it asked for has begun: it is answered when that has ended.
     pub(super) begun: bool,
 }
@@ -53,6 +56,29 @@ pub(super) enum Step {
     Next,
     /// Until something happens, or its patience ends.
     Wait,
+}
+
+impl Request {
+    /// How long it waits for the sessions in a lease: as long as if it had come alone, however many wait before it, but from when
+    /// one of these was served last.
+    fn waits_until(&self, lease: &Lease) -> Instant {
+        let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
+        since + patience(&self.want, lease)
+    }
+
+    /// Whether it is for a lease that is there, and not for a new one.
+    fn is_for_a_lease(&self) -> bool {
+        !matches!(self.want, Want::Session { .. } | Want::Lease { .. })
+    }
+
+    /// Whether it tells the sessions in a lease to end.
+    fn closes(&self) -> bool {
+        self.is_for_a_lease()
+            && !matches!(
+                self.want,
+                Want::Reset { close: false } | Want::Copy { close: false, .. } | Want::Server
+            )
+    }
 }
 
 impl Line {
@@ -76,7 +102,7 @@ impl LeaseTable {
             return self.actions.push(refused(ticket, why.error()));
         }
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
-        line.requests.push_back(Request { ticket, want, since: now, waits_since: None, begun: false });
+        line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun: false });
         self.asked.insert(name.to_owned());
         self.look_at_lines(now + LONGEST_WAIT);
         self.advance(name, now);
@@ -104,10 +130,8 @@ impl LeaseTable {
             }),
             _ => None,
         };
-        Some(match head.waits_since {
-            Some(since) => since + patience(&head.want, lease),
-            None => head.since + LONGEST_WAIT,
-        })
+        let longest = head.since + LONGEST_WAIT;
+        Some(lease.map_or(longest, |lease| head.waits_until(lease).min(longest)))
     }
 
     fn step(&mut self, name: &str, now: Instant) -> Option<Step> {
@@ -172,12 +196,13 @@ impl LeaseTable {
     fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
-            Want::Session { terms, explicit: true, .. } if terms.isolation != reserved.isolation => {
-                let error =
-                    LeaseError::OtherIsolation { name: name.to_owned(), isolation: reserved.isolation };
-                self.refuse_head(name, error)
+            Want::Session { .. } => {
+                if let Some(error) = other_terms(name, &head.want, &reserved) {
+                    return self.refuse_head(name, error);
+                }
+                let terms = terms_after_reset(&head.want, reserved);
+                self.want_database(name, terms, now)
             }
-            Want::Session { .. } => self.want_database(name, reserved, now),
             Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned())),
             Want::Reset { .. } => {
                 if !reserved.retained {
@@ -227,14 +252,20 @@ impl LeaseTable {
     fn step_leased(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let DatabaseState::Leased(lease) = &self.databases.get(id)?.state else { return None };
-        if lease.sessions() == 0 && lease.is_due(now) {
+        if head.closes() {
+            head.closes_since.get_or_insert(now);
+        }
+        let (isolation, waits_until, ticket) = (lease.terms.isolation, head.waits_until(lease), head.ticket);
+        let (is_over, other_terms) = (lease.is_over(), other_terms(name, &head.want, &lease.terms));
+        let (is_late, is_for_the_next) = (now >= waits_until, !head.begun && !head.is_for_a_lease());
+        if self.is_at_its_end(id, now) {
             self.end_lease(id, false);
             return None;
         }
-        let (isolation, waits_until) =
-            (lease.terms.isolation, *head.waits_since.get_or_insert(now) + patience(&head.want, Some(lease)));
-        let is_late = now >= waits_until;
         self.look_at_lines(waits_until);
+        if is_over && is_for_the_next {
+            return if is_late { self.leave_behind(id, ticket) } else { Some(Step::Wait) };
+        }
         let lease = self.databases.get(id)?.lease()?;
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
@@ -242,12 +273,8 @@ impl LeaseTable {
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
-            Want::Session { terms, explicit: true, .. } if terms.isolation != isolation => {
-                let error = LeaseError::OtherIsolation { name: name.to_owned(), isolation };
-                self.refuse_head(name, error)
-            }
-            Want::Session { .. } => self.step_session(name, id, is_late),
-            Want::Lease { .. } if lease.is_over() && !is_late => Some(Step::Wait),
+            Want::Session { .. } if let Some(error) = other_terms => self.refuse_head(name, error),
+            Want::Session { .. } => self.step_session(name, id, is_late, now),
             Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned())),
             Want::Server if isolation != Isolation::Server => {
                 self.refuse_head(name, LeaseError::NoServer(name.to_owned()))
@@ -266,28 +293,50 @@ impl LeaseTable {
         }
     }
 
+    /// Whether a lease ends now: nobody is in it or waits to change it who came before its end.
+    pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
+        let Some(database) = self.databases.get(id) else { return false };
+        let DatabaseState::Leased(lease) = &database.state else { return false };
+        let head = database.name.as_ref().and_then(|name| self.names.get(name)?.requests.front());
+        let is_awaited = head.is_some_and(|head| {
+            head.is_for_a_lease() && lease.deadline.is_some_and(|deadline| head.since <= deadline)
+        });
+        lease.sessions() == 0 && lease.is_due(now) && !is_awaited
+    }
+
+    /// A lease is over, and a session goes on in its database without a client: the name gets another one.
+    fn leave_behind(&mut self, id: DatabaseId, ticket: Ticket) -> Option<Step> {
+        self.end_lease(id, true);
+        let task = self.start_due(id)?;
+        self.actions.push(Action::Run { task, ticket });
+        None
+    }
+
     /// A session, in a database that is leased.
-    fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
+    fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
         let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let head = self.names.get_mut(name)?.requests.front_mut()?;
+        let new_terms = terms_after_reset(&head.want, lease.terms.clone());
         let Want::Session { params, reset, .. } = &mut head.want else { return None };
         let (sessions, ticket) = (lease.sessions(), head.ticket);
-        if lease.closing == Closes::Running {
-            let error = LeaseError::Busy(name.to_owned());
-            return if is_late { self.refuse_head(name, error) } else { Some(Step::Wait) };
-        }
-        if sessions > 0 && (*reset || lease.is_over() || lease.terms.isolation == Isolation::Rollback) {
+        let is_alone = lease.terms.isolation == Isolation::Rollback;
+        if lease.closing == Closes::Running || sessions > 0 && (*reset || is_alone) {
             let error = match *reset {
                 _ if !is_late => return Some(Step::Wait),
-                true => LeaseError::InUse { name: name.to_owned(), sessions },
-                false => LeaseError::Busy(name.to_owned()),
+                false if is_alone => LeaseError::Busy(name.to_owned()),
+                _ => LeaseError::InUse { name: name.to_owned(), sessions },
             };
             return self.refuse_head(name, error);
         }
         if *reset {
             *reset = false;
             let lease = lease.clone();
+            if new_terms != lease.terms {
+                self.unname(id, false, Some(new_terms));
+                self.run_now(id, TaskKind::Unname, ticket);
+                return None;
+            }
             self.reset_in_place(id, lease, ticket);
             return None;
         }
@@ -295,15 +344,14 @@ impl LeaseTable {
             return self.refuse_head(name, LeaseError::OtherParameters(name.to_owned()));
         }
         lease.open += 1;
-        lease.deadline = None;
+        (lease.deadline, lease.moved) = (None, now);
         self.answer_head(name, Answer::Session(id))
     }
 
     /// A change that no session may be there for.
     fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
-        let (ticket, want) = (head.ticket, head.want.clone());
-        let closes = !matches!(want, Want::Reset { close: false } | Want::Copy { close: false, .. });
+        let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
         let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let sessions = lease.sessions();
@@ -392,10 +440,32 @@ impl LeaseTable {
     }
 }
 
-/// How long a request is patient.
-fn patience(want: &Want, lease: Option<&Lease>) -> Duration {
-    let Some(lease) = lease else { return LONGEST_WAIT };
+/// Why a session is not let into a lease on these terms: it has asked for others. One that resets it may have another template.
+fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
+    let Want::Session { terms, explicit, reset, .. } = want else { return None };
+    let name = name.to_owned();
+    if explicit.isolation && terms.isolation != leased.isolation {
+        return Some(LeaseError::OtherIsolation { name, isolation: leased.isolation });
+    }
+    let is_other = explicit.template && !reset && terms.template != leased.template;
+    let (template, asked) = (leased.template.clone(), terms.template.clone());
+    is_other.then_some(LeaseError::OtherTemplate { name, template, asked })
+}
+
+/// The terms of a lease once a session has reset it, where it asks for that.
+fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     match want {
+        Want::Session { terms, explicit: Explicit { template: true, .. }, reset: true, .. } => {
+            Terms { template: terms.template.clone(), ..leased }
+        }
+        _ => leased,
+    }
+}
+
+/// How long a request is patient.
+fn patience(want: &Want, lease: &Lease) -> Duration {
+    match want {
+        Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
         // Their clients are gone, and the server has not noticed yet.
         Want::Session { .. }
         | Want::Lease { .. }

@@ -81,8 +81,8 @@ pub(crate) enum Want {
         params: ParamsId,
         /// If the name is new.
         terms: Terms,
-        /// Whether `terms.isolation` was asked for, or is only what is usual.
-        explicit: bool,
+        /// Which of the terms were asked for, and are not only what is usual.
+        explicit: Explicit,
         /// Return the database to its template's state first.
         reset: bool,
     },
@@ -98,6 +98,13 @@ pub(crate) enum Want {
     Copy { to: String, close: bool },
     /// A change of the lease's own server.
     Server,
+}
+
+/// Which terms a session has asked for: those of a lease that is there have to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Explicit {
+    pub(crate) isolation: bool,
+    pub(crate) template: bool,
 }
 
 /// On which terms a name is leased.

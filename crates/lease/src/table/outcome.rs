@@ -244,7 +244,7 @@ impl LeaseTable {
 
     /// A lease begins, or goes on. It begins to end only once those have been served who wait for it.
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
-        lease.deadline = None;
+        (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
         self.advance_holder(id, now);
         if let Some(DatabaseState::Leased(lease)) =

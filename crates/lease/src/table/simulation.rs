@@ -140,7 +140,7 @@ impl Simulation {
         }
     }
 
-    fn terms(&mut self) -> (Terms, bool) {
+    fn terms(&mut self) -> (Terms, Explicit) {
         let isolation = match self.random.below(10) {
             0..6 => Isolation::Clone,
             6..9 => Isolation::Rollback,
@@ -148,7 +148,8 @@ impl Simulation {
         };
         let linger = Duration::from_millis(self.random.pick(&LINGERS));
         let template = self.random.pick(&TEMPLATES).to_owned();
-        (Terms { template, isolation, linger, retained: false }, self.random.one_in(3))
+        let explicit = Explicit { isolation: self.random.one_in(3), template: self.random.one_in(3) };
+        (Terms { template, isolation, linger, retained: false }, explicit)
     }
 
     fn request(&mut self) {
@@ -210,6 +211,10 @@ impl Simulation {
                 let lease =
                     database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
                 let is_first = lease.sessions() == 1;
+                assert_eq!(database.source, lease.terms.source());
+                if let Want::Session { terms, explicit: Explicit { template: true, .. }, .. } = &waiter.want {
+                    assert_eq!(lease.terms.template, terms.template, "{waiter:?} got {database:?}");
+                }
                 if let Some(copy) = self.server.get(id)
                     && copy.name.as_deref() == Some(&waiter.name)
                 {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::database::{Change, Closes, Database, Work};
 use super::line::{NameState, refused};
-use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then};
+use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then, Want};
 use crate::Isolation;
 
 /// How many maintenance workers there are. One of them never makes or drops a database: that takes tens of milliseconds, and
@@ -158,6 +158,9 @@ impl LeaseTable {
         if let Some(lease) = database.lease_mut() {
             lease.open = lease.open.saturating_sub(1);
             lease.leaving += 1;
+            if lease.open == 0 {
+                lease.moved = now;
+            }
         }
         self.advance_holder(id, now);
     }
@@ -166,12 +169,7 @@ impl LeaseTable {
         self.count_out(id, leaving);
         let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         lease.begin_to_end(now);
-        if lease.is_due(now)
-            && self
-                .databases
-                .get(id)
-                .is_some_and(|database| matches!(database.state, DatabaseState::Leased(_)))
-        {
+        if self.is_at_its_end(id, now) {
             self.end_lease(id, false);
         }
         self.advance_holder(id, now);
@@ -184,8 +182,17 @@ impl LeaseTable {
         let DatabaseState::Leased(lease) = &database.state else {
             return self.advance_holder(id, now);
         };
-        let again = Some(lease.terms.clone()).filter(|terms| terms.retained);
         let retire = lease.closing == Closes::Running;
+        let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
+        // Its sessions were told to end for a request, which is answered when the name has no database, or another one.
+        let (mut is_reset, mut is_released) = (false, false);
+        if let Some(head) = head {
+            is_reset = matches!(head.want, Want::Reset { .. });
+            is_released = matches!(head.want, Want::Release);
+            head.begun |= is_reset || is_released;
+        }
+        let stays = is_reset || lease.terms.retained && !is_released;
+        let again = stays.then(|| lease.terms.clone());
         self.unname(id, retire, again);
     }
 

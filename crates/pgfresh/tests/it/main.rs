@@ -33,6 +33,7 @@ mod installing;
 mod isolation;
 mod kept;
 mod kills;
+mod lease_terms;
 mod limits;
 mod load;
 mod logging;

@@ -1,0 +1,230 @@
+//! Those who want something of one name, one after the other.
+
+use super::*;
+
+/// Asks for a session on these terms, all of them explicitly.
+fn session_with(example: &mut Example, name: &str, terms: Terms, reset: bool) -> (Ticket, Vec<Action>) {
+    let explicit = Explicit { isolation: true, template: true };
+    example.ask(name, Want::Session { params: PARAMS, terms, explicit, reset })
+}
+
+fn refusal(actions: &[Action], of: Ticket) -> &LeaseError {
+    match actions {
+        [Action::Answer { ticket, answer: Answer::Refused(error) }] if *ticket == of => error,
+        other => panic!("{of:?} was expected to be refused, not {other:?}"),
+    }
+}
+
+fn with_two_templates() -> Example {
+    let mut example = Example::new();
+    example.table.add_source(Source::Template("other".to_owned()), false);
+    example
+}
+
+#[test]
+fn a_session_gets_no_copy_of_another_template_than_it_asks_for() {
+    for isolation in [Isolation::Clone, Isolation::Rollback] {
+        let mut example = with_two_templates();
+        let database = leased(&mut example, "name", terms("app", isolation, 5000));
+        let other = terms("other", isolation, 5000);
+        for has_session in [true, false] {
+            if !has_session {
+                example.raise(Event::Disconnected { database, leaving: false });
+            }
+            let (ticket, actions) = session_with(&mut example, "name", other.clone(), false);
+            let error = refusal(&actions, ticket);
+            assert!(
+                matches!(error, LeaseError::OtherTemplate { template, asked, .. } if template == "app" && asked == "other"),
+                "{error:?}"
+            );
+        }
+        // Who does not say which gets what is there.
+        let want =
+            Want::Session { params: PARAMS, terms: other, explicit: Explicit::default(), reset: false };
+        let (ticket, actions) = example.ask("name", want);
+        assert_eq!(granted(&actions, ticket), database);
+    }
+}
+
+#[test]
+fn a_session_that_resets_a_lease_gets_the_template_that_it_asks_for() {
+    for isolation in [Isolation::Clone, Isolation::Rollback] {
+        let mut example = with_two_templates();
+        let database = leased(&mut example, "name", terms("app", isolation, 5000));
+        example.raise(Event::Disconnected { database, leaving: false });
+        let (_, actions) = session_with(&mut example, "name", terms("other", isolation, 5000), true);
+        assert_eq!(task(&actions), Task { database, kind: TaskKind::Unname });
+        let (_, given) = rest(&mut example, actions);
+        let lease = example.table.lease("name").unwrap();
+        assert_eq!((lease.database, &*lease.terms.template), (Some(given[0]), "other"));
+    }
+}
+
+/// A name that is leased over HTTP, and has no database yet.
+#[test]
+fn a_lease_that_waits_for_its_first_session_has_its_template_already() {
+    let mut example = with_two_templates();
+    let kept = Terms { retained: true, ..terms("app", Isolation::Rollback, 0) };
+    example.ask("name", Want::Lease { params: None, terms: kept });
+    let other = terms("other", Isolation::Rollback, 0);
+    let (ticket, actions) = session_with(&mut example, "name", other.clone(), false);
+    assert!(matches!(refusal(&actions, ticket), LeaseError::OtherTemplate { .. }));
+    let (_, actions) = session_with(&mut example, "name", other, true);
+    assert_eq!(rest(&mut example, actions).1.len(), 1);
+    assert_eq!(example.table.lease("name").unwrap().terms.template, "other");
+}
+
+/// Answers to these tickets, in the order in which they came.
+fn refused_of(actions: &[Action]) -> Vec<Ticket> {
+    let refused = |action: &Action| match action {
+        Action::Answer {
+            ticket,
+            answer: Answer::Refused(LeaseError::InUse { .. } | LeaseError::Busy(_)),
+        } => *ticket,
+        other => panic!("a refusal was expected, not {other:?}"),
+    };
+    actions.iter().map(refused).collect()
+}
+
+#[test]
+fn all_who_came_at_once_are_refused_at_once() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
+    example.now += Duration::from_secs(5);
+    let resets: Vec<_> = (0..20).map(|_| example.ask("name", Want::Reset { close: false }).0).collect();
+    let (joins, waits) = example.session("name", 5000);
+    assert!(waits.is_empty());
+    example.now += Duration::from_millis(500);
+    let mut actions = example.raise(Event::Tick);
+    let joined = actions.split_off(actions.len() - 1);
+    assert_eq!(granted(&joined, joins), database);
+    assert_eq!(refused_of(&actions), resets);
+}
+
+/// As long as the line moves, each has its turn.
+#[test]
+fn sessions_that_take_turns_are_not_refused_for_how_long_all_of_them_take() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 5000));
+    let lease = || terms("app", Isolation::Rollback, 5000);
+    let waiting: Vec<_> = (0..5).map(|_| session_with(&mut example, "name", lease(), false).0).collect();
+    for ticket in waiting {
+        example.now += Duration::from_millis(700);
+        assert!(example.raise(Event::Tick).is_empty());
+        let actions = example.raise(Event::Disconnected { database, leaving: false });
+        assert_eq!(granted(&actions, ticket), database);
+    }
+}
+
+/// However its sessions end: before those are told of who closes them, or after.
+#[test]
+fn a_lease_that_ends_with_its_sessions_lasts_until_those_who_close_them_are_served() {
+    let wants = [
+        (Want::Release, TaskKind::Unname),
+        (Want::Reset { close: true }, TaskKind::Reset { in_place: true }),
+        (Want::Keep { to: "kept".to_owned() }, TaskKind::Keep { to: "kept".to_owned() }),
+        (Want::Copy { to: "copy".to_owned(), close: true }, TaskKind::Copy { to: "copy".to_owned() }),
+    ];
+    for (want, kind) in wants {
+        for is_first in [true, false] {
+            let mut example = Example::new();
+            let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));
+            let (ticket, actions) = example.ask("name", want.clone());
+            assert_eq!(task(&actions).kind, TaskKind::Close);
+            let ended = Event::Disconnected { database, leaving: false };
+            let (one, other) = if is_first {
+                (ended, Event::Closed { database })
+            } else {
+                (Event::Closed { database }, ended)
+            };
+            assert!(example.raise(one).is_empty());
+            let actions = example.raise(other);
+            assert_eq!(task(&actions), Task { database, kind: kind.clone() });
+            let outcome = match kind {
+                TaskKind::Reset { .. } => Outcome::Fresh(Proof::new()),
+                _ => Outcome::Done,
+            };
+            let actions = example.finish(database, outcome);
+            let is_done = |action: &Action| matches!(action, Action::Answer { ticket: to, answer: Answer::Done(_) } if *to == ticket);
+            assert!(actions.iter().any(is_done), "{want:?}: {actions:?}");
+        }
+    }
+}
+
+/// Its one session is the server's, and is told to end with it.
+#[test]
+fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_reset() {
+    for want in [Want::Release, Want::Reset { close: true }] {
+        let mut example = Example::new();
+        let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 0));
+        let (ticket, _) = example.ask("name", want.clone());
+        example.raise(Event::Lost { database, leaving: false });
+        example.raise(Event::Closed { database });
+        let actions = example.work().1;
+        let is_done = |action: &Action| matches!(action, Action::Answer { ticket: to, answer: Answer::Done(_) } if *to == ticket);
+        assert!(matches!(&actions[..], [action] if is_done(action)), "{want:?}: {actions:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_is_waited_for_whatever_the_next_asks_for() {
+    for (first, next) in [(Isolation::Clone, Isolation::Rollback), (Isolation::Rollback, Isolation::Clone)] {
+        let mut example = with_two_templates();
+        let database = leased(&mut example, "name", terms("app", first, 0));
+        example.raise(Event::Leaving { database });
+        let (_, waits) = session_with(&mut example, "name", terms("other", next, 0), false);
+        assert!(waits.is_empty(), "{waits:?}");
+        let actions = example.raise(Event::Disconnected { database, leaving: true });
+        assert_eq!(rest(&mut example, actions).1.len(), 1);
+        assert_eq!(example.table.isolation("name"), Some(next));
+    }
+}
+
+/// A statement of a client that is gone may run for hours.
+#[test]
+fn a_session_without_a_client_keeps_a_name_whose_lease_is_over_for_a_moment() {
+    for isolation in [Isolation::Clone, Isolation::Rollback] {
+        let mut example = Example::new();
+        let database = leased(&mut example, "name", terms("app", isolation, 0));
+        example.raise(Event::Leaving { database });
+        let (_, waits) = session_with(&mut example, "name", terms("app", Isolation::Clone, 0), false);
+        assert!(waits.is_empty());
+        example.now += Duration::from_millis(500);
+        let actions = example.raise(Event::Tick);
+        assert_eq!(task(&actions), Task { database, kind: TaskKind::Unname });
+        let (done, given) = rest(&mut example, actions);
+        assert!(done.contains(&TaskKind::Drop), "{done:?}");
+        assert!(given.len() == 1 && given[0] != database, "{given:?}");
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_dropped_keeps_nobody_waiting() {
+    let mut example = Example::new();
+    example.table.capacity = 1;
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));
+    example.raise(Event::Disconnected { database, leaving: false });
+    example.work();
+    let reset = example.table.next_task(example.now).unwrap();
+    example.finish(reset.database, Outcome::Doubt("chance"));
+    let (ticket, waits) = example.session("next", 0);
+    assert!(waits.is_empty());
+    let begun = example.now;
+    loop {
+        let mut actions = example.raise(Event::Tick);
+        match example.table.next_task(example.now) {
+            Ok(Task { database, kind }) => {
+                let failed = Outcome::Failed(LeaseError::NoServers);
+                actions.extend(
+                    example.finish(database, if kind == TaskKind::Drop { failed } else { Outcome::Done }),
+                );
+            }
+            Err(later) => example.now = later.expect("the client has its answer in time"),
+        }
+        if !actions.is_empty() {
+            assert!(matches!(refusal(&actions, ticket), LeaseError::Full { .. }));
+            break;
+        }
+    }
+    assert!(example.now <= begun + Duration::from_millis(1200));
+}

@@ -1,0 +1,145 @@
+//! What a name is leased as, and when its lease is over, where one client after the other asks for it on other terms.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::connection::Connection;
+use crate::common::gateway::Gateway;
+use crate::common::serve::Serve;
+use crate::common::{Scene, User, on_every_major, postgres};
+
+on_every_major! {
+    a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error
+    a_database_that_a_client_has_made_a_template_is_dropped
+    requests_that_close_the_sessions_of_a_lease_without_linger_are_served
+    a_name_is_free_for_any_isolation_once_its_client_has_gone
+}
+
+/// With two templates, each with a table that is called like it.
+fn with_two_templates(major: u32, options: &[&str]) -> Gateway {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("pgfresh.toml", "[template.a]\nsql = \"a.sql\"\n[template.c]\nsql = \"c.sql\"\n");
+    for name in ["a", "c"] {
+        scene.write(&format!("{name}.sql"), &format!("CREATE TABLE of_{name} (v text)"));
+    }
+    let postgres = postgres(major);
+    let words = [&["--postgres", &postgres, "--template", "a,c"], options].concat();
+    Gateway { serve: Serve::at(scene, words), major }
+}
+
+/// Of which template a session has a copy.
+fn template_of(session: &mut Connection) -> String {
+    session.value("SELECT relname FROM pg_class WHERE relname LIKE 'of\\__' AND relkind = 'r'").unwrap()
+}
+
+fn a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error(major: u32) {
+    let gateway = with_two_templates(major, &["--linger", "60s"]);
+    for isolation in ["clone", "rollback"] {
+        let options = |words: &str| format!("-cpgfresh.isolation={isolation} {words}");
+        let connect = |words: &str| gateway.connect(isolation, &options(words));
+        let mut session = connect("-cpgfresh.template=a").unwrap();
+        assert_eq!(template_of(&mut session), "of_a");
+        let refused = || {
+            let error = connect("-cpgfresh.template=c").map(drop).unwrap_err();
+            let message = format!("database \"{isolation}\" is leased from template \"a\", not \"c\"");
+            assert_eq!((&*error.sqlstate, error.message), ("55006", message));
+        };
+        refused();
+        session.close();
+        refused();
+        // In rollback isolation all sessions of a lease have the same start-up parameters.
+        for words in ["-cpgfresh.template=a", ""].into_iter().take(if isolation == "clone" { 2 } else { 1 }) {
+            let mut joined = connect(words).unwrap();
+            assert_eq!(template_of(&mut joined), "of_a");
+            joined.close();
+        }
+        let mut session = connect("-cpgfresh.template=c -cpgfresh.reset=on").unwrap();
+        assert_eq!(template_of(&mut session), "of_c");
+    }
+    for isolation in ["clone", "rollback"] {
+        let name = format!("http_{isolation}");
+        let lease = |template: &str| {
+            let body =
+                format!(r#"{{"name": "{name}", "template": "{template}", "isolation": "{isolation}"}}"#);
+            gateway.http("POST", "/v1/databases", &body).0
+        };
+        assert_eq!((lease("a"), lease("c")), (201, 409));
+        let error = gateway.connect(&name, "-cpgfresh.template=c").map(drop).unwrap_err();
+        assert_eq!(error.sqlstate, "55006", "{error}");
+        let mut session = gateway.connect(&name, "").unwrap();
+        assert_eq!(template_of(&mut session), "of_a");
+    }
+}
+
+/// More often than there is room for such databases.
+fn a_database_that_a_client_has_made_a_template_is_dropped(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
+    for number in 0..8 {
+        let name = format!("test_{number}");
+        let mut session = gateway.connect(&name, "").unwrap();
+        session.rows(&format!("ALTER DATABASE {name} IS_TEMPLATE true")).unwrap();
+        session.close();
+    }
+    assert_eq!(gateway.status()["errors"], serde_json::json!({}), "{}", gateway.status());
+}
+
+fn requests_that_close_the_sessions_of_a_lease_without_linger_are_served(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
+    let requests = [
+        ("DELETE", "", "", 204),
+        ("POST", "/reset", r#"{"close_sessions": true}"#, 204),
+        ("POST", "/snapshot", r#"{"template": "seen", "close_sessions": true}"#, 201),
+    ];
+    for isolation in ["clone", "rollback"] {
+        for (at, (method, path, body, expected)) in requests.into_iter().enumerate() {
+            let can = isolation == "clone" || at < 2;
+            for round in 0..if at == 2 { 1 } else { 5 } {
+                let name = format!("{isolation}_{at}_{round}");
+                let mut session =
+                    gateway.connect(&name, &format!("-cpgfresh.isolation={isolation}")).unwrap();
+                session.rows("INSERT INTO t VALUES ('important')").unwrap();
+                let answer = gateway.http(method, &format!("/v1/databases/{name}{path}"), body);
+                assert!(!can || answer.0 == expected, "{method} {name}{path}: {answer:?}");
+            }
+        }
+    }
+}
+
+/// Also where the session of the client goes on without it.
+fn a_name_is_free_for_any_isolation_once_its_client_has_gone(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
+    for (first, next) in [("clone", "rollback"), ("rollback", "clone"), ("clone", "clone")] {
+        for (statement, waits) in [("INSERT INTO t VALUES ('x')", true), ("SELECT pg_sleep(30)", false)] {
+            let name = format!("{first}_{next}_{waits}");
+            let mut session = gateway.connect(&name, &format!("-cpgfresh.isolation={first}")).unwrap();
+            if waits {
+                session.rows(statement).unwrap();
+            } else {
+                session.send(b'Q', format!("{statement}\0").as_bytes()).unwrap();
+            }
+            drop(session);
+            let begun = Instant::now();
+            let mut session = gateway.connect(&name, &format!("-cpgfresh.isolation={next}")).unwrap();
+            assert_eq!(session.value("SELECT count(*) FROM t").unwrap(), "0", "{name}");
+            assert!(begun.elapsed() < Duration::from_secs(8), "{name}: {:?}", begun.elapsed());
+        }
+    }
+}
+
+#[test]
+fn many_resets_of_a_name_in_use_are_refused_as_soon_as_one() {
+    let gateway = Gateway::start(15, "CREATE TABLE t (v text)", &[]);
+    let _session = gateway.connect("busy", "").unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let (status, answer) = gateway.http("POST", "/v1/databases/busy/reset", "{}");
+                assert_eq!(status, 409, "{answer}");
+            });
+        }
+        thread::sleep(Duration::from_millis(100));
+        gateway.connect("busy", "").unwrap();
+    });
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
