@@ -151,16 +151,7 @@ impl Leases {
     /// Starts a session with a leased database, in which it counts already.
     fn enter(&self, id: DatabaseId, name: &str, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
-        let client = Arc::new(Client::new(request.client.clone()));
-        let params = request.params.clone();
-        let mut stay = LeasedSession {
-            inner: Arc::clone(inner),
-            id,
-            client,
-            params,
-            stamp: CatalogStamp::from(""),
-            since: None,
-        };
+        let mut stay = LeasedSession::new(inner, id, request);
         let (server, transaction, is_first) = {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else {
@@ -248,6 +239,17 @@ impl Inner {
 }
 
 impl LeasedSession {
+    fn new(inner: &Arc<Inner>, id: DatabaseId, request: &ConnectRequest<'_>) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            id,
+            client: Arc::new(Client::new(request.client.clone())),
+            params: request.params.clone(),
+            stamp: CatalogStamp::from(""),
+            since: None,
+        }
+    }
+
     /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.
     fn find_waiting(&mut self) -> Option<Backend> {
         let inner = &self.inner;

@@ -135,9 +135,8 @@ impl Simulation {
                 Action::Answer { ticket, answer } => self.answered(ticket, &answer),
             }
         }
-        for id in self.table.take_gone() {
-            self.held.remove(&id);
-        }
+        let gone = self.table.take_gone();
+        self.held.retain(|id| !gone.contains(id));
     }
 
     fn terms(&mut self) -> (Terms, Explicit) {
@@ -208,8 +207,7 @@ impl Simulation {
         match answer {
             Answer::Session(id) => {
                 let database = self.table.databases.get(*id).expect("it is there");
-                let lease =
-                    database.lease().unwrap_or_else(|| panic!("{waiter:?} got a session in {database:?}"));
+                let lease = database.lease().unwrap_or_else(|| panic!("{waiter:?} got {database:?}"));
                 let is_first = lease.sessions() == 1;
                 assert_eq!(database.source, lease.terms.source());
                 if let Want::Session { terms, explicit: Explicit { template: true, .. }, .. } = &waiter.want {
@@ -359,8 +357,7 @@ impl Simulation {
         let in_use = self.sessions.iter().any(|session| session.database == id);
         match kind {
             TaskKind::Create(_) => {
-                self.held.insert(id);
-                self.server.insert(id, Copy::default());
+                _ = (self.held.insert(id), self.server.insert(id, Copy::default()));
                 return Outcome::Fresh(Proof::new());
             }
             TaskKind::Close => return Outcome::Done,
