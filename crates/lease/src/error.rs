@@ -170,7 +170,7 @@ impl LeaseError {
         matches!(self, Self::Sql { source, .. } if source.is_fatal())
     }
 
-    /// Whether the server would say the same again: neither has it lacked something, nor has anybody intervened.
+    /// Whether the server would say the same again: neither has it lacked something, nor has an operator intervened.
     pub(crate) fn is_lasting(&self) -> bool {
         const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
         let Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } = self else { return false };

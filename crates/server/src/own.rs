@@ -66,7 +66,7 @@ pub(crate) fn plain_params(major: u32) -> StartupParams {
     params(known(&[NO_TRIGGERS], major))
 }
 
-/// Whether a session of [`plain_params`] says nothing of what a server was told of the setting.
+/// Whether a session of [`plain_params`] does not show what the server was told of the setting.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }

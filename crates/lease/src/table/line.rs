@@ -293,7 +293,7 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a lease ends now: nobody is in it or waits to change it who came before its end.
+    /// Whether a lease ends now: no client is in it, and none that came before its end waits to change it.
     pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
         let Some(database) = self.databases.get(id) else { return false };
         let DatabaseState::Leased(lease) = &database.state else { return false };
