@@ -301,6 +301,8 @@ impl LeaseTable {
             database.failed += 1;
             database.work = Work::RetryAt(now + pause.min(LONGEST_RETRY));
         }
+        // It makes no room until then.
+        self.serve_where_full(now);
     }
 
     /// There is no such database any more.

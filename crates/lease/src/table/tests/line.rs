@@ -219,6 +219,7 @@ fn a_database_that_cannot_be_dropped_keeps_nobody_waiting() {
                     example.finish(database, if kind == TaskKind::Drop { failed } else { Outcome::Done }),
                 );
             }
+            Err(_) if !actions.is_empty() => {}
             Err(later) => example.now = later.expect("the client has its answer in time"),
         }
         if !actions.is_empty() {
@@ -226,5 +227,5 @@ fn a_database_that_cannot_be_dropped_keeps_nobody_waiting() {
             break;
         }
     }
-    assert!(example.now <= begun + Duration::from_millis(1200));
+    assert_eq!(example.now, begun + Duration::from_secs(1));
 }
