@@ -1,7 +1,7 @@
 //! What can be seen of a process by its number. Source: proc(5).
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use super::memory::bytes_of;
@@ -23,10 +23,12 @@ pub fn children_of(pid: u32) -> Vec<u32> {
 /// that is stopped or not there.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The program's name, in parentheses, may hold anything.
+    // One system call reads the number, the program's name of 15 bytes at most, the state, and more.
+    let mut stat = [0; 128];
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
+    // The name, in parentheses, may hold anything.
     let name_end = stat.iter().rposition(|byte| *byte == b')');
-    name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
+    read.is_ok() && name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
 }
 
 /// The most bytes of memory that it has taken at any time.
