@@ -41,6 +41,11 @@ use crate::{Isolation, LeaseError};
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
+/// How long to wait after so many failures before the last one: twice as long each time.
+fn pause_after(failures: u32, longest: Duration) -> Duration {
+    (RETRY * 2_u32.saturating_pow(failures)).min(longest)
+}
+
 /// Names a database in the table; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DatabaseId(pub(crate) u64);

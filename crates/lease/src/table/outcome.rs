@@ -5,7 +5,8 @@ use std::time::Instant;
 use super::database::{Change, Lease, Work};
 use super::line::{Line, NameState, Request};
 use super::{
-    Action, Answer, DatabaseId, DatabaseState, LONGEST_RETRY, LeaseTable, Outcome, RETRY, Terms, Then, Want,
+    Action, Answer, DatabaseId, DatabaseState, LONGEST_RETRY, LeaseTable, Outcome, Terms, Then, Want,
+    pause_after,
 };
 use crate::{Isolation, LeaseError};
 
@@ -297,9 +298,8 @@ impl LeaseTable {
 
     fn retry(&mut self, id: DatabaseId, now: Instant) {
         if let Some(database) = self.databases.get_mut(id) {
-            let pause = RETRY * 2_u32.saturating_pow(database.failed);
+            database.work = Work::RetryAt(now + pause_after(database.failed, LONGEST_RETRY));
             database.failed += 1;
-            database.work = Work::RetryAt(now + pause.min(LONGEST_RETRY));
         }
         // It makes no room until then.
         self.serve_where_full(now);

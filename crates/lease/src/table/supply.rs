@@ -23,8 +23,8 @@ const MOST_MAKING_AHEAD: usize = 1;
 /// session takes to start and to have its first answer.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// How often the pause is doubled before the next attempt to make a database, where none could be: up to three seconds.
-const MOST_DOUBLINGS: u32 = 4;
+/// The longest pause before the next attempt to make a database, where none could be.
+const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
 /// While the processors are all busy, no copy is made for clients who wait no longer than this for a database to come back: it would
 /// take the processors from those who give one back, and one more database would not bring them back sooner.
@@ -312,9 +312,8 @@ impl LeaseTable {
     /// The next is not made at once, and later each time.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
-            let pause = super::RETRY * 2_u32.pow(supply.failures.min(MOST_DOUBLINGS));
+            supply.not_before = Some(now + super::pause_after(supply.failures, LONGEST_PAUSE));
             supply.failures += 1;
-            supply.not_before = Some(now + pause);
         }
     }
 
