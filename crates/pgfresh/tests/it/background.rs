@@ -48,7 +48,10 @@ const WAITING: &str =
 
 /// A project of its own, so that no other test's server is joined.
 fn project(user: User) -> Scene {
-    let scene = Scene::new(user);
+    with_template(Scene::new(user))
+}
+
+fn with_template(scene: Scene) -> Scene {
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
     scene.write("schema.sql", SCHEMA);
     scene
@@ -226,7 +229,7 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
 
 #[test]
 fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alone() {
-    let scene = project(User::Ourselves);
+    let scene = with_template(Scene::with_empty_cache(User::Ourselves));
     let first = url(&scene, &["--idle", "2s"]);
     let slot = asked(&scene).pop_first().unwrap();
     let about: Value = serde_json::from_slice(&fs::read(slot.join("about")).unwrap()).unwrap();
