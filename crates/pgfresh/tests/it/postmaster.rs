@@ -11,8 +11,8 @@ use crate::common::random::Random;
 use crate::common::{Outcome, Scene, User, collect, ground, line_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Within this the wait is over, and pgfresh, on a busy machine too.
-const BOUND: Duration = Duration::from_secs(2);
+/// Within this the wait is over, and pgfresh, on a machine that has nothing else to do.
+const BOUND: Duration = Duration::from_millis(1500);
 
 /// What a command asks of its server again and again, until it gets an error.
 const REQUESTS: [&str; 6] = [
@@ -50,8 +50,17 @@ fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
     let outcome = collect(pgfresh);
     let took = since.elapsed();
     println!("{:.0} ms: {context}", took.as_secs_f64() * 1000.0);
-    assert!(took < BOUND, "{context}: ended only after {took:?}: {outcome}");
+    // On a busy one, a whole run takes longer as well.
+    let bound = if took < BOUND { BOUND } else { BOUND + 4 * time_of_a_run() };
+    assert!(took < bound, "{context}: ended only after {took:?}: {outcome}");
     outcome
+}
+
+/// How long a server and a command take here and now, with which nothing is wrong.
+fn time_of_a_run() -> Duration {
+    let begun = Instant::now();
+    assert_eq!(Scene::new(User::Ourselves).run(["run", "--", "true"]).code, Some(0));
+    begun.elapsed()
 }
 
 #[test]
