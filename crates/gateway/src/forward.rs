@@ -27,6 +27,8 @@ pub(crate) enum End {
     Client,
     /// The server ended first.
     Server,
+    /// The session is to be closed, and the client does not read what it was told before: see [`Forward::hurry`].
+    Closed,
 }
 
 /// Has backends that wait in databases go, which would be in the way of a statement about these.
@@ -45,6 +47,8 @@ pub(crate) struct Forward {
     up: Kept,
     /// Read from the server and not written yet.
     down: Kept,
+    /// The client has ended; the server has not.
+    is_draining: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +102,17 @@ impl Forward {
         unsent: Vec<u8>,
     ) -> Self {
         let down = Kept { bytes: unsent, written: 0 };
-        Self { client, server, conversation, traces, vacate, tap, up: Kept::default(), down }
+        Self {
+            client,
+            server,
+            conversation,
+            traces,
+            vacate,
+            tap,
+            up: Kept::default(),
+            down,
+            is_draining: false,
+        }
     }
 
     /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
@@ -108,6 +122,21 @@ impl Forward {
             Stop::Client if self.may_go_on() => End::Idle,
             Stop::Client => End::Client,
         }
+    }
+
+    /// The session is to be closed: the same for as long as the client takes all that it is told. To be called once the other
+    /// was dropped.
+    pub(crate) async fn hurry(&mut self) -> End {
+        if self.is_draining {
+            return End::Client;
+        }
+        poll_fn(|context| match self.poll(context) {
+            Poll::Ready(Stop::Client) => Poll::Ready(End::Client),
+            Poll::Ready(Stop::Server) => Poll::Ready(End::Server),
+            Poll::Pending if !self.down.bytes.is_empty() => Poll::Ready(End::Closed),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
     }
 
     /// What the server has said and the client had no room for yet: comes before all else that it is told.
@@ -192,6 +221,7 @@ impl Forward {
     /// saying something.
     pub(crate) async fn drain(&mut self) {
         let (mut told, mut deaf) = (false, false);
+        self.is_draining = true;
         loop {
             let progress = poll_fn(|context| {
                 if !told && self.poll_farewell(context).is_ready() {

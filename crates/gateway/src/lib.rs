@@ -16,6 +16,7 @@ mod budget;
 mod buffer;
 mod cancel;
 mod certificate;
+mod closing;
 mod connections;
 mod events;
 mod forward;

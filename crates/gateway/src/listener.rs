@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 
+use crate::closing::{Closing, closed};
 use crate::session::serve;
-use crate::state::{Closing, GatewayState, Presence, closed};
+use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, watch};
 
 /// How long to wait when there are no descriptors left for another connection.

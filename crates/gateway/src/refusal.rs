@@ -17,6 +17,11 @@ pub(crate) fn server_gone() -> ErrorResponse {
         .hint("The log of the server says why.")
 }
 
+/// The lease is reset or over, and the session with it: in the words of a server that is told to end a session.
+pub(crate) fn closed() -> ErrorResponse {
+    ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
+}
+
 /// We end, and the session with us.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")

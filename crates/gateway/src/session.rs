@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
+use crate::closing::{Closing, closed};
 use crate::forward::{End, Forward};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
@@ -80,13 +81,14 @@ fn hand_over(
     let PendingSession { startup: Startup { params, database, replication }, settings, negotiated, since } =
         pending;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
+    let (link, closing) = socket.link();
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
         template: settings.template.as_deref(),
         isolation: settings.isolation,
         linger: settings.linger,
         reset: settings.reset,
-        client: socket.link(),
+        client: link,
         ..ConnectRequest::new(&database, &params)
     };
     let entered = match enter(state, &request, replication) {
@@ -98,7 +100,6 @@ fn hand_over(
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
-    let workers = Arc::clone(&state.workers);
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting }, guard } = connected;
@@ -108,8 +109,8 @@ fn hand_over(
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
             let leases = state.leases.clone();
             let vacate = Box::new(move || leases.vacate());
-            let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance };
-            greet(&workers, socket, unread, stream, words, |client, server, words| async move {
+            let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance, closing };
+            greet(&state.workers, socket, unread, stream, words, |client, server, words| async move {
                 session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
             });
         }
@@ -123,8 +124,8 @@ fn hand_over(
             let session = RollbackSession::new(transaction, &words);
             let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
-            let session = RollbackConnection { lease, key, gate, session, tap };
-            greet(&workers, socket, unread, stream, words, |client, server, words| {
+            let session = RollbackConnection { lease, key, gate, session, tap, closing };
+            greet(&state.workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, presence)
             });
         }
@@ -198,11 +199,33 @@ struct Session {
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
+    /// Says that this session is to be closed.
+    closing: Closing,
 }
 
 impl Session {
     /// Forwards until one of the ends ends, or the gateway closes.
-    async fn run(self, mut forward: Forward, mut presence: Presence) {
+    async fn run(mut self, mut forward: Forward, mut presence: Presence) {
+        let end = tokio::select! {
+            biased;
+            end = self.end_of(&mut forward) => Some(end),
+            () = presence.closed() => None,
+        };
+        match end {
+            Some(End::Idle) => return self.give_back(forward.server).await,
+            Some(End::Client) => return,
+            Some(End::Server | End::Closed) | None => {}
+        }
+        let unsaid = forward.take_unsaid();
+        let Forward { client, server, conversation, .. } = forward;
+        drop((server, self));
+        if let Some(words) = last_words(&conversation, end) {
+            client.say_and_close(&[unsaid, words].concat()).await;
+        }
+    }
+
+    /// Forwards until one of the ends ends. Once the session is to be closed, a client that does not read is not waited for.
+    async fn end_of(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
@@ -217,24 +240,17 @@ impl Session {
         let end = tokio::select! {
             biased;
             end = ending => Some(end),
-            () = presence.closed() => None,
+            () = closed(&mut self.closing) => None,
         };
         match end {
-            Some(End::Idle) => return self.give_back(forward.server).await,
-            Some(End::Client) => return,
-            Some(End::Server) | None => {}
-        }
-        let unsaid = forward.take_unsaid();
-        let Forward { client, server, conversation, .. } = forward;
-        drop((server, self));
-        if let Some(words) = last_words(&conversation, end.is_some()) {
-            client.say_and_close(&[unsaid, words].concat()).await;
+            Some(end) => end,
+            None => forward.hurry().await,
         }
     }
 
     /// Has the backend forget the session, and gives it to the next client.
     async fn give_back(self, mut server: Stream) {
-        let Self { state, greeting, key, guard, maintenance: _maintenance } = self;
+        let Self { state, greeting, key, guard, maintenance: _maintenance, closing: _ } = self;
         // A signal may still be on its way, or a client needs all backends to go.
         let wanted = || !state.leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
@@ -252,17 +268,21 @@ impl Session {
     }
 }
 
-/// What a client is told at the end of a session that it has not ended itself: the server has, or else the gateway closes.
+/// What a client is told at the end of a session that it has not ended itself; without an `end` the gateway closes.
 /// `None` where it is within a message of the server's.
-fn last_words(conversation: &Conversation, server_ended: bool) -> Option<Vec<u8>> {
+fn last_words(conversation: &Conversation, end: Option<End>) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
     // A server that says nothing more has not chosen to go. A length that a server does not take it does not answer either.
-    if conversation.ends_in_error() || (server_ended && conversation.is_within_message()) {
+    if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
-    let words = if server_ended { refusal::server_gone() } else { refusal::shutting_down() };
+    let words = match end {
+        None => refusal::shutting_down(),
+        Some(End::Closed) => refusal::closed(),
+        Some(_) => refusal::server_gone(),
+    };
     Some(words.to_bytes())
 }
 

@@ -1,13 +1,12 @@
-//! What all sessions of a gateway share, and its end.
+//! What all sessions of a gateway share.
 
-use std::future::pending;
 use std::sync::Arc;
 
 use lease::Leases;
-use tokio::sync::watch;
 
 use crate::Access;
 use crate::cancel::CancelKeys;
+use crate::closing::{Closing, closed};
 use crate::connections::{ConnectionCount, ConnectionGuard};
 use crate::http::HttpService;
 use crate::tap::Taps;
@@ -24,16 +23,6 @@ pub(crate) struct GatewayState {
     pub(crate) workers: Arc<Workers>,
     pub(crate) connections: ConnectionCount,
     pub(crate) taps: Arc<Taps>,
-}
-
-/// True once the gateway closes.
-pub(crate) type Closing = watch::Receiver<bool>;
-
-/// Waits until the gateway closes.
-pub(crate) async fn closed(closing: &mut Closing) {
-    if closing.wait_for(|closing| *closing).await.is_err() {
-        pending::<()>().await;
-    }
 }
 
 /// What a connection holds until it has ended, on any thread: it hears that the gateway closes, and counts as open.

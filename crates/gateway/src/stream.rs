@@ -18,9 +18,11 @@ use lease::ClientLink;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use crate::certificate::ServerCertificate;
+use crate::closing::Closing;
 use crate::tls::TlsSocket;
 
 /// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much unless an administrator has
@@ -81,9 +83,11 @@ impl Socket {
         }
     }
 
-    /// Tells whether the other end has been closed, for as long as it is kept.
-    pub(crate) fn link(&self) -> Option<Arc<dyn ClientLink>> {
-        Some(Arc::new(Link(self.duplicate().ok()?)))
+    /// What a lease is to know of the client, if that can be had, and how its session hears that it is to be closed.
+    pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
+        let (closing, receiver) = channel::channel(false);
+        let link = self.duplicate().ok().map(|connection| Link { connection, closing });
+        (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
     /// The same connection, to be watched but not used.
@@ -94,11 +98,18 @@ impl Socket {
 
 /// Looks at a connection from aside.
 #[derive(Debug)]
-struct Link(OwnedFd);
+struct Link {
+    connection: OwnedFd,
+    closing: channel::Sender<bool>,
+}
 
 impl ClientLink for Link {
     fn is_gone(&self) -> bool {
-        sys::is_closed_by_peer(&self.0)
+        sys::is_closed_by_peer(&self.connection)
+    }
+
+    fn close(&self) {
+        self.closing.send_replace(true);
     }
 }
 

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a client is still there.
+/// A client's end of a session.
 pub trait ClientLink: fmt::Debug + Send + Sync {
     /// Whether it has closed its end of the connection, noticed or not.
     fn is_gone(&self) -> bool;
+    /// The server ends its session: it is not waited for until it has read what it was told before.
+    fn close(&self);
 }
 
 /// The client of an open session.
@@ -25,6 +27,13 @@ impl Client {
     /// Takes note that it leaves; false if that was known.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells it that its session ends.
+    pub(crate) fn close(&self) {
+        if let Some(link) = &self.link {
+            link.close();
+        }
     }
 
     /// Whether it is known to leave.

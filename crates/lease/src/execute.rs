@@ -427,6 +427,7 @@ impl Inner {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return };
             held.close_waiting();
+            held.clients.iter().for_each(|client| client.close());
             (held.server.clone(), held.oid)
         };
         let closed = if let Some(server) = server {

@@ -434,6 +434,26 @@ fn a_server_may_end_at_any_byte_and_all_before_arrives() {
     });
 }
 
+#[test]
+fn a_session_that_is_to_be_closed_goes_on_only_while_its_client_reads() {
+    run(async {
+        let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(Some(4096));
+        let words = flood(b'D', 1 << 16, 1);
+        let (read, unread) = words.split_at(1024);
+        tokio::select! {
+            end = forward.hurry() => panic!("ended: {end:?}"),
+            heard = async {
+                server.write_all(read).await.unwrap();
+                read_all(&mut client, read.len(), 512).await
+            } => assert_eq!(heard, read),
+        }
+        tokio::select! {
+            end = forward.hurry() => assert_eq!(end, End::Closed),
+            Err(error) = server.write_all(unread) => panic!("{error}"),
+        }
+    });
+}
+
 fn ends_with_a_frame(bytes: &[u8]) -> bool {
     pgwire::frames(bytes).map(|frame| frame.body.len() + 5).sum::<usize>() == bytes.len()
 }

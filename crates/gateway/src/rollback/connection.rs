@@ -9,6 +9,7 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
+use crate::closing::{Closing, closed};
 use crate::refusal;
 use crate::state::Presence;
 use crate::stream::{Socket, Stream};
@@ -21,17 +22,30 @@ pub(crate) struct RollbackConnection {
     pub(crate) gate: Arc<Gate>,
     pub(crate) session: RollbackSession,
     pub(crate) tap: Option<Box<Tap>>,
+    /// Says that this session is to be closed.
+    pub(crate) closing: Closing,
 }
 
 impl RollbackConnection {
     /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut presence: Presence) {
-        let Self { lease, key, gate, mut session, tap } = self;
+        let Self { lease, key, gate, mut session, tap, mut closing } = self;
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
+        let ending = async {
+            let end = tokio::select! {
+                biased;
+                end = drive.run() => Some(end),
+                () = closed(&mut closing) => None,
+            };
+            match end {
+                Some(end) => end,
+                None => drive.hurry().await,
+            }
+        };
         let end = tokio::select! {
             biased;
-            end = drive.run() => Some(end),
+            end = ending => Some(end),
             () = presence.closed() => None,
         };
         let words = match end {
@@ -52,6 +66,7 @@ impl RollbackConnection {
                 return;
             }
             Some(End::Server) => refusal::server_gone(),
+            Some(End::Closed) => refusal::closed(),
             Some(End::Broken(why)) => why,
             None => refusal::shutting_down(),
         };

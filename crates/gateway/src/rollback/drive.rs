@@ -30,6 +30,8 @@ const LAST: Duration = Duration::from_secs(5);
 pub(super) enum End {
     Client,
     Server,
+    /// The session is to be closed, and the client does not read what it was told before.
+    Closed,
     /// The transaction is not what it should be any more.
     Broken(ErrorResponse),
 }
@@ -114,6 +116,8 @@ pub(super) struct Drive {
     ended: bool,
     /// What the client is told is not observed.
     deaf: bool,
+    /// The session is to be closed: a client that does not read is not waited for.
+    hurried: bool,
 }
 
 impl Drive {
@@ -137,7 +141,14 @@ impl Drive {
             down,
             ended: false,
             deaf: false,
+            hurried: false,
         }
+    }
+
+    /// The same as [`Self::run`] for as long as the client takes all that it is told: the session is to be closed.
+    pub(super) async fn hurry(&mut self) -> End {
+        self.hurried = true;
+        self.run().await
     }
 
     /// Goes on until one of the ends ends. May be dropped between two polls.
@@ -148,7 +159,12 @@ impl Drive {
                 self.gate.set(turn).await;
                 self.turn = turn;
             }
-            if let Some(end) = poll_fn(|context| self.poll(context)).await {
+            let is_held_up = |drive: &Self| drive.hurried && !drive.session.to_client.is_empty();
+            let end = poll_fn(|context| match self.poll(context) {
+                Poll::Pending if is_held_up(self) => Poll::Ready(Some(End::Closed)),
+                other => other,
+            });
+            if let Some(end) = end.await {
                 return end;
             }
         }

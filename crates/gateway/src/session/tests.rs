@@ -72,11 +72,11 @@ fn a_backend_that_fails_or_says_more_serves_nobody_else() {
 }
 
 /// What a client that has heard `down` of the server is told at last.
-fn told(up: &[u8], down: &[u8], server_ended: bool) -> Option<Vec<u8>> {
+fn told(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
     conversation.server_says(down);
-    last_words(&conversation, server_ended)
+    last_words(&conversation, end)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_client_hears_of_the_end_once_and_never_within_a_message() {
     };
     let row = encode(b'D', b"\0\x01\0\0\0\x05hello");
     let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
-    for (ended, code) in [(true, "57P02"), (false, "57P01")] {
+    for (ended, code) in [(Some(End::Server), "57P02"), (Some(End::Closed), "57P01"), (None, "57P01")] {
         assert!(has(told(b"", b"", ended), code));
         assert!(has(told(&query(b"SELECT 1"), &row, ended), code));
         for at in 1..row.len() {
@@ -99,6 +99,6 @@ fn a_client_hears_of_the_end_once_and_never_within_a_message() {
         }
     }
     // A server refuses a length without a word; a gateway that closes says so all the same.
-    assert_eq!(told(b"Q\0\0\0\x03", b"", true), Some(Vec::new()));
-    assert!(has(told(b"Q\0\0\0\x03", b"", false), "57P01"));
+    assert_eq!(told(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
+    assert!(has(told(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

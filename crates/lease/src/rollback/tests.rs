@@ -17,6 +17,8 @@ impl ClientLink for Gone {
     fn is_gone(&self) -> bool {
         true
     }
+
+    fn close(&self) {}
 }
 
 /// What a client has in its hands.

@@ -28,6 +28,8 @@ impl ClientLink for FakeLink {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.gone.load(Ordering::Relaxed)
     }
+
+    fn close(&self) {}
 }
 
 impl FakeLeases {

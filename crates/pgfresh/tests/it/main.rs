@@ -52,4 +52,5 @@ mod standby;
 mod template;
 mod tls;
 mod troubleshooting;
+mod unread;
 mod wal;

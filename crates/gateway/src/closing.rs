@@ -1,0 +1,15 @@
+//! The end of the gateway, or of one session, as those hear of it that it is the end of.
+
+use std::future::pending;
+
+use tokio::sync::watch;
+
+/// True once the gateway, or one session, is to be closed.
+pub(crate) type Closing = watch::Receiver<bool>;
+
+/// Waits until that is so.
+pub(crate) async fn closed(closing: &mut Closing) {
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        pending::<()>().await;
+    }
+}
