@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::{
-    Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
+    Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
     SessionGuard,
 };
 use pgwire::{Conversation, DISCARD_ALL, SessionTraces, Startup, frames, without_negotiation};
@@ -102,14 +102,14 @@ fn hand_over(
     }
     match entered {
         Entered::Plain(connected) => {
-            let Connected { backend: Backend { stream, greeting }, guard } = connected;
+            let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
             let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
             let mut words = told(greeting.clone());
             let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
-            let leases = state.leases.clone();
-            let vacate = Box::new(move || leases.vacate());
-            let session = Session { state: Arc::clone(state), greeting, key, guard, maintenance, closing };
+            let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
+            let vacate = Box::new(move || vacates.vacate());
+            let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
             greet(&state.workers, socket, unread, stream, words, |client, server, words| async move {
                 session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
             });
@@ -194,8 +194,9 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
 
 /// What a session holds besides its two connections.
 struct Session {
-    state: Arc<GatewayState>,
+    leases: Leases,
     greeting: Vec<u8>,
+    seat: Seat,
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
@@ -250,9 +251,9 @@ impl Session {
 
     /// Has the backend forget the session, and gives it to the next client.
     async fn give_back(self, mut server: Stream) {
-        let Self { state, greeting, key, guard, maintenance: _maintenance, closing: _ } = self;
+        let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
         // A signal may still be on its way, or a client needs all backends to go.
-        let wanted = || !state.leases.has_maintenance_sessions();
+        let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
         }
@@ -263,7 +264,7 @@ impl Session {
             && unread.is_empty()
             && stream.set_nonblocking(false).is_ok()
         {
-            guard.give_back(Backend { stream, greeting });
+            guard.give_back(Backend { stream, greeting, seat });
         }
     }
 }

@@ -18,10 +18,14 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is asked meanwhile: a server does not announce the end of its recovery.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// How long a session that is needed may wait for room: for those that only wait, and for those that have just ended.
-const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
-/// How soon it is tried again, and twice as long each time: they go within milliseconds, and the server does not say when.
+/// How long a client's session may wait for room: for those that only wait, and for those that have just ended.
+pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same for one of pgfresh's own. Clients leave room for these, but on a busy machine sessions take a while to end.
+const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How soon it is tried again, and twice as long each time up to a bound: they go within milliseconds, and the server does not say
+/// when.
 const ROOM_POLL: Duration = Duration::from_millis(2);
+const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
 /// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
 /// How many connections serve clients that come one after the other.
@@ -273,25 +277,26 @@ impl AdminPool {
                 }
             }
         };
-        self.with_room(open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
+        self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
     /// Starts a session. Where the server has no room for one more, those that only wait make room.
     pub(crate) fn with_room<T>(
         &self,
+        patience: Duration,
         start: impl Fn() -> Result<T, LeaseError>,
         is_full: impl Fn(&LeaseError) -> bool,
     ) -> Result<T, LeaseError> {
         let (begun, mut pause) = (Instant::now(), ROOM_POLL);
         loop {
             let result = start();
-            if !result.as_ref().is_err_and(&is_full) || begun.elapsed() > ROOM_TIMEOUT {
+            if !result.as_ref().is_err_and(&is_full) || begun.elapsed() > patience {
                 return result;
             }
             self.room.make_room();
             self.close();
             thread::sleep(pause);
-            pause *= 2;
+            pause = (pause * 2).min(LONGEST_ROOM_POLL);
         }
     }
 

@@ -14,6 +14,7 @@ use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::LeaseError;
 use crate::admin::Prepared;
+use crate::seats::Seat;
 use crate::table::ParamsId;
 use crate::wal::Lsn;
 
@@ -61,6 +62,8 @@ pub struct Backend {
     pub stream: UnixStream,
     /// All that the server said until then: negotiation, parameters, cancel key, ReadyForQuery.
     pub greeting: Vec<u8>,
+    /// Held for as long as the connection.
+    pub seat: Seat,
 }
 
 impl Backend {
@@ -93,7 +96,7 @@ impl Backend {
         stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
         let greeting = read_greeting(&mut stream)?;
         stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
-        Ok(Self { stream, greeting })
+        Ok(Self { stream, greeting, seat: Seat::default() })
     }
 
     /// The same for a client that may come: it looks at `tables`, so that this one does not wait while it learns what they are,
@@ -104,7 +107,7 @@ impl Backend {
         database: &str,
         tables: &[&str],
     ) -> Option<Self> {
-        let Self { stream, greeting } =
+        let Self { stream, greeting, seat } =
             Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
@@ -117,7 +120,7 @@ impl Backend {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
         session.query("DISCARD ALL").ok()?;
-        Some(Self { stream: session.release().ok()?, greeting })
+        Some(Self { stream: session.release().ok()?, greeting, seat })
     }
 }
 
@@ -150,10 +153,10 @@ impl WaitingBackend {
 
     /// Has it run statements of ours.
     pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
-        let Self { params, backend: Backend { stream, greeting }, stamp, since } = self;
+        let Self { params, backend: Backend { stream, greeting, seat }, stamp, since } = self;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let rows = session.query(sql)?;
-        let backend = Backend { stream: session.release()?, greeting };
+        let backend = Backend { stream: session.release()?, greeting, seat };
         Ok((Self { params, backend, stamp, since }, rows))
     }
 }

@@ -293,8 +293,10 @@ impl Inner {
             if self.lock().table.is_awaited(id) {
                 break;
             }
+            let Some(seat) = self.seats.try_take() else { break };
             match Backend::practised(&self.options.directory, &params, name, &tables) {
                 Some(backend) => {
+                    let backend = Backend { seat, ..backend };
                     started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
                 }
                 None => self.lock().expected.forget(&params),

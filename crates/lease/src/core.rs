@@ -259,9 +259,15 @@ impl Core {
     }
 
     /// Ends all backends that wait for a client, and has no more wait for a while.
-    fn evict_idle(&mut self) {
+    pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
         self.databases.values_mut().for_each(Held::close_waiting);
+        // No lease is played in these.
+        for id in self.table.ready_databases() {
+            if let Some(held) = self.databases.get_mut(&id) {
+                held.transaction = None;
+            }
+        }
     }
 
     pub(crate) fn close_waiting_in_leases(&mut self) {
@@ -483,7 +489,7 @@ mod tests {
 
     fn waiting_backend() -> WaitingBackend {
         let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
-        let backend = crate::Backend { stream, greeting: Vec::new() };
+        let backend = crate::Backend { stream, greeting: Vec::new(), seat: crate::seats::Seat::default() };
         let params = StartupParams::new([("user", "postgres")]);
         WaitingBackend { params, backend, stamp: "".into(), since: None }
     }

@@ -128,6 +128,12 @@ pub enum LeaseError {
         /// Why not.
         source: Box<ProvisionError>,
     },
+    /// All sessions that the server has for clients are taken. The words are the server's own.
+    #[error("sorry, too many clients already")]
+    TooManyClients {
+        /// How many there are.
+        most: usize,
+    },
     /// There is no room for one more.
     #[error("no room for another database: {leased} of at most {most} are leased{}", of_failed_tests(*kept))]
     Full {
@@ -194,6 +200,7 @@ impl LeaseError {
             Self::Closed | Self::Gone => "57P01",
             Self::Name { .. } | Self::TemplateName(_) => "42602",
             Self::Full { .. } => "53100",
+            Self::TooManyClients { .. } => "53300",
             Self::Stopped(_) | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
             Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
@@ -211,6 +218,7 @@ impl LeaseError {
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
             Self::Lost { why, .. } => Some(why.clone()),
+            Self::TooManyClients { most } => Some(format!("All {most} sessions for clients are in use.")),
             Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
             Self::Busy(_) => Some(
                 "In rollback isolation all sessions of a lease share one transaction, one after another.".to_owned(),
@@ -259,6 +267,9 @@ impl LeaseError {
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
             Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
             Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),
+            Self::TooManyClients { .. } => {
+                Some("Close some, use smaller connection pools, or set a larger max_connections with --set.".to_owned())
+            }
             Self::Full { kept: 1.., .. } => Some(
                 "Close the sessions in databases of failed tests, or remove these with \"pgfresh stop\"; --place and --space give more room."
                     .to_owned(),

@@ -38,7 +38,9 @@ impl Inner {
             TaskKind::Close => Outcome::Done,
         };
         tracing::debug!(?kind, ?outcome, "task ended");
-        if let Outcome::Failed(error) = &outcome {
+        if let Outcome::Failed(error) = &outcome
+            && !matches!(error, LeaseError::TooManyClients { .. })
+        {
             self.report_error(kind.verb(), error);
         }
         outcome

@@ -16,6 +16,7 @@ use crate::leased_server::ServerAction;
 use crate::names::whole;
 use crate::options::LeaseOptions;
 use crate::processors::Processors;
+use crate::seats::Seats;
 use crate::shared::SharedWatch;
 use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
 use crate::template::Template;
@@ -28,6 +29,7 @@ pub(crate) const LEAST_CAPACITY: usize = 4;
 pub(crate) struct Inner {
     pub(crate) options: LeaseOptions,
     pub(crate) admin: AdminPool,
+    pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
     /// Whether the server may compile a query, for which it loads a library into the session's process.
     pub(crate) jit: bool,

@@ -21,6 +21,7 @@ use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
 use crate::options::LeaseOptions;
 use crate::processors::Processors;
+use crate::seats::{Seats, Shares};
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{PREFIX, Template, database_of};
 use crate::{Isolation, LeaseError, TemplateDatabase};
@@ -52,11 +53,12 @@ impl Leases {
         }
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let ServerFacts { jit, ends_idle, sessions } = look_around(&admin)?;
-        // Half of all sessions are for clients, however many of ours there are.
-        let most_at_work = admin.bound(sessions / 16);
+        let shares = Shares::of(sessions);
+        let most_at_work = admin.bound(shares.at_work);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = lock(&core);
+            // Half of all sessions are in use by clients, or free.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
         }
@@ -72,6 +74,7 @@ impl Leases {
         let inner = Arc::new(Inner {
             options,
             admin,
+            seats: Seats::new(shares.clients),
             evidence,
             jit,
             ends_idle,

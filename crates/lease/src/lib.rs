@@ -41,6 +41,7 @@ mod options;
 mod processors;
 mod reset;
 mod rollback;
+mod seats;
 mod session;
 mod shared;
 mod stats;
@@ -62,6 +63,7 @@ pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, Savepoint, UNDO_TRANSACTION,
 };
+pub use seats::Seat;
 pub use session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
 pub use shared::SharedStateChange;
 pub use status::{LeaseStatus, Status};

@@ -17,6 +17,7 @@ use crate::backend::{CatalogStamp, will_serve};
 use crate::catalog::{Content, FileMap, Sequence, TemplateCatalog};
 use crate::evidence::Evidence;
 use crate::reset::NotRecyclable;
+use crate::seats::Seat;
 use crate::wal::{Changes, Lsn};
 
 /// The transaction of a lease, and the proof that it is still the same at its end.
@@ -119,6 +120,7 @@ pub(crate) struct TransactionSession {
     pub(crate) since: Option<Lsn>,
     /// Ours between two sessions of clients.
     stream: Option<UnixStream>,
+    _seat: Seat,
     pub(crate) transaction: LeaseTransaction,
     /// Whether the last client may have left anything in the session that is not undone yet: settings, temporary tables, a
     /// transaction of its own and so on.
@@ -139,7 +141,7 @@ impl TransactionSession {
         since: Option<Lsn>,
     ) -> Result<Self, SessionError> {
         let is_superuser = backend.is_superuser();
-        let Backend { stream, greeting } = backend;
+        let Backend { stream, greeting, seat } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeouts_sql = timeouts_sql(&mut session)?;
         Ok(Self {
@@ -148,6 +150,7 @@ impl TransactionSession {
             stamp,
             since,
             stream: Some(session.release()?),
+            _seat: seat,
             transaction: LeaseTransaction::default(),
             has_leftovers: false,
             timeouts_sql,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pgwire::StartupParams;
 use sys::lock;
 
+use crate::admin::ROOM_TIMEOUT;
 use crate::backend::{
     CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
 };
@@ -19,6 +20,7 @@ use crate::inner::Inner;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
+use crate::seats::Seat;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
@@ -229,12 +231,24 @@ impl Inner {
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend. Where the server has no room for one more, those that only wait make room.
+    /// Starts a backend. Where there is no room for one more, those that only wait make room.
     pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
+        // The server counts those of replication by themselves.
+        let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
             |error: &LeaseError| matches!(error, LeaseError::Refused(words) if says(words, b"C53300\0"));
-        self.admin.with_room(start, is_full)
+        let backend = self.admin.with_room(ROOM_TIMEOUT, start, is_full)?;
+        Ok(Backend { seat, ..backend })
+    }
+
+    fn take_seat(&self) -> Result<Seat, LeaseError> {
+        if let Some(seat) = self.seats.try_take() {
+            return Ok(seat);
+        }
+        self.lock().evict_idle();
+        let seat = self.seats.take_within(ROOM_TIMEOUT);
+        seat.ok_or(LeaseError::TooManyClients { most: self.seats.most() })
     }
 }
 

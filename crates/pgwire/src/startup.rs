@@ -66,6 +66,13 @@ impl StartupParams {
         self.iter().filter(|(name, _)| *name == b"user").last().map(|(_, user)| user)
     }
 
+    /// Whether they are of a session that speaks of replication rather than of queries. A value that is none the server refuses.
+    #[must_use]
+    pub fn is_replication(&self) -> bool {
+        let values = self.iter().filter(|(name, _)| *name == b"replication").map(|(_, value)| value);
+        values.last().is_some_and(|value| !is_false(value))
+    }
+
     /// Whether they are of a session that speaks of replication, or could be.
     #[must_use]
     pub fn has_replication(&self) -> bool {
@@ -117,7 +124,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
 
 fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     let mut parameters = Vec::with_capacity(body.len());
-    let (mut database, mut user, mut replication) = (None, None, false);
+    let (mut database, mut user) = (None, None);
     let mut rest = body;
     while rest.first().is_some_and(|byte| *byte != 0) {
         let layout =
@@ -129,10 +136,8 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
         } else {
             parameters.extend_from_slice(&rest[..rest.len() - after.len()]);
         }
-        match name {
-            b"user" => user = Some(value),
-            b"replication" => replication = !matches!(value, b"false" | b"off" | b"no" | b"0"),
-            _ => {}
+        if name == b"user" {
+            user = Some(value);
         }
         rest = after;
     }
@@ -146,7 +151,18 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     };
     let database = String::from_utf8(database.filter(|name| !name.is_empty()).unwrap_or(user).to_vec())
         .map_err(|_| ErrorResponse::fatal("22021", "invalid name of a database: it is not UTF-8"))?;
-    Ok(Startup { params: StartupParams { version, parameters }, database, replication })
+    let params = StartupParams { version, parameters };
+    Ok(Startup { replication: params.is_replication(), params, database })
+}
+
+/// Whether a truth value is false. Source: `parse_bool`, which takes any beginning of a word that is of no other.
+fn is_false(value: &[u8]) -> bool {
+    let word = value.to_ascii_lowercase();
+    match &*word {
+        b"" | b"o" => false,
+        b"0" => true,
+        word => [&b"false"[..], b"no", b"off"].iter().any(|no| no.starts_with(word)),
+    }
 }
 
 /// The settings in the value of `options`: names and values. What is no setting is left out, for the server to refuse.
@@ -225,7 +241,10 @@ mod tests {
         assert_eq!(started(b"user\0me\0\0").unwrap().database, "me");
         assert_eq!(started(b"user\0me\0database\0\0\0").unwrap().database, "me");
         assert!(started(b"user\0me\0replication\0database\0\0").unwrap().replication);
-        assert!(!started(b"user\0me\0replication\0off\0\0").unwrap().replication);
+        for value in ["off", "0", "n", "NO", "fal", "of"] {
+            let body = format!("user\0me\0replication\0database\0replication\0{value}\0\0");
+            assert!(!started(body.as_bytes()).unwrap().replication, "{value}");
+        }
     }
 
     #[test]

@@ -41,9 +41,9 @@ pub(crate) const LEAN: [(&str, &str); 16] = [
     // Less to allocate at boot and to scan in each DROP and TRUNCATE; what is not here is in the page cache.
     ("shared_buffers", "16MB"),
     ("huge_pages", "off"),
-    // Parallel tests with pools of their own, and the backends that wait for them, fit in; the boot takes as long as with
-    // 100.
-    ("max_connections", "300"),
+    // Parallel tests with pools of their own, and the backends that wait for them, fit into 300, and 20 more are pgfresh's own
+    // (`Shares` of the crate `lease`); the boot takes as long as with 100.
+    ("max_connections", "320"),
     // In all as many as with 100 connections, and as many of a table before they become one: there is less shared memory to set
     // up, which is 3 ms of the boot.
     ("max_pred_locks_per_transaction", "22"),

@@ -71,6 +71,11 @@ impl LeaseTable {
         self.databases.by_end()
     }
 
+    /// The databases that are ready for a client.
+    pub(crate) fn ready_databases(&self) -> impl Iterator<Item = DatabaseId> {
+        self.databases.ready().map(|(id, _)| id)
+    }
+
     /// All databases that no client has, and those of leases that end by themselves; those first that are needed last, if ever.
     pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
         let removed = |(_, database): &(DatabaseId, &Database)| {
@@ -81,7 +86,7 @@ impl LeaseTable {
         };
         let removed = self.databases.busy().filter(removed).map(|(id, _)| id);
         // The first is used first.
-        let mut ready: Vec<_> = self.databases.ready().map(|(id, _)| id).collect();
+        let mut ready: Vec<_> = self.ready_databases().collect();
         ready.reverse();
         removed.chain(self.by_end()).chain(ready)
     }

@@ -95,7 +95,10 @@ impl LeaseTable {
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
-                let retire = !matches!(outcome, Outcome::Stale);
+                // A client that comes when all sessions are taken has not been there.
+                let is_fit =
+                    matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
+                let retire = !is_fit;
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
                 self.unname(id, retire, again);
                 if let Outcome::Failed(error) = outcome {

@@ -25,6 +25,7 @@ mod drivers;
 mod environments;
 mod errors;
 mod fleet;
+mod full;
 mod gateway;
 mod hostile;
 mod house;

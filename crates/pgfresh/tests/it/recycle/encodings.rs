@@ -27,12 +27,12 @@ fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
 
 /// Runs it in a session with `params`, whose backend is given back before a reset.
 fn visit(server: &LeaseFixture, params: &StartupParams, sql: &str) -> Vec<Option<String>> {
-    let Connected { backend: Backend { stream, greeting }, guard } =
+    let Connected { backend: Backend { stream, greeting, seat }, guard } =
         server.connect_with("a", None, params).unwrap();
     let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
     let rows = session.query(sql).unwrap().concat();
     session.query("DISCARD ALL").unwrap();
-    guard.give_back(Backend { stream: session.release().unwrap(), greeting });
+    guard.give_back(Backend { stream: session.release().unwrap(), greeting, seat });
     server.leases.reset("a", false).unwrap();
     rows
 }

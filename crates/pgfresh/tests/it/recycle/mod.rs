@@ -10,7 +10,7 @@ mod told_to_end;
 
 use std::time::Duration;
 
-use lease::{Backend, Connected, Digest, SessionGuard};
+use lease::{Backend, Connected, Digest, Seat, SessionGuard};
 use pgwire::StartupParams;
 use proptest::prelude::*;
 use server::AdminConnection;
@@ -122,7 +122,7 @@ fn play(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) ->
             let _ = session.query("ROLLBACK");
             let _ = session.query("DISCARD ALL");
             if let Ok(stream) = session.release() {
-                guard.give_back(Backend { stream, greeting });
+                guard.give_back(Backend { stream, greeting, seat: Seat::default() });
             }
         }
     }

@@ -23,11 +23,12 @@ fn pid_of(session: &mut AdminConnection) -> Pid {
 
 /// Has a backend wait in the leased database `name` for the next client that comes as `params`.
 fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
-    let Connected { backend, guard } = server.connect_with(name, None, params).unwrap();
-    let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+    let Connected { backend: Backend { stream, greeting, seat }, guard } =
+        server.connect_with(name, None, params).unwrap();
+    let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
     let pid = pid_of(&mut session);
     session.query("DISCARD ALL").unwrap();
-    guard.give_back(Backend { stream: session.release().unwrap(), greeting: backend.greeting });
+    guard.give_back(Backend { stream: session.release().unwrap(), greeting, seat });
     pid
 }
 

@@ -1,0 +1,112 @@
+//! How many sessions of the server's clients may have. The others are pgfresh's own: it can name, reset, copy and drop databases
+//! however many clients there are.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use sys::lock;
+
+/// One in so many sessions of a server is pgfresh's own, but [`LEAST_OWN`] in any case.
+const SHARE: usize = 16;
+/// Four for statements in the database `postgres`, two for what is done in others.
+const LEAST_OWN: usize = 6;
+/// How many of its own are not for statements in the database `postgres`.
+const ELSEWHERE: usize = 2;
+
+/// How the sessions of a server are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// For clients, and for backends that wait for one.
+    pub(crate) clients: usize,
+    /// For pgfresh's statements in the database `postgres`.
+    pub(crate) at_work: usize,
+}
+
+impl Shares {
+    /// Those of a server with so many sessions; at least half of them are for clients.
+    pub(crate) fn of(sessions: usize) -> Self {
+        let own = (sessions / SHARE).max(LEAST_OWN).min(sessions / 2);
+        Self { clients: sessions - own, at_work: own.saturating_sub(ELSEWHERE) }
+    }
+}
+
+/// The sessions for clients.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    most: usize,
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// The right of one backend to be there. Dropped together with its connection. By default it is for one that takes no session of
+/// the server's: of replication, or in a server of its own.
+#[derive(Debug, Default)]
+pub struct Seat(Option<Arc<Seats>>);
+
+impl Seats {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default(), freed: Condvar::new() })
+    }
+
+    /// How many there are.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// One, if any is free.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Seat> {
+        self.take_within(Duration::ZERO)
+    }
+
+    /// One that is free by then.
+    pub(crate) fn take_within(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
+        let is_full = |taken: &mut usize| *taken >= self.most;
+        let waited = self.freed.wait_timeout_while(lock(&self.taken), patience, is_full);
+        let (mut taken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return None;
+        }
+        *taken += 1;
+        Some(Seat(Some(Arc::clone(self))))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(seats) = &self.0 {
+            *lock(&seats.taken) -= 1;
+            seats.freed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_server_has_sessions_for_clients_and_for_pgfresh() {
+        for (sessions, clients, at_work) in
+            [(320, 300, 18), (1000, 938, 60), (24, 18, 4), (14, 8, 4), (8, 4, 2), (1, 1, 0)]
+        {
+            assert_eq!(Shares::of(sessions), Shares { clients, at_work }, "{sessions}");
+        }
+    }
+
+    #[test]
+    fn one_waits_until_another_is_free_and_no_longer_than_its_patience() {
+        let seats = Seats::new(2);
+        let (one, _other) = (seats.try_take().unwrap(), seats.try_take().unwrap());
+        assert!(seats.try_take().is_none());
+        assert!(seats.take_within(Duration::from_millis(10)).is_none());
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| seats.take_within(Duration::from_mins(1)).is_some());
+            drop(one);
+            assert!(waits.join().unwrap());
+        });
+        drop(Seat::default());
+        assert!(seats.try_take().is_some(), "the other thread's is free again");
+    }
+}
