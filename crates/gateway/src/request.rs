@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pgwire::{ErrorResponse, StartupParams, split_options};
+use pgwire::{ErrorResponse, StartupParams};
 
 use lease::Isolation;
 
@@ -29,18 +29,8 @@ impl SessionSettings {
     /// Reads what is ours in `params`; the server reads the rest.
     pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
         let mut settings = Self::default();
-        for (name, value) in params.iter() {
-            settings.consider(name, value)?;
-        }
+        params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;
         Ok(settings)
-    }
-
-    /// Takes a start-up parameter into account: `options`, or a setting by its name.
-    fn consider(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
-        if name != b"options" {
-            return self.set(name, value);
-        }
-        split_options(value).iter().try_for_each(|(name, value)| self.set(name, value))
     }
 
     /// Sets what is ours to set; other names are the server's.
@@ -95,8 +85,7 @@ mod tests {
     use super::*;
 
     fn settings(options: &str) -> Result<SessionSettings, ErrorResponse> {
-        let mut settings = SessionSettings::default();
-        settings.consider(b"options", options.as_bytes()).map(|()| settings)
+        SessionSettings::read(&StartupParams::new([("options", options)]))
     }
 
     #[test]
@@ -110,14 +99,17 @@ mod tests {
             r"-c pgfresh.template=a\ b -c pgfresh.linger=5s",
             r"-cpgfresh.template=a\ b --pgfresh.linger=5000ms",
             "  -c geqo=off\t-cpgfresh.template=x  --pgfresh.template=a\\ b -c pgfresh.linger=5\\ s -c",
+            r"-c PGFRESH.TEMPLATE=a\ b --Pgfresh.Linger=5s",
         ] {
             assert_eq!(settings(options), Ok(wanted.clone()), "{options}");
         }
-        let mut direct = SessionSettings::default();
-        direct.consider(b"pgfresh.linger", b"0").unwrap();
-        direct.consider(b"pgfresh.reset", b"ON").unwrap();
-        direct.consider(b"pgfresh.isolation", b"rollback").unwrap();
-        direct.consider(b"options", b"-cpgfresh.record=on").unwrap();
+        let direct = SessionSettings::read(&StartupParams::new([
+            ("pgfresh.linger", "0"),
+            ("pgfresh.reset", "ON"),
+            ("PGFRESH.isolation", "rollback"),
+            ("options", "-cpgfresh.record=on -cpgfresh.linger=1s"),
+        ]));
+        let direct = direct.unwrap();
         assert_eq!((direct.linger, direct.reset), (Some(Duration::ZERO), true));
         assert_eq!((direct.isolation, direct.record), (Some(Isolation::Rollback), true));
     }

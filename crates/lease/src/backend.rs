@@ -52,7 +52,9 @@ pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
 }
 
 fn asks_for(params: &StartupParams, setting: &[u8]) -> bool {
-    params.parameters.windows(setting.len()).any(|window| window.eq_ignore_ascii_case(setting))
+    let says = |text: &[u8]| text.windows(setting.len()).any(|window| window.eq_ignore_ascii_case(setting));
+    // There may be backslashes within its name.
+    says(&params.parameters) || params.settings().iter().any(|(name, _)| says(name))
 }
 
 /// A backend that waits for its session's first message.

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::{
-    Completed, Conversation, StartupPacket, StatementEvent, StatementTracker, cancel_key, password,
-    split_options,
+    Completed, Conversation, StartupPacket, StartupParams, StatementEvent, StatementTracker, cancel_key,
+    password,
 };
 
 /// Has every parser read `bytes`.
@@ -13,9 +13,10 @@ use crate::{
 /// If one of them does what it must not.
 pub fn exercise(bytes: &[u8]) {
     read_packet(bytes);
-    let bytes_of_options: usize =
-        split_options(bytes).iter().map(|(name, value)| name.len() + value.len()).sum();
-    assert!(bytes_of_options <= bytes.len());
+    let params = StartupParams { version: 3 << 16, parameters: [b"options\0", bytes, b"\0"].concat() };
+    let settings = params.settings();
+    assert!(settings.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= bytes.len());
+    assert_eq!(params, params.clone());
     if let Ok(Some((place, length))) = password(bytes) {
         assert!(place.end < length && length <= bytes.len());
         assert!((0..length).all(|cut| matches!(password(&bytes[..cut]), Ok(None))));

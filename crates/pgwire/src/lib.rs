@@ -36,7 +36,7 @@ pub use normalized::{NormalizedStatement, StatementKind};
 pub use query_runs::{QueryRuns, RepeatedPart};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sql::{SqlLexer, Token, TokenKind};
-pub use startup::{Startup, StartupPacket, StartupParams, split_options};
+pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
 pub use traces::SessionTraces;
 

@@ -1,5 +1,7 @@
 //! The first thing that a client says: a packet without a tag.
 
+use std::hash::{Hash, Hasher};
+
 use crate::ErrorResponse;
 use crate::frame::until_zero;
 
@@ -37,13 +39,43 @@ pub struct Startup {
 }
 
 /// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
-/// until the first message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+/// until the first message. They are equal if they mean the same, however it is spelled.
+#[derive(Debug, Clone, Default)]
 pub struct StartupParams {
     /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
     pub version: u32,
     /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
     pub parameters: Vec<u8>,
+}
+
+/// What parameters mean.
+#[derive(PartialEq, Eq, Hash)]
+struct Meaning<'a> {
+    version: u32,
+    user: Option<&'a [u8]>,
+    replication: Option<&'a [u8]>,
+    /// Of which not all is known to be settings.
+    options: Option<&'a [u8]>,
+    settings: Vec<Setting>,
+}
+
+/// The name and the value of a setting.
+type Setting = (Vec<u8>, Vec<u8>);
+
+impl PartialEq for StartupParams {
+    fn eq(&self, other: &Self) -> bool {
+        // Most are of the same driver.
+        let is_same = self.version == other.version && self.parameters == other.parameters;
+        is_same || self.meaning() == other.meaning()
+    }
+}
+
+impl Eq for StartupParams {}
+
+impl Hash for StartupParams {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.meaning().hash(state);
+    }
 }
 
 impl StartupParams {
@@ -63,14 +95,43 @@ impl StartupParams {
     /// The role that the session begins as.
     #[must_use]
     pub fn user(&self) -> Option<&[u8]> {
-        self.iter().filter(|(name, _)| *name == b"user").last().map(|(_, user)| user)
+        self.last(b"user")
+    }
+
+    /// The settings that the session begins with, with names in small letters, in the order in which the server sets them: first
+    /// those in `options`.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = self.last(b"options").map_or_else(Vec::new, |options| read_options(options).0);
+        let others =
+            self.iter().filter(|(name, _)| !matches!(*name, b"" | b"user" | b"replication" | b"options"));
+        settings.extend(others.map(|(name, value)| {
+            // The names of extensions of the protocol are no settings.
+            let is_extension = name.starts_with(b"_pq_.");
+            (if is_extension { name.to_vec() } else { name.to_ascii_lowercase() }, value.to_vec())
+        }));
+        settings
+    }
+
+    fn meaning(&self) -> Meaning<'_> {
+        Meaning {
+            version: self.version,
+            user: self.user(),
+            replication: self.last(b"replication"),
+            options: self.last(b"options").filter(|options| !read_options(options).1),
+            settings: self.settings(),
+        }
+    }
+
+    /// The value that counts of a parameter that is no setting.
+    fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
+        self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
     }
 
     /// Whether they are of a session that speaks of replication rather than of queries. A value that is none the server refuses.
     #[must_use]
     pub fn is_replication(&self) -> bool {
-        let values = self.iter().filter(|(name, _)| *name == b"replication").map(|(_, value)| value);
-        values.last().is_some_and(|value| !is_false(value))
+        self.last(b"replication").is_some_and(|value| !is_false(value))
     }
 
     /// Whether they are of a session that speaks of replication, or could be.
@@ -165,24 +226,28 @@ fn is_false(value: &[u8]) -> bool {
     }
 }
 
-/// The settings in the value of `options`: names and values. What is no setting is left out, for the server to refuse.
-#[must_use]
-pub fn split_options(options: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// The settings in the value of `options`, and whether that is all there is in it. What is no setting is for the server to understand
+/// or to refuse. Source: `process_postgres_switches`, `ParseLongOption`.
+fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     let words = split(options);
     let mut words = words.iter();
-    let mut settings = Vec::new();
+    let (mut settings, mut is_all) = (Vec::new(), true);
     while let Some(word) = words.next() {
         let assignment = if word == b"-c" {
             words.next().map(Vec::as_slice)
         } else {
             word.strip_prefix(b"--").or_else(|| word.strip_prefix(b"-c"))
         };
-        let Some(assignment) = assignment else { continue };
-        if let Some(at) = assignment.iter().position(|byte| *byte == b'=') {
-            settings.push((assignment[..at].to_vec(), assignment[at + 1..].to_vec()));
-        }
+        let assignment = assignment.and_then(|assignment| {
+            let (name, value) =
+                assignment.split_at_checked(assignment.iter().position(|byte| *byte == b'=')?)?;
+            let dashes = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+            Some((name.iter().map(dashes).collect(), value[1..].to_vec()))
+        });
+        is_all &= assignment.is_some();
+        settings.extend(assignment);
     }
-    settings
+    (settings, is_all)
 }
 
 /// Words between white space; a backslash keeps the next byte from being any. Source: `pg_split_opts`.
@@ -245,6 +310,46 @@ mod tests {
             let body = format!("user\0me\0replication\0database\0replication\0{value}\0\0");
             assert!(!started(body.as_bytes()).unwrap().replication, "{value}");
         }
+    }
+
+    /// Parameters of a client that says these, as the values of `options` or by themselves.
+    fn saying(parameters: &[(&str, &str)]) -> StartupParams {
+        StartupParams::new([("user", "me")].iter().chain(parameters).copied())
+    }
+
+    #[test]
+    fn parameters_are_equal_that_mean_the_same() {
+        let same = [
+            saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
+            saying(&[("options", r"--pgfresh.linger=0 --DateStyle=ISO,\ MDY")]),
+            saying(&[("options", "-cPGFRESH.LINGER=0\t -c  datestyle=ISO,\\ M\\DY ")]),
+            saying(&[("options", "-c x=y"), ("options", r"-c pgfresh.linger=0"), ("DATESTYLE", "ISO, MDY")]),
+            saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "me")]),
+        ];
+        let hash = |params: &StartupParams| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            params.hash(&mut hasher);
+            hasher.finish()
+        };
+        for params in &same {
+            assert_eq!((params, hash(params)), (&same[0], hash(&same[0])));
+        }
+        let others = [
+            saying(&[("options", "-c pgfresh.linger=0")]),
+            saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ mdy")]),
+            saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY -e")]),
+            // The first is an argument of the switch.
+            saying(&[("options", r"-d -cx=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
+            saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
+            saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),
+            saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("replication", "off")]),
+            StartupParams { version: 0x0003_0002, ..same[0].clone() },
+        ];
+        for (at, params) in others.iter().enumerate() {
+            assert!(*params != same[0] && !others[..at].contains(params), "{params:?}");
+        }
+        let dashed = saying(&[("options", "--work-mem=1MB")]);
+        assert_eq!(dashed.settings(), [(b"work_mem".to_vec(), b"1MB".to_vec())]);
     }
 
     #[test]

@@ -118,3 +118,31 @@ fn a_copy_in_the_extended_protocol_swallows_a_sync() {
     session.say(&[super::bind("", "named"), super::execute(""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "2CZT");
 }
+
+#[test]
+fn parameters_are_the_same_in_any_spelling() {
+    for major in super::majors() {
+        let serve = start(major);
+        let wanted = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s -c datestyle=ISO,\\ MDY";
+        let mut first = serve.connect("spelled", wanted).unwrap();
+        first.value("INSERT INTO seed VALUES (3)").unwrap();
+        first.close();
+        for options in [
+            "--pgfresh.isolation=rollback --pgfresh.linger=60s --datestyle=ISO,\\ MDY",
+            "-cpgfresh.isolation=rollback -cpgfresh.linger=60s -cDateStyle=ISO,\\ MDY",
+            "-c PGFRESH.ISOLATION=rollback  --Pgfresh.Linger=60s -c\tdatestyle=I\\SO,\\ MDY ",
+        ] {
+            let mut session = serve
+                .connect("spelled", options)
+                .unwrap_or_else(|error| panic!("{options} on PostgreSQL {major}: {error:?}"));
+            assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3", "{options}");
+            assert_eq!(session.value("SHOW pgfresh.linger").unwrap(), "60s");
+            session.close();
+        }
+        let others = ["-c pgfresh.linger=60s -c datestyle=ISO,\\ DMY", &wanted.replace("MDY", "DMY"), ""];
+        for options in others {
+            let error = serve.connect("spelled", options).err().expect(options);
+            assert_eq!(error.message, "database \"spelled\" has a session with other start-up parameters");
+        }
+    }
+}
