@@ -143,6 +143,28 @@ impl Database {
         }
     }
 
+    /// Whether its lease has ended, and it is made ready again.
+    pub(super) fn is_returning(&self) -> bool {
+        matches!(
+            self.state,
+            DatabaseState::Changing(Change::Unnaming { retire: false })
+                | DatabaseState::Resetting(Then::Ready)
+        )
+    }
+
+    /// Whether nothing comes of it but room.
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(
+            self.state,
+            DatabaseState::Changing(Change::Unnaming { retire: true }) | DatabaseState::Retiring
+        )
+    }
+
+    /// Whether there is room for another one soon: what has failed may fail for ever.
+    pub(super) fn frees_room(&self) -> bool {
+        self.is_removed() && !matches!(self.work, Work::RetryAt(_))
+    }
+
     /// Whether a ready one serves a session of that kind without anything else being made.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
         params.is_some_and(|params| self.warm.contains(&params))

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Database, DatabaseState};
+use super::database::{Database, DatabaseState};
 use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
 use crate::Isolation;
@@ -78,13 +78,7 @@ impl LeaseTable {
 
     /// All databases that no client has, and those of leases that end by themselves; those first that are needed last, if ever.
     pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
-        let removed = |(_, database): &(DatabaseId, &Database)| {
-            matches!(
-                database.state,
-                DatabaseState::Retiring | DatabaseState::Changing(Change::Unnaming { retire: true })
-            )
-        };
-        let removed = self.databases.busy().filter(removed).map(|(id, _)| id);
+        let removed = self.databases.busy().filter(|(_, database)| database.is_removed()).map(|(id, _)| id);
         // The first is used first.
         let mut ready: Vec<_> = self.ready_databases().collect();
         ready.reverse();

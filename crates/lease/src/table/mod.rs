@@ -16,6 +16,8 @@
 
 mod database;
 mod databases;
+#[cfg(test)]
+mod fairness;
 mod line;
 mod lookup;
 mod outcome;

@@ -150,7 +150,6 @@ impl LeaseTable {
         };
         let Some(database) = self.databases.get_mut(id) else { return };
         let (name, again) = (database.name.take(), database.terms.take());
-        let source = database.source.clone();
         database.isolation = match database.isolation {
             Isolation::Rollback => Isolation::Clone,
             other => other,
@@ -158,7 +157,7 @@ impl LeaseTable {
         database.params = None;
         if is_gone {
             self.forget(id);
-        } else if retire || !self.keeps_returning(&source) {
+        } else if retire || !self.keeps_returning(id, now) {
             self.set_due(id, DatabaseState::Retiring);
         } else {
             self.set_due(id, DatabaseState::Resetting(Then::Ready));
@@ -239,7 +238,7 @@ impl LeaseTable {
         let Some(database) = self.databases.get(id) else { return };
         let source = database.source.clone();
         self.note_return(&source, now);
-        if !self.keeps_ready(&source) {
+        if !self.keeps_ready(id, now) {
             self.unname(id, true, None);
         }
         self.advance_holder(id, now);

@@ -19,7 +19,7 @@ const LINGERS: [u64; 4] = [0, 0, 5, 300];
 const CAPACITY: usize = 8;
 
 /// Numbers that follow from a seed. Source: xorshift64*.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -29,7 +29,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::try_from((self.next() >> 33) % bound as u64).unwrap()
     }
 

@@ -1,11 +1,12 @@
 //! Demand and supply: who waits for a ready database, and how many are made ahead of that.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Then, Want};
+use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::{Isolation, LeaseError};
 
 /// The most ready copies of one template that are made ahead of demand.
@@ -218,20 +219,20 @@ impl LeaseTable {
         if supply.line.len() > supply.wanted / 2 {
             supply.wanted = (supply.wanted * 2).clamp(FIRST_READY.min(most), most);
         }
-        self.databases.len() < self.capacity || self.evict_idle(source, now)
+        self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Ends what is not needed for one that a client waits for. False if everything is in use.
-    fn evict_idle(&mut self, source: &Source, now: Instant) -> bool {
+    /// Ends what is not needed, for the client whose turn it is to have its room. False if everything is in use.
+    fn evict_idle(&mut self, now: Instant) -> bool {
         // What has failed may fail for ever: nothing comes of it until it is done.
-        let in_transition = |database: &Database| {
-            let rests = matches!(database.state, DatabaseState::Ready | DatabaseState::Leased(_));
-            !rests && !matches!(database.work, Work::RetryAt(_))
+        let is_coming = |database: &Database| {
+            database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
         };
-        if self.databases.busy().any(|(_, database)| in_transition(database)) {
+        if self.databases.busy().any(|(_, database)| is_coming(database)) {
             return true;
         }
-        let other = |database: &Database| database.source != *source;
+        let Some(source) = self.next_source(None, now) else { return true };
+        let other = |database: &Database| database.source != source;
         let is_idle = |database: &Database| other(database) || database.isolation == Isolation::Rollback;
         let idle = self.databases.ready().find(|(_, database)| is_idle(database));
         if let Some((id, retire)) = idle.map(|(id, database)| (id, other(database))) {
@@ -312,8 +313,11 @@ impl LeaseTable {
     /// The next is not made at once, and later each time.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
-            supply.not_before = Some(now + super::pause_after(supply.failures, LONGEST_PAUSE));
+            let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
+            supply.not_before = Some(time);
             supply.failures += 1;
+            // Where all room is taken, it is made for who waits then.
+            self.look_at_lines(time);
         }
     }
 
@@ -344,15 +348,18 @@ impl LeaseTable {
                 }
                 continue;
             }
-            match supply.not_before.filter(|time| *time > now) {
-                Some(time) => soonest = earlier(soonest, Some(time)),
-                None => lacking.push((waiting > 0, lacks, source.clone())),
+            if let Some(time) = supply.not_before.filter(|time| *time > now) {
+                soonest = earlier(soonest, Some(time));
+                continue;
             }
+            // First for the client that has waited longest, then where most are missing.
+            let since = self.waits_since(source, making + self.returning(source));
+            lacking.push((since.is_some(), since.map(Reverse), lacks, source.clone()));
         }
         if self.databases.len() >= self.capacity {
             return Err(soonest);
         }
-        let Some((_, _, source)) = lacking.into_iter().max() else { return Err(soonest) };
+        let Some((.., source)) = lacking.into_iter().max() else { return Err(soonest) };
         self.last_id += 1;
         let id = DatabaseId(self.last_id);
         self.databases.insert(id, Database::new(source.clone()));
@@ -371,14 +378,8 @@ impl LeaseTable {
 
     /// Databases of a source whose lease has ended and that are made ready again, a millisecond's work.
     fn returning(&self, source: &Source) -> usize {
-        let returns = |(_, database): &(DatabaseId, &Database)| {
-            database.source == *source
-                && matches!(
-                    database.state,
-                    DatabaseState::Changing(Change::Unnaming { retire: false })
-                        | DatabaseState::Resetting(Then::Ready)
-                )
-        };
+        let returns =
+            |(_, database): &(DatabaseId, &Database)| database.source == *source && database.is_returning();
         self.databases.busy().filter(returns).count()
     }
 
@@ -393,19 +394,58 @@ impl LeaseTable {
         self.databases.busy().filter(is_left).count()
     }
 
-    /// Whether the ready copies, one that has just come back among them, are worth their room.
-    pub(super) fn keeps_ready(&self, source: &Source) -> bool {
-        self.keeps(source, self.ready(source))
+    /// Whether a database that has just come back, which is ready now, is worth its room.
+    pub(super) fn keeps_ready(&self, id: DatabaseId, now: Instant) -> bool {
+        self.keeps(id, 0, now)
     }
 
-    /// Whether those that are returning, one that has just lost its name among them, are worth being made ready.
-    pub(super) fn keeps_returning(&self, source: &Source) -> bool {
-        self.keeps(source, self.ready(source) + self.returning(source))
+    /// Whether a database that has just lost its name is worth being made ready.
+    pub(super) fn keeps_returning(&self, id: DatabaseId, now: Instant) -> bool {
+        self.databases.get(id).is_some_and(|database| self.keeps(id, self.returning(&database.source), now))
     }
 
-    fn keeps(&self, source: &Source, copies: usize) -> bool {
-        self.supplies.get(source).is_some_and(|supply| copies <= MOST_READY + supply.line.len())
-            && !matches!(source, Source::Server(_))
+    /// Whether a database is used again: it is one of those that its template's clients may need, and its room is theirs.
+    fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
+        let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
+        let is_needed = |supply: &Supply| {
+            self.ready(source) + returning <= MOST_READY + supply.line.len()
+                && !matches!(source, Source::Server(_))
+        };
+        self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)
+    }
+
+    /// Whether the client whose turn it is waits for a database of another source, and has no room but that of this one, which has come
+    /// back. One at a time gives its room away: to remove one and make another takes as long as many leases.
+    fn is_due_elsewhere(&self, id: DatabaseId, source: &Source, now: Instant) -> bool {
+        self.databases.len() >= self.capacity
+            && !self.databases.busy().any(|(other, database)| other != id && database.frees_room())
+            && self.next_source(Some(id), now).is_some_and(|next| next != *source)
+    }
+
+    /// What the client waits for that has waited longest of those for whom no database is on its way. One that has `come_back` is
+    /// on its way to no client yet.
+    fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
+        let come_back = come_back.and_then(|id| self.databases.get(id));
+        let next = |(source, supply): (&Source, &Supply)| {
+            supply.line.front()?;
+            let (making, own) = (self.making(source), come_back.filter(|own| own.source == *source));
+            let may_be_made = making < MOST_MAKING && supply.not_before.is_none_or(|time| time <= now);
+            let returning = self.returning(source) - usize::from(own.is_some_and(Database::is_returning));
+            let since = self.waits_since(source, making + returning)?;
+            // Of two that came at the same time the one that needs no other database.
+            (may_be_made || own.is_some()).then(|| (since, own.is_none(), source.clone()))
+        };
+        self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
+    }
+
+    /// Since when the client waits that has so many before it in the line of a source.
+    fn waits_since(&self, source: &Source, before: usize) -> Option<Instant> {
+        let since = |name: &String| {
+            let line = self.names.get(name)?;
+            let waits = matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source);
+            line.requests.front().filter(|_| waits).map(|head| head.since)
+        };
+        self.supplies.get(source)?.line.iter().filter_map(since).nth(before)
     }
 
     /// Whether a client waits in the line for a database like this.

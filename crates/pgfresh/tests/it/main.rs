@@ -54,4 +54,5 @@ mod template;
 mod tls;
 mod troubleshooting;
 mod unread;
+mod turns;
 mod wal;
