@@ -60,6 +60,16 @@ const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";
 
+/// What came of a copy by files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CachedCopy {
+    Made,
+    /// It has to be made in another way, if at all.
+    Impossible,
+    /// It was stopped on the way.
+    Stopped,
+}
+
 impl CachedFiles {
     /// Those of the database with that `oid` in a server whose `data` are a copy of the `entry`; none if what a copy needs is not
     /// all there, or a crash might empty a part of it while it is made.
@@ -74,8 +84,7 @@ impl CachedFiles {
         Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
-    /// Makes a copy of the database `template` called `name`, for as long as `go_on` says so; it may take its time. False where
-    /// it has to be made in another way, if at all.
+    /// Makes a copy of the database `template` called `name`, for as long as `go_on` says so; it may take its time.
     ///
     /// # Errors
     /// The server cannot be asked. There is no such copy then, nor where it was not made.
@@ -86,9 +95,12 @@ impl CachedFiles {
         admin: &AdminPool,
         evidence: &Evidence,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<bool, LeaseError> {
-        if !go_on() || evidence.is_log_replayed() {
-            return Ok(false);
+    ) -> Result<CachedCopy, LeaseError> {
+        if evidence.is_log_replayed() {
+            return Ok(CachedCopy::Impossible);
+        }
+        if !go_on() {
+            return Ok(CachedCopy::Stopped);
         }
         let next =
             format!("SELECT pg_nextoid('pg_database', 'oid', 'pg_database_oid_index'), {REPLAYED}; {MARK}");
@@ -98,7 +110,7 @@ impl CachedFiles {
         if rows.first().is_some_and(|row| row.get(1).is_some_and(|replayed| replayed.as_deref() == Some("t")))
         {
             evidence.log_is_replayed();
-            return Ok(false);
+            return Ok(CachedCopy::Impossible);
         }
         // No database has had this number: what puts all others in doubt until here is not about it.
         drop(evidence.take(oid));
@@ -107,10 +119,10 @@ impl CachedFiles {
         let [from, to] = [self.oid, oid].map(|oid| oid.to_string());
         match copier.copy(&from, &to, go_on) {
             Ok(true) => {}
-            Ok(false) => return Ok(false),
+            Ok(false) => return Ok(CachedCopy::Stopped),
             Err(error) => {
                 tracing::warn!(%error, "could not copy a template by its files");
-                return Ok(false);
+                return Ok(CachedCopy::Impossible);
             }
         }
         let entered = self.enter(oid, template, name, admin);
@@ -119,7 +131,7 @@ impl CachedFiles {
         {
             tracing::warn!(%error, "could not remove a copy that the server does not know");
         }
-        entered
+        Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
     }
 
     /// Tells the server of the copy. False where it refuses, another database has the template's name, a role is gone that owns

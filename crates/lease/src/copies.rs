@@ -35,12 +35,14 @@ impl Inner {
             self.lock().databases.insert(id, held);
             let _coming = template.announce_copy();
             let go_on = || self.let_clients_pass(id, &template);
-            let oid = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
+            let copied = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
+            let Some(oid) = copied else { return Ok(None) };
             let has_functions = self.look_into(id, oid, &own_name, &template)?;
-            Ok((template, oid, has_functions))
+            Ok(Some((template, oid, has_functions)))
         });
         let (template, oid, has_functions) = match made {
-            Ok(made) => made,
+            Ok(Some(made)) => made,
+            Ok(None) => return Outcome::PutOff,
             Err(error) => return Outcome::Failed(error),
         };
         if !self.lock().table.is_awaited(id) {
@@ -72,22 +74,29 @@ impl Inner {
     }
 
     /// While clients come and go, and no client waits for the copy, its maker waits; also while the processors are all busy, and
-    /// databases come back so soon that no client needs it. False once the leases are closed.
+    /// databases come back so soon that no client needs it. False once the leases are closed, and where a client of another template
+    /// waits for the maker: the copy is put off then.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
         // The end of a lease waits for what is read in it.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
             let now = Instant::now();
-            if let Some(pause) = core.table.pause(id, now) {
+            let pause = core.table.pause(id, now);
+            let is_crowded = || core.table.come_back_soon(id, now) && self.processors.are_busy();
+            if pause.is_none() && !is_crowded() {
+                break;
+            }
+            if core.table.gives_way(id, now) {
+                return false;
+            }
+            if let Some(pause) = pause {
                 core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
-            } else if core.table.come_back_soon(id, now) && self.processors.are_busy() {
+            } else {
                 // Each client that comes finds none ready: to be woken by it would take the time that this is to save.
                 drop(core);
                 thread::sleep(CROWD_PAUSE);
                 core = self.lock();
-            } else {
-                break;
             }
         }
         !core.closed

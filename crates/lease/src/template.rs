@@ -14,7 +14,7 @@ use sys::lock;
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
-use crate::cached::{CachedFiles, NotedRow};
+use crate::cached::{CachedCopy, CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
@@ -214,7 +214,8 @@ impl Template {
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid. `go_on` is asked now and then.
+    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid. `go_on` is asked now and then;
+    /// none where that has stopped it.
     ///
     /// # Errors
     /// SQLSTATE 42P04 if the name is taken; [`LeaseError::Changed`] if the template is not what it was. On any error there is no
@@ -226,9 +227,12 @@ impl Template {
         admin: &AdminPool,
         evidence: &Evidence,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<u32, LeaseError> {
-        let is_cached = self.copy_cached(name, admin, evidence, go_on)?;
-        if !is_cached {
+    ) -> Result<Option<u32>, LeaseError> {
+        let by_files = self.copy_cached(name, admin, evidence, go_on)?;
+        if by_files == CachedCopy::Stopped {
+            return Ok(None);
+        }
+        if by_files == CachedCopy::Impossible {
             let sql = create_copy(&self.database, name, major);
             if let Err(error) = admin.run_once("copy a template", &sql) {
                 if !error.is_lost() {
@@ -242,10 +246,10 @@ impl Template {
         let result = self.complete(name, admin, evidence).and_then(|oid| {
             // Another database may have had its name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
-            if is_other || !is_cached && self.is_changed(evidence) {
+            if is_other || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
                 return Err(LeaseError::Changed(self.name.clone()));
             }
-            Ok(oid)
+            Ok(Some(oid))
         });
         if result.is_err() {
             drop_database(name, admin)?;
@@ -260,12 +264,12 @@ impl Template {
         admin: &AdminPool,
         evidence: &Evidence,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<bool, LeaseError> {
-        let Some(cached) = &self.cached else { return Ok(false) };
+    ) -> Result<CachedCopy, LeaseError> {
+        let Some(cached) = &self.cached else { return Ok(CachedCopy::Impossible) };
         if !self.is_recyclable() {
             evidence.catch_up(admin)?;
             if !evidence.is_as_at_start(self.oid) {
-                return Ok(false);
+                return Ok(CachedCopy::Impossible);
             }
         }
         cached.copy(&self.database, name, admin, evidence, go_on)

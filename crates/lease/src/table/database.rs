@@ -96,6 +96,8 @@ pub(super) struct Database {
     /// The client's name that it has in the server.
     pub(super) name: Option<String>,
     pub(super) work: Work,
+    /// Whether its making gives way to that of another one.
+    pub(super) gives_way: bool,
     /// How often its task has failed, one time after another.
     pub(super) failed: u32,
     /// Of the lease that it is about to have, or of the one that follows when it has lost its name.
@@ -115,6 +117,7 @@ impl Database {
             state: DatabaseState::Creating,
             name: None,
             work: Work::Running,
+            gives_way: false,
             failed: 0,
             terms: None,
             warm: Vec::new(),

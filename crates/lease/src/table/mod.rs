@@ -49,7 +49,7 @@ fn pause_after(failures: u32, longest: Duration) -> Duration {
 }
 
 /// Names a database in the table; never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct DatabaseId(pub(crate) u64);
 
 /// Names a request, so that its answer finds who asked.
@@ -200,6 +200,8 @@ pub(crate) enum Outcome {
     Stale,
     /// There is no such database any more.
     Vanished,
+    /// It was stopped on the way to let others go first, and nothing is left of it.
+    PutOff,
     /// It may not equal its template.
     Doubt(&'static str),
     /// It could not be done.
@@ -271,6 +273,8 @@ pub(crate) struct LeaseTable {
     /// How many databases there is room for.
     pub(crate) capacity: usize,
     last_id: u64,
+    /// Whose task was started last.
+    last_due: DatabaseId,
     /// Databases that the table has forgotten, since this was last taken.
     gone: Vec<DatabaseId>,
     /// Until when nothing is made unless a client waits for it.

@@ -61,6 +61,7 @@ impl LeaseTable {
                 self.retire(id, "it could not be made");
                 self.not_made(&source, error, now);
             }
+            Outcome::PutOff => self.forget(id),
             _ => {
                 // What was made is not to be trusted, and the next may be no better.
                 self.retire(id, "it could not be made");

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::database::Database;
-use super::database::{Change, Closes, Lease, Work};
+use super::database::{Change, Closes, Database, Lease, Work};
 use super::line::NameState;
 use super::*;
 
@@ -356,6 +355,7 @@ impl Simulation {
     fn run(&mut self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let in_use = self.sessions.iter().any(|session| session.database == id);
         match kind {
+            TaskKind::Create(_) if !self.calm && self.random.one_in(9) => return Outcome::PutOff,
             TaskKind::Create(_) => {
                 _ = (self.held.insert(id), self.server.insert(id, Copy::default()));
                 return Outcome::Fresh(Proof::new());

@@ -352,9 +352,10 @@ impl LeaseTable {
                 soonest = earlier(soonest, Some(time));
                 continue;
             }
-            // First for the client that has waited longest, then where most are missing.
+            // First for clients to whom no database comes back soon, then for the one that has waited longest.
             let since = self.waits_since(source, making + self.returning(source));
-            lacking.push((since.is_some(), since.map(Reverse), lacks, source.clone()));
+            let is_urgent = since.is_some() && !supply.serves_soon(now);
+            lacking.push((since.is_some(), is_urgent, since.map(Reverse), lacks, source.clone()));
         }
         if self.databases.len() >= self.capacity {
             return Err(soonest);
@@ -372,6 +373,7 @@ impl LeaseTable {
             database.source == *source
                 && database.state == DatabaseState::Creating
                 && database.work == Work::Running
+                && !database.gives_way
         };
         self.databases.busy().filter(is_made).count()
     }
@@ -427,15 +429,62 @@ impl LeaseTable {
     fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
-            supply.line.front()?;
-            let (making, own) = (self.making(source), come_back.filter(|own| own.source == *source));
-            let may_be_made = making < MOST_MAKING && supply.not_before.is_none_or(|time| time <= now);
-            let returning = self.returning(source) - usize::from(own.is_some_and(Database::is_returning));
-            let since = self.waits_since(source, making + returning)?;
+            let own = come_back.filter(|own| own.source == *source);
+            let since = self.needs_one_since(source, supply, own, now)?;
             // Of two that came at the same time the one that needs no other database.
-            (may_be_made || own.is_some()).then(|| (since, own.is_none(), source.clone()))
+            Some((since, own.is_none(), source.clone()))
         };
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
+    }
+
+    /// Since when the first waits for whom no database of a source is on its way, where another one may be made now, or the one that
+    /// has come back is one.
+    fn needs_one_since(
+        &self,
+        source: &Source,
+        supply: &Supply,
+        come_back: Option<&Database>,
+        now: Instant,
+    ) -> Option<Instant> {
+        supply.line.front()?;
+        let making = self.making(source);
+        let may_be_made = making < MOST_MAKING && supply.not_before.is_none_or(|time| time <= now);
+        let returning = self.returning(source) - usize::from(come_back.is_some_and(Database::is_returning));
+        self.waits_since(source, making + returning).filter(|_| may_be_made || come_back.is_some())
+    }
+
+    /// Whether a client has waited for a while to whom only a new copy helps, and one may be made.
+    pub(super) fn is_copy_overdue(&self, now: Instant) -> bool {
+        let is_overdue = |(source, supply): (&Source, &Supply)| {
+            !supply.serves_soon(now)
+                && self
+                    .needs_one_since(source, supply, None, now)
+                    .is_some_and(|since| since + CROWD_PATIENCE <= now)
+        };
+        self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
+    }
+
+    /// Whether the making of a database, which had better wait, is put off altogether: a client waits for another template, whose
+    /// copy cannot be made meanwhile. From then on it takes no maker's time and no place among those that are made at once.
+    pub(crate) fn gives_way(&mut self, id: DatabaseId, now: Instant) -> bool {
+        let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else {
+            return false;
+        };
+        // Copies that would have to wait, too, are no reason.
+        let is_kept_from = |(other, supply): (&Source, &Supply)| {
+            *other != source
+                && !supply.serves_soon(now)
+                && self.needs_one_since(other, supply, None, now).is_some()
+        };
+        let gives_way = (self.is_making_most() || self.databases.len() >= self.capacity)
+            && self.supplies.iter().any(is_kept_from);
+        if gives_way && let Some(database) = self.databases.get_mut(id) {
+            database.gives_way = true;
+            if let Some(supply) = self.supplies.get_mut(&source) {
+                supply.not_before = Some(now + QUIET);
+            }
+        }
+        gives_way
     }
 
     /// Since when the client waits that has so many before it in the line of a source.

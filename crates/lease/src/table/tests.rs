@@ -1,6 +1,7 @@
 //! Examples of the table, one at a time.
 
 mod line;
+mod turns;
 
 use std::time::{Duration, Instant};
 

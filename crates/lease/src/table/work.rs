@@ -17,10 +17,17 @@ impl LeaseTable {
     /// The most urgent task of the background, or when there may be one; `None` until something happens.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
+        // The ends of leases may follow one another without a pause.
+        if self.is_copy_overdue(now)
+            && !self.is_making_most()
+            && let Ok(task) = self.next_to_make(now)
+        {
+            return Ok(task);
+        }
         if let Some(task) = self.due(now, |state| !matches!(state, DatabaseState::Retiring)) {
             return Ok(task);
         }
-        if self.made_or_dropped() >= WORKERS - 1 {
+        if self.is_making_most() {
             return Err(self.next_time());
         }
         let is_retiring = |(_, database): &(DatabaseId, &Database)| database.state == DatabaseState::Retiring;
@@ -41,13 +48,14 @@ impl LeaseTable {
         Err(self.next_time().into_iter().chain(soonest).min())
     }
 
-    /// How many databases are being made or dropped now.
-    fn made_or_dropped(&self) -> usize {
+    /// Whether as many databases are made and dropped as may be at once.
+    pub(super) fn is_making_most(&self) -> bool {
         let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
+                && !database.gives_way
                 && matches!(database.state, DatabaseState::Creating | DatabaseState::Retiring)
         };
-        self.databases.busy().filter(takes_long).count()
+        self.databases.busy().filter(takes_long).count() >= WORKERS - 1
     }
 
     /// Begins the end of each lease that is over.
@@ -106,7 +114,10 @@ impl LeaseTable {
             Work::RetryAt(time) => time <= now && of(&database.state),
             Work::None | Work::Running => false,
         };
-        let (id, _) = self.databases.busy().find(|(_, database)| is_due(database))?;
+        let due = || self.databases.busy().filter(|(_, database)| is_due(database)).map(|(id, _)| id);
+        // One after the other, and then from the first on: those before it may be due again and again.
+        let id = due().find(|id| *id > self.last_due).or_else(|| due().next())?;
+        self.last_due = id;
         self.start_due(id)
     }
 

@@ -1,0 +1,66 @@
+//! Clients and copies of several templates, each in its turn.
+
+use super::*;
+
+/// Copies of two busy templates take all makers, and wait until their clients have gone.
+#[test]
+fn a_copy_that_waits_gives_way_to_one_of_another_template() {
+    let mut example = Example::new();
+    example.table.capacity = 100;
+    for template in ["other", "third"] {
+        example.table.add_source(Source::Template(template.to_owned()), false);
+    }
+    let create = |template: &str| TaskKind::Create(Source::Template(template.to_owned()));
+    for template in ["app", "other"] {
+        (0..30).for_each(|serial| {
+            drop(example.session_on(template, &format!("{template}{serial}"), Duration::ZERO));
+        });
+        example.table.note_return(&Source::Template(template.to_owned()), example.now);
+    }
+    let making: Vec<_> = std::iter::from_fn(|| example.table.next_task(example.now).ok()).collect();
+    let is_of_the_busy = |task: &Task| [create("app"), create("other")].contains(&task.kind);
+    assert!(making.len() == 3 && making.iter().all(is_of_the_busy), "{making:?}");
+    let gives_way = |example: &mut Example| {
+        let gives_way = |task: &Task| example.table.gives_way(task.database, example.now);
+        making.iter().map(gives_way).collect::<Vec<_>>()
+    };
+    assert_eq!(gives_way(&mut example), [false; 3], "all would wait");
+    example.session_on("third", "third", Duration::ZERO);
+    assert_eq!(gives_way(&mut example), [true, false, false]);
+    assert_eq!(example.table.next_task(example.now).unwrap().kind, create("third"));
+    example.finish(making[0].database, Outcome::PutOff);
+    assert!(example.table.databases.get(making[0].database).is_none());
+}
+
+/// Of databases whose leases have ended at the same time, the first is due again when the next one is not done yet.
+#[test]
+fn each_database_that_is_due_has_its_turn() {
+    let mut example = Example::new();
+    let leased = ["a", "b"].map(|name| leased(&mut example, name, terms("app", Isolation::Clone, 0)));
+    for database in leased {
+        example.raise(Event::Disconnected { database, leaving: false });
+    }
+    let failed = || Outcome::Failed(LeaseError::NoServers);
+    for database in [leased[0], leased[1], leased[0], leased[1]] {
+        assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: TaskKind::Unname }));
+        example.finish(database, failed());
+        example.now += LONGEST_RETRY;
+    }
+}
+
+/// A copy for a client that has waited for a while is made first, however many leases end meanwhile.
+#[test]
+fn the_ends_of_leases_keep_no_client_waiting_for_a_copy() {
+    let mut example = Example::new();
+    example.table.add_source(Source::Template("other".to_owned()), false);
+    let database = leased(&mut example, "a", terms("app", Isolation::Clone, 0));
+    example.raise(Event::Disconnected { database, leaving: false });
+    example.session_on("other", "b", Duration::ZERO);
+    let unname = Task { database, kind: TaskKind::Unname };
+    assert_eq!(example.table.next_task(example.now), Ok(unname));
+    example.finish(database, Outcome::Done);
+    example.now += Duration::from_millis(100);
+    let create = TaskKind::Create(Source::Template("other".to_owned()));
+    assert_eq!(example.table.next_task(example.now).unwrap().kind, create);
+    assert_eq!(example.table.next_task(example.now).unwrap().kind, TaskKind::Reset { in_place: false });
+}
