@@ -101,11 +101,19 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
+        // A lease that is just ending ends for this one, too.
+        let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
-        line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun: false });
+        line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
         self.asked.insert(name.to_owned());
         self.look_at_lines(now + LONGEST_WAIT);
         self.advance(name, now);
+    }
+
+    /// Whether the lease of that name is over, and its database still has the name.
+    fn is_ending(&self, name: &str) -> bool {
+        let database = self.holder(name).and_then(|id| self.databases.get(id));
+        database.is_some_and(|database| database.is_returning() || database.is_removed())
     }
 
     /// Serves the line of a name as far as things are.

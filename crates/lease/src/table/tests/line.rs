@@ -166,6 +166,34 @@ fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_re
     }
 }
 
+/// The client that had it is told that it has ended, and one that comes later that there is no such lease.
+#[test]
+fn who_releases_a_lease_that_is_just_ending_is_told_that_it_has_ended() {
+    for isolation in [Isolation::Clone, Isolation::Rollback] {
+        let mut example = Example::new();
+        let database = leased(&mut example, "name", terms("app", isolation, 0));
+        example.raise(Event::Disconnected { database, leaving: false });
+        let ending = example.table.next_task(example.now).unwrap();
+        assert_eq!(ending.database, database);
+        let tickets = [0; 2].map(|_| {
+            let (ticket, waits) = example.ask("name", Want::Release);
+            assert!(waits.is_empty(), "{waits:?}");
+            ticket
+        });
+        let outcome = match ending.kind {
+            TaskKind::Reset { .. } => Outcome::Fresh(Proof::new()),
+            _ => Outcome::Done,
+        };
+        let told = |action: &Action| match action {
+            Action::Answer { ticket, answer: Answer::Done(None) } => *ticket,
+            other => panic!("it has ended, not {other:?}"),
+        };
+        assert_eq!(example.finish(database, outcome).iter().map(told).collect::<Vec<_>>(), tickets);
+        let (ticket, actions) = example.ask("name", Want::Release);
+        assert!(matches!(refusal(&actions, ticket), LeaseError::NotLeased(_)));
+    }
+}
+
 #[test]
 fn a_lease_that_is_over_is_waited_for_whatever_the_next_asks_for() {
     for (first, next) in [(Isolation::Clone, Isolation::Rollback), (Isolation::Rollback, Isolation::Clone)] {
