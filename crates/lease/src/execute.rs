@@ -412,12 +412,21 @@ impl Inner {
             held.close_waiting();
             held.last_name.clone()
         };
-        let called = database_of(template);
-        self.admin.run_once("copy a database", &create_copy(&name, &called, self.options.major))?;
-        self.admin.run("complete a template", &complete_copy(&name, &called))?;
-        let database = TemplateDatabase { name: template.to_owned(), database: called };
-        let taken = Template::take(&database, None, &self.options.data, &self.admin)?;
-        lock(&self.templates).push(taken);
+        let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
+        let called = &database.database;
+        let copied = self.admin.run_once("copy a database", &create_copy(&name, called, self.options.major));
+        // Whether it was made before the connection was lost is unknown. Any other error means that it was not.
+        let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
+        let taken = copied
+            .and_then(|_| self.admin.run("complete a template", &complete_copy(&name, called)))
+            .and_then(|_| Template::take(&database, None, &self.options.data, &self.admin));
+        if taken.is_err()
+            && is_there
+            && let Err(error) = drop_database(called, &self.admin)
+        {
+            self.report_error("drop a template", &error);
+        }
+        lock(&self.templates).push(taken?);
         self.measure_capacity();
         self.lock().table.add_source(Source::Template(template.to_owned()), true);
         Ok(())

@@ -10,6 +10,7 @@ use server::literal;
 use sys::lock;
 
 use crate::admin::AdminPool;
+use crate::claims::Claims;
 use crate::core::Core;
 use crate::evidence::Evidence;
 use crate::leased_server::ServerAction;
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     /// Whether the server ends sessions that ask nothing for a while.
     pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
+    /// Of those that are made or removed just now.
+    pub(crate) claims: Claims,
     pub(crate) core: Arc<Mutex<Core>>,
     /// Read by [`Self::shared`].
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,

@@ -11,6 +11,7 @@ use sys::lock;
 
 use crate::admin::AdminPool;
 use crate::backend::{IDLE_TIMEOUT, params_id};
+use crate::claims::Claims;
 use crate::core::Core;
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
@@ -79,6 +80,7 @@ impl Leases {
             jit,
             ends_idle,
             templates: Mutex::new(templates),
+            claims: Claims::default(),
             core,
             shared: OnceLock::new(),
             looking: Mutex::default(),
@@ -196,6 +198,7 @@ impl Leases {
     /// [`LeaseError::UnknownTemplate`] if it is not there any more.
     pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
+        let _claim = inner.claims.claim(name);
         if inner.template(whole(name)?).is_ok() {
             return Ok(());
         }
@@ -212,6 +215,8 @@ impl Leases {
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         // As in pgfresh.toml, which may have it one day.
         ::template::check_name(template).map_err(LeaseError::TemplateName)?;
+        // Of several that come at the same time the next is made if the first fails.
+        let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
             let (name, why) = (template.to_owned(), "there is such a template already");
             return Err(LeaseError::Name { name, why });
@@ -222,6 +227,7 @@ impl Leases {
     /// Forgets a template: no more copies of it are made, those that are leased stay.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
+        let _claim = inner.claims.claim(name);
         let template = inner.template(name)?;
         lock(&inner.templates).retain(|template| template.name != name);
         inner.remove_source(&Source::Template(name.to_owned()));

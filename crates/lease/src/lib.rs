@@ -16,6 +16,7 @@ mod attributes;
 mod backend;
 mod cached;
 mod catalog;
+mod claims;
 mod client;
 mod copies;
 mod core;

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
@@ -13,6 +15,7 @@ on_every_major! {
     a_database_that_a_client_has_made_a_template_is_dropped
     requests_that_close_the_sessions_of_a_lease_without_linger_are_served
     a_name_is_free_for_any_isolation_once_its_client_has_gone
+    of_snapshots_with_one_name_one_is_made
 }
 
 /// With two templates, each with a table that is called like it.
@@ -142,4 +145,38 @@ fn many_resets_of_a_name_in_use_are_refused_as_soon_as_one() {
         gateway.connect("busy", "").unwrap();
     });
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+/// Of one database or of several: one is the template, and the others are told that it is there.
+fn of_snapshots_with_one_name_one_is_made(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v int)", &["--linger", "60s"]);
+    for number in 0..3 {
+        let mut session = gateway.connect(&format!("source_{number}"), "").unwrap();
+        session.rows(&format!("INSERT INTO t VALUES ({number})")).unwrap();
+        session.close();
+    }
+    for round in 0..4 {
+        let template = format!("taken_{round}");
+        let snapshot = |number: usize| {
+            let body = format!("{{\"template\": \"{template}\", \"close_sessions\": true}}");
+            (number, gateway.http("POST", &format!("/v1/databases/source_{number}/snapshot"), &body))
+        };
+        let answers: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|client| scope.spawn(move || snapshot(client % 3))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|(_, (status, _))| *status == 201);
+        let [(number, _)] = made[..] else { panic!("{answers:?}") };
+        for (_, (status, problem)) in refused {
+            let error = &problem["error"];
+            assert_eq!((*status, &error["code"]), (400, &json!("42602")), "{error}");
+            let message = format!("cannot use \"{template}\" as a name: there is such a template already");
+            assert_eq!(error["message"], message);
+        }
+        let mut copy =
+            gateway.connect(&format!("copy_{round}"), &format!("-cpgfresh.template={template}")).unwrap();
+        assert_eq!(copy.value("SELECT string_agg(v::text, ',') FROM t").unwrap(), number.to_string());
+        copy.close();
+    }
+    assert_eq!(gateway.status()["errors"], json!({}), "background tasks failed");
 }
