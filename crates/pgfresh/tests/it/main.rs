@@ -53,6 +53,6 @@ mod standby;
 mod template;
 mod tls;
 mod troubleshooting;
-mod unread;
 mod turns;
+mod unread;
 mod wal;
