@@ -51,7 +51,7 @@ impl Suite<'_> {
             let server = self.fixture.start(Setup::Durable)?;
             let recorder = Recorder::start(&Target::of(&server), Pace::Dense, None)?;
             let (_, status) = self.run(&server)?;
-            runs.push(recorder.stop());
+            runs.push(recorder.stop()?);
             let done = runs.len() == MOST_RUNS || begun.elapsed() >= LONG_ENOUGH;
             if done || !status.success() || cancelled() {
                 break (status, last_line(&server.run().path().join("output")));

@@ -33,8 +33,8 @@ impl Watch {
     }
 
     /// Stops watching. `command` is what was run meanwhile.
-    pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Profile {
-        let recording = self.recorder.stop();
+    pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Result<Profile, Failure> {
+        let recording = self.recorder.stop()?;
         let [few, many] = TRIALS;
         let trials = if recording.seconds < LONG.as_secs_f64() { few } else { many };
         let circumstances = Circumstances {
@@ -47,10 +47,10 @@ impl Watch {
         let profile = Profile::new(recording, circumstances);
         // Most suites need not wait for this.
         let cost = profile.has_clean_up().then(|| fresh_database(service, trials)).flatten();
-        match cost {
+        Ok(match cost {
             Some(cost) => profile.with_fresh_database(cost),
             None => profile,
-        }
+        })
     }
 }
 

@@ -25,6 +25,9 @@ pub enum ProfileError {
     /// It is too old.
     #[error("cannot watch PostgreSQL {0}: majors from 13 on show what is needed")]
     TooOld(String),
+    /// It takes too long.
+    #[error("could not end the profile: the server has not answered for {0} s")]
+    NoAnswer(u64),
     /// There is no thread.
     #[error("could not start a thread")]
     Thread(#[source] io::Error),
@@ -52,6 +55,9 @@ impl ProfileError {
             }
             Self::Connect(_) => {
                 Some("See that it listens there, and that the user may connect to that database.".to_owned())
+            }
+            Self::NoAnswer(_) => {
+                Some("\"ps\" shows whether its processes are stopped (T) or wait for a disk (D).".to_owned())
             }
             Self::Ask { .. } | Self::TooOld(_) | Self::Thread(_) => None,
         }

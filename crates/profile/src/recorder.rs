@@ -5,7 +5,7 @@
 //! many sessions is not disturbed either.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
+/// How long the last look and the counters may take: their statements have bounds of their own, if the server runs.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How many sessions are begun to see what one costs.
 const TRIALS: usize = 5;
 
@@ -62,7 +64,8 @@ impl Pace {
 #[derive(Debug)]
 pub struct Recorder {
     stop: Sender<()>,
-    thread: JoinHandle<Recording>,
+    recording: Receiver<Recording>,
+    thread: JoinHandle<()>,
 }
 
 impl Recorder {
@@ -72,10 +75,12 @@ impl Recorder {
     /// It cannot be reached, is too old, or does not let us look.
     pub fn start(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let sampler = Sampler::open(target, pace, feed)?;
-        let (stop, stopped) = channel();
+        let ((stop, stopped), (done, recording)) = (channel(), channel());
         let thread = thread::Builder::new().name("profile".to_owned());
-        let thread = thread.spawn(move || sampler.record(&stopped)).map_err(ProfileError::Thread)?;
-        Ok(Self { stop, thread })
+        // Where it took too long, the recording is for none.
+        let record = move || drop(done.send(sampler.record(&stopped)));
+        let thread = thread.spawn(record).map_err(ProfileError::Thread)?;
+        Ok(Self { stop, recording, thread })
     }
 
     /// Whether it has stopped by itself, because the server went away.
@@ -87,14 +92,19 @@ impl Recorder {
     /// Stops looking; returns all that was seen. Takes as long as one look, and as five new sessions where no feed tells what these
     /// cost.
     ///
+    /// # Errors
+    /// The server has not answered in time: its processes may be stopped.
+    ///
     /// # Panics
     /// The thread has panicked.
-    #[must_use]
     #[allow(clippy::missing_panics_doc)]
     #[expect(clippy::let_underscore_must_use, reason = "the thread is gone already if the server is")]
-    pub fn stop(self) -> Recording {
+    pub fn stop(self) -> Result<Recording, ProfileError> {
         let _ = self.stop.send(());
-        self.thread.join().expect("nothing in it panics")
+        self.recording.recv_timeout(STOP_TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => ProfileError::NoAnswer(STOP_TIMEOUT.as_secs()),
+            RecvTimeoutError::Disconnected => unreachable!("nothing in it panics"),
+        })
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         (0, None)
     };
     let is_gone = recorder.has_ended();
-    let profile = Profile::new(recorder.stop(), Circumstances { command, ..Circumstances::default() });
+    let profile = Profile::new(recorder.stop()?, Circumstances { command, ..Circumstances::default() });
     let report = profile.report();
     if arguments.json {
         say!("{}", report.to_json());

@@ -45,7 +45,8 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
         // Databases of failed tests go on in a background server.
         background::stop_or_keep(settings, service)?;
     }
-    if let Some(seen) = seen {
+    let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
+    if let Some(seen) = seen.transpose().map_err(without_profile)? {
         report_file::tell(
             settings.verbosity.is_quiet(),
             &seen,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majors, postgres, wait_until};
@@ -228,6 +229,20 @@ fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
         .collect();
     tests.sort_unstable();
     assert_eq!(tests, [("scratch", 1), ("scratch", 2), ("suite > one", 1), ("two", 1)], "{outcome}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_ends_the_profile_and_not_the_patience() {
+    let scene = Scene::new(User::Ourselves);
+    // The postmaster and all of its processes; the guard ends them.
+    let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $(pgrep -P $server) $server; exit 7";
+    let begun = Instant::now();
+    let outcome = scene.run(["run", "--profile", "--", "sh", "-euc", script]);
+    assert_eq!(outcome.code, Some(7), "{outcome}");
+    let expected = "pgfresh: could not end the profile: the server has not answered for 20 s\nHINT:";
+    assert!(outcome.stderr.contains(expected), "{outcome}");
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
+    scene.assert_nothing_left("the end");
 }
 
 #[test]
