@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use server::{InitdbError, InstallationError, SessionError, SettingError, StartError, StopError};
+use server::{InitdbError, InstallationError, SUPERUSER, SessionError, SettingError, StartError, StopError};
 use storage::{AccountError, CacheError, FileError, PlaceError};
 
 use crate::Fingerprint;
@@ -190,6 +190,12 @@ pub enum SetupError {
         /// What is wrong in the server.
         what: String,
     },
+    /// After the steps, our own role may not do what we have to.
+    #[error("the steps of template \"{name}\" took the superuser attribute from role \"{SUPERUSER}\"")]
+    NoSuperuser {
+        /// The template.
+        name: String,
+    },
     /// After the steps, the server does not take our statements any more.
     #[error("the steps of template \"{name}\" left a server that pgfresh cannot use")]
     Closed {
@@ -249,6 +255,7 @@ impl SetupError {
             | Self::DumpAsSql { .. }
             | Self::NoProgram { .. }
             | Self::RunsEachTime { .. }
+            | Self::NoSuperuser { .. }
             | Self::Spoiled { .. } => None,
         }
     }
@@ -279,6 +286,9 @@ impl SetupError {
                 "List what the setup reads: inputs = [\"migrations/**\"] in pgfresh.toml, or --inputs 'migrations/**'."
                     .to_owned(),
             ),
+            Self::NoSuperuser { .. } => Some(format!(
+                "pgfresh works in the server as \"{SUPERUSER}\": give fewer rights to another role, and connect as that one."
+            )),
             Self::Spoiled { .. } => Some(
                 "Each template has to leave its database, and those of others in its server, as they can be copied."
                     .to_owned(),

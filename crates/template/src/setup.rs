@@ -158,8 +158,11 @@ impl Setup<'_> {
     fn look_over(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let left = self.what_is_left();
-        let [read_only, present, prepared] =
+        let [superuser, read_only, present, prepared] =
             left.map_err(|source| SetupError::Closed { name: name.clone(), source })?;
+        if superuser == ["off"] {
+            return Err(SetupError::NoSuperuser { name: name.clone() }.into());
+        }
         let spoiled = |what: String| Err(SetupError::Spoiled { name: name.clone(), what }.into());
         if read_only == ["on"] {
             return spoiled("all transactions read-only".to_owned());
@@ -179,13 +182,14 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Whether transactions are read-only, which databases there are, and which of these have prepared transactions.
-    fn what_is_left(&self) -> Result<[Vec<String>; 3], StartError> {
+    /// Whether we are superuser, whether transactions are read-only, which databases there are, and which of these have prepared transactions.
+    fn what_is_left(&self) -> Result<[Vec<String>; 4], StartError> {
         let mut session = self.server.session("postgres")?;
         let mut column = |sql| -> Result<Vec<String>, StartError> {
             Ok(session.query(sql)?.into_iter().flatten().flatten().collect())
         };
         Ok([
+            column("SHOW is_superuser")?,
             column("SHOW transaction_read_only")?,
             column("SELECT datname FROM pg_database")?,
             column("SELECT DISTINCT database FROM pg_prepared_xacts")?,

@@ -174,7 +174,7 @@ fn one_of_several_that_fails_names_itself_and_leaves_the_others_in_the_cache() {
 }
 
 /// What a setup may do to the server that later templates and tests could not stand.
-const SPOILERS: [(&str, &str); 7] = [
+const SPOILERS: [(&str, &str); 8] = [
     ("psql -qd postgres -c 'DROP DATABASE schema'", "left no database \"schema\""),
     ("psql -qd postgres -c 'DROP DATABASE spoiler'", "left no database \"spoiler\""),
     ("psql -qd postgres -c 'ALTER DATABASE schema RENAME TO other'", "left no database \"schema\""),
@@ -185,6 +185,10 @@ const SPOILERS: [(&str, &str); 7] = [
     (
         "psql -qc 'ALTER ROLE postgres SET default_transaction_read_only = on'",
         "left all transactions read-only",
+    ),
+    (
+        "psql -qc 'ALTER ROLE postgres NOSUPERUSER'",
+        "took the superuser attribute from role \"postgres\"\nHINT:  pgfresh works in the server as ",
     ),
     ("psql -qc 'ALTER ROLE postgres NOLOGIN'", "left a server that pgfresh cannot use"),
     ("psql -qd schema -c 'DROP DATABASE postgres'", "left a server that pgfresh cannot use"),
