@@ -143,20 +143,33 @@ var inGo = strings.NewReplacer(
 	`Lease it with "record": true`, "Give New the option Record(), or a Budget",
 )
 
-// refused returns the error in pgfresh's own words, in PostgreSQL's form.
+// refused returns the error in pgfresh's own words.
 func refused(response *http.Response) error {
-	var said struct {
-		Error struct{ Message, Detail, Hint string }
+	var said said
+	if err := json.NewDecoder(response.Body).Decode(&said); err == nil {
+		if err := said.err(); err != nil {
+			return err
+		}
 	}
-	if err := json.NewDecoder(response.Body).Decode(&said); err != nil || said.Error.Message == "" {
-		return fmt.Errorf("pgfresh answered with status %d", response.StatusCode)
+	return fmt.Errorf("pgfresh answered with status %d", response.StatusCode)
+}
+
+// said is an error as pgfresh writes it.
+type said struct {
+	Error struct{ Message, Detail, Hint string }
+}
+
+// err returns it in PostgreSQL's form, or nil if there is none.
+func (s said) err() error {
+	text := s.Error.Message
+	if text == "" {
+		return nil
 	}
-	text := said.Error.Message
-	if said.Error.Detail != "" {
-		text += "\nDETAIL:  " + said.Error.Detail
+	if s.Error.Detail != "" {
+		text += "\nDETAIL:  " + s.Error.Detail
 	}
-	if said.Error.Hint != "" {
-		text += "\nHINT:  " + inGo.Replace(said.Error.Hint)
+	if s.Error.Hint != "" {
+		text += "\nHINT:  " + inGo.Replace(s.Error.Hint)
 	}
 	return errors.New(text)
 }

@@ -8,16 +8,6 @@ import (
 	"testing"
 )
 
-func TestTheErrorOfAServerThatDidNotStartIsTheCauseInOneLine(t *testing.T) {
-	newStandIn(t, nil, 1)
-	t.Setenv("FAKE_SAYS", "pgfresh: building template \"app\"\n"+
-		"pgfresh: template \"app\" is incomplete\nDETAIL:  Its last lines:\npgfresh: the background server did not start")
-	_, err := connect()
-	if want := "template \"app\" is incomplete\nHINT:  All of pgfresh's message is on standard error."; err == nil || err.Error() != want {
-		t.Errorf("the error is %q, want %q", err, want)
-	}
-}
-
 func TestHintsAreInTheWordsOfThisPackage(t *testing.T) {
 	for there, here := range map[string]string{
 		`Close them first, or set "close_sessions".`: "Close them first, or give Reset the option CloseSessions().",

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"time"
 )
 
 // serve is what pgfresh is asked for.
@@ -83,9 +82,7 @@ func existing(control, holder string) (*server, error) {
 // start runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
 // takes as long as the migrations do; what it does and what goes wrong, it says itself.
 func start(command *exec.Cmd) (*server, error) {
-	var said said
-	command.Stderr = io.MultiWriter(os.Stderr, &said)
-	command.WaitDelay = 5 * time.Second // For standard error, which others may hold open.
+	command.Stderr = os.Stderr
 	lifeline, err := command.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -100,13 +97,11 @@ func start(command *exec.Cmd) (*server, error) {
 	line, err := bufio.NewReader(output).ReadBytes('\n')
 	if err != nil {
 		command.Wait() // It tells in ProcessState what its error would say.
-		if cause := said.cause(); cause != "" {
-			return nil, fmt.Errorf("%s\nHINT:  All of pgfresh's message is on standard error.", cause)
-		}
 		return nil, fmt.Errorf("pgfresh ended with %s before it was ready\nHINT:  Its own message is on standard error.",
 			strings.Replace(command.ProcessState.String(), "exit status", "exit code", 1))
 	}
 	var place struct {
+		said
 		HTTPURL  string `json:"http_url"`
 		Password string `json:"password"`
 		Holder   string `json:"holder"`
@@ -114,37 +109,13 @@ func start(command *exec.Cmd) (*server, error) {
 	if err := json.Unmarshal(line, &place); err != nil {
 		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
 	}
+	if err := place.err(); err != nil {
+		command.Wait() // It has said all.
+		return nil, err
+	}
 	address, err := url.Parse(place.HTTPURL)
 	if err != nil {
 		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
 	}
 	return &server{api: newAPI(address.Host, place.Password), holder: place.Holder, lifeline: lifeline}, nil
-}
-
-// said notes the errors among the lines that pgfresh writes to standard error.
-type said struct {
-	lock       sync.Mutex
-	line, last string
-}
-
-func (s *said) Write(text []byte) (int, error) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	lines := strings.Split(s.line+string(text), "\n")
-	s.line = lines[len(lines)-1]
-	for _, line := range lines[:len(lines)-1] {
-		message, own := strings.CutPrefix(line, "pgfresh: ")
-		// That is only what follows from the error before it.
-		if own && message != "the background server did not start" {
-			s.last = message
-		}
-	}
-	return len(text), nil
-}
-
-// cause returns the last of them, without its DETAIL and HINT: pgfresh ends after it.
-func (s *said) cause() string {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.last
 }

@@ -89,12 +89,16 @@ const HINTS = [
 
 function refusal(status, text) {
   try {
-    const { message, code, detail, hint } = JSON.parse(text).error;
-    const here = HINTS.reduce((hint, [there, here]) => hint?.replace(there, here), hint);
-    return new PgfreshError(message, { code, detail, hint: here });
+    return told(JSON.parse(text).error);
   } catch {
     return new PgfreshError(`pgfresh answered with status ${status}`);
   }
+}
+
+// The error that pgfresh writes so.
+function told({ message, code, detail, hint }) {
+  const here = HINTS.reduce((hint, [there, here]) => hint?.replace(there, here), hint);
+  return new PgfreshError(message, { code, detail, hint: here });
 }
 
 let found;
@@ -124,17 +128,17 @@ async function started() {
   const binary = process.env.PGFRESH_BIN || carried() || onPath();
   if (!binary) throw notRun({ code: "ENOENT" }, "pgfresh");
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
-  const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "pipe"], detached: true });
-  const told = JSON.parse(await firstLine(child, binary));
+  const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
+  const place = JSON.parse(await firstLine(child, binary));
   // None of it keeps this process from ending.
-  for (const handle of [child, child.stdin, child.stdout, child.stderr]) handle.unref();
-  return new Server(new URL(told.http_url), told.password, told.holder);
+  for (const handle of [child, child.stdin, child.stdout]) handle.unref();
+  if (place.error) throw told(place.error);
+  return new Server(new URL(place.http_url), place.password, place.holder);
 }
 
 function firstLine(child, binary) {
   return new Promise((resolve, reject) => {
     let text = "";
-    const cause = handOnErrors(child.stderr);
     child.stdout.setEncoding("utf8").on("data", (part) => {
       text += part;
       if (text.includes("\n")) resolve(text);
@@ -143,27 +147,11 @@ function firstLine(child, binary) {
       reject(notRun(cause, binary));
     });
     child.on("close", (code, signal) => {
-      if (cause()) return reject(new PgfreshError(cause(), { hint: "All of pgfresh's message is on standard error." }));
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
       const hint = "Its own message is on standard error.";
       reject(new PgfreshError(`pgfresh ${how} before it was ready`, { hint }));
     });
   });
-}
-
-// Copies what pgfresh writes to our standard error, for as long as it lasts. Returns what tells the first line of its last error.
-function handOnErrors(stream) {
-  let last;
-  let line = "";
-  stream.setEncoding("utf8").on("data", (part) => {
-    process.stderr.write(part);
-    const lines = (line + part).split("\n");
-    line = lines.pop();
-    // The one that is left out only follows from the error before it.
-    const own = lines.filter((text) => text.startsWith("pgfresh: ") && text !== "pgfresh: the background server did not start");
-    last = own.at(-1)?.slice("pgfresh: ".length) ?? last;
-  });
-  return () => last;
 }
 
 function notRun(cause, binary) {

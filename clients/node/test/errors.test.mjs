@@ -21,16 +21,16 @@ function newClient(environment) {
   return require("../src/index.js");
 }
 
-test("a server that does not start is tried once, and its error is the cause in one line", async (t) => {
+test("a server that does not start is tried once, and its error has the cause", async (t) => {
   const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-errors-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const log = path.join(folder, "log");
-  const lines = ['building template "app"', 'template "app" is incomplete\nDETAIL:  Its last lines:', "the background server did not start"];
-  const says = lines.map((line) => `pgfresh: ${line}`).join("\n");
-  const client = newClient({ PGFRESH_BIN: standIn, FAKE_LOG: log, FAKE_EXIT: "1", FAKE_SAYS: says });
+  const error = { message: 'template "app" is incomplete', detail: "It said nothing.", hint: "Look." };
+  const client = newClient({ PGFRESH_BIN: standIn, FAKE_LOG: log, FAKE_EXIT: "1", FAKE_LINE: JSON.stringify({ error }) });
   for (let i = 0; i < 3; i++) {
-    const message = 'template "app" is incomplete\nHINT:  All of pgfresh\'s message is on standard error.';
-    await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message });
+    const message = 'template "app" is incomplete\nDETAIL:  It said nothing.\nHINT:  Look.';
+    const { detail, hint } = error;
+    await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message, detail, hint });
   }
   assert.equal(readFileSync(log, "utf8"), "started serve --shared --json\n");
 });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from counterpart import counterpart
 from pgfresh import Error, _server, fresh_database
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
-SAYS = """\
+WHY = 'template "app" is incomplete'
+LINE = {"error": {"message": WHY, "detail": "It said nothing.", "hint": "Look."}}
+SAYS = f"""\
 pgfresh: building template "app"
-pgfresh: template "app" is incomplete
-DETAIL:  Its last lines:
-pgfresh: the background server did not start"""
+pgfresh: {WHY}
+DETAIL:  It said nothing.
+HINT:  Look."""
 
 
 @pytest.fixture
@@ -22,7 +25,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A binary that ends at once; the file tells how often it was started."""
     log = tmp_path / "log"
     monkeypatch.delenv("PGFRESH_CONTROL", raising=False)
-    environment = {"PGFRESH_BIN": STAND_IN, "FAKE_LOG": log, "FAKE_EXIT": 1, "FAKE_SAYS": SAYS}
+    environment = {
+        "PGFRESH_BIN": STAND_IN,
+        "FAKE_LOG": log,
+        "FAKE_LINE": json.dumps(LINE),
+        "FAKE_EXIT": 1,
+        "FAKE_SAYS": SAYS,
+    }
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(_server, "_found", None)
@@ -36,8 +45,8 @@ def test_a_server_that_does_not_start_is_tried_once(
     for _ in range(3):
         with pytest.raises(Error) as raised:
             fresh_database()
-        assert raised.value.message == 'template "app" is incomplete'
-        assert raised.value.hint == "All of pgfresh's message is on standard error."
+        error = raised.value
+        assert (error.message, error.detail, error.hint) == (WHY, "It said nothing.", "Look.")
     assert failing.read_text() == "started serve --shared --json\n"
     assert capfd.readouterr().err == SAYS + "\n"
 

@@ -78,12 +78,6 @@ impl Api {
     }
 }
 
-/// What hints say to users of HTTP, and what they say here.
-const HINTS: [(&str, &str); 2] = [
-    ("set \"close_sessions\"", "call reset_closing_sessions()"),
-    ("Lease it with \"record\": true", "Lease it with Options::default().record(), or a budget"),
-];
-
 /// The error in pgfresh's own words, if that is what the body has.
 fn refusal(response: &mut Response<ureq::Body>) -> Error {
     #[derive(Deserialize)]
@@ -92,30 +86,7 @@ fn refusal(response: &mut Response<ureq::Body>) -> Error {
     }
     let said = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
     match said {
-        Some(Refusal { error }) => Error { hint: error.hint.as_deref().map(in_rust), ..error },
+        Some(Refusal { error }) => error.in_rust(),
         None => Error::new(format!("pgfresh answered with status {}", response.status().as_u16())),
-    }
-}
-
-fn in_rust(hint: &str) -> String {
-    HINTS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_rust;
-
-    #[test]
-    fn hints_are_in_the_words_of_this_crate() {
-        for (there, here) in [
-            (
-                "Close them first, or set \"close_sessions\".",
-                "Close them first, or call reset_closing_sessions().",
-            ),
-            ("Lease it with \"record\": true.", "Lease it with Options::default().record(), or a budget."),
-            ("Release some databases.", "Release some databases."),
-        ] {
-            assert_eq!(in_rust(there), here);
-        }
     }
 }

@@ -16,6 +16,12 @@ pub struct Error {
     pub hint: Option<String>,
 }
 
+/// What hints say to users of HTTP, and what they say here.
+const HINTS: [(&str, &str); 2] = [
+    ("set \"close_sessions\"", "call reset_closing_sessions()"),
+    ("Lease it with \"record\": true", "Lease it with Options::default().record(), or a budget"),
+];
+
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), detail: None, hint: None }
@@ -23,6 +29,12 @@ impl Error {
 
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.hint = Some(hint.to_owned());
+        self
+    }
+
+    /// The same with its hint in the words of this crate.
+    pub(crate) fn in_rust(mut self) -> Self {
+        self.hint = self.hint.as_deref().map(in_rust);
         self
     }
 }
@@ -40,3 +52,26 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+fn in_rust(hint: &str) -> String {
+    HINTS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_rust;
+
+    #[test]
+    fn hints_are_in_the_words_of_this_crate() {
+        for (there, here) in [
+            (
+                "Close them first, or set \"close_sessions\".",
+                "Close them first, or call reset_closing_sessions().",
+            ),
+            ("Lease it with \"record\": true.", "Lease it with Options::default().record(), or a budget."),
+            ("Release some databases.", "Release some databases."),
+        ] {
+            assert_eq!(in_rust(there), here);
+        }
+    }
+}

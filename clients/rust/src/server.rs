@@ -34,6 +34,14 @@ pub(crate) struct Server {
 
 /// The line that pgfresh prints.
 #[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Failed { error: Error },
+    Ready(Place),
+}
+
+/// Where its server is.
+#[derive(Deserialize)]
 struct Place {
     http_url: String,
     password: String,
@@ -94,7 +102,14 @@ impl Server {
             return Err(Error::new(format!("pgfresh ended with {how} before it was ready"))
                 .hint("Its own message is on standard error."));
         }
-        let place: Place = serde_json::from_str(&line).map_err(|error| could_not(&error))?;
+        let place = match serde_json::from_str(&line).map_err(|error| could_not(&error))? {
+            Line::Ready(place) => place,
+            Line::Failed { error } => {
+                // It has said all.
+                process.wait().map_err(|error| could_not(&error))?;
+                return Err(error.in_rust());
+            }
+        };
         let address = place.http_url.trim_start_matches("http://").trim_end_matches('/');
         let api = Api::new(address, &place.password);
         Ok(Self { api, holder: place.holder, _process: Some(process) })

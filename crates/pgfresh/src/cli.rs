@@ -49,6 +49,12 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
+/// Whether the command line, right or wrong, is that of a program that waits for the line of `serve --json`.
+pub(crate) fn serves_in_json() -> bool {
+    let words: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
+    error::command_path(&words) == "pgfresh serve" && words.iter().any(|word| word == "--json")
+}
+
 fn parse_words(words: &[OsString]) -> Result<Cli, clap::Error> {
     // Help takes a millisecond to build: only a line that asks for it, or is wrong, waits for it.
     Cli::try_parse_from(words).or_else(|_| {

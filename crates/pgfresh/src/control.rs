@@ -107,10 +107,7 @@ impl Control {
         if response.status().is_success() {
             return Ok(value);
         }
-        let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
-        let message = word("message").unwrap_or_else(|| response.status().to_string());
-        let failure = Failure::new(message).detail(word("detail")).hint(word("hint"));
-        Err(failure.sqlstate(word("code")))
+        Err(Failure::from_json(&value).unwrap_or_else(|| Failure::new(response.status().to_string())))
     }
 
     /// Why there is no answer.

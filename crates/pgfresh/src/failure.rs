@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use bench::BenchError;
 use doctor::DoctorError;
 use profile::ProfileError;
+use serde_json::{Value, json};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
@@ -89,6 +90,25 @@ impl Failure {
         }
         print_aside(text);
         ExitCode::from(self.code.unwrap_or(usual))
+    }
+
+    /// The same as a line of JSON, as the HTTP API has its errors.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({ "message": without_numbers(&self.message) });
+        let detail = self.detail.as_deref().map(without_numbers);
+        for (key, text) in [("code", &self.sqlstate), ("detail", &detail), ("hint", &self.hint)] {
+            if let Some(text) = text {
+                error[key] = text.as_str().into();
+            }
+        }
+        json!({ "error": error })
+    }
+
+    /// The failure in such a value.
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
+        let failure = Self::new(word("message")?).detail(word("detail")).hint(word("hint"));
+        Some(failure.sqlstate(word("code")))
     }
 
     /// The same for a log.
@@ -181,5 +201,15 @@ mod tests {
             "pgfresh: could not read \"a\": No such file or directory: b\nDETAIL:  No such file or directory\n"
         );
         assert_eq!(Failure::new("an (os error of ours)").to_string(), "pgfresh: an (os error of ours)\n");
+    }
+
+    #[test]
+    fn a_failure_comes_back_from_json_as_it_was() {
+        let bare = Failure::new("no room");
+        assert_eq!(bare.to_json().to_string(), r#"{"error":{"message":"no room"}}"#);
+        let whole = bare.detail("One\n  two.".to_owned()).hint("Three.".to_owned());
+        let back = Failure::from_json(&whole.sqlstate(Some("53100".to_owned())).to_json()).unwrap();
+        assert_eq!(back.to_string(), "pgfresh: no room\nDETAIL:  One\n  two.\nHINT:  Three.\n");
+        assert!(back.is("53100") && Failure::from_json(&json!({ "url": "" })).is_none());
     }
 }

@@ -35,6 +35,7 @@ mod variable;
 
 use std::process::ExitCode;
 
+use crate::failure::Failure;
 use crate::logging::LogFilter;
 
 fn main() -> ExitCode {
@@ -48,9 +49,17 @@ fn main() -> ExitCode {
     settings::take_signing_key();
     let cli = match cli::parse() {
         Ok(cli) => cli,
-        Err(failure) => return failure.report(1),
+        Err(failure) => return end(&failure, 1),
     };
     let on_failure = cli.command.exit_code_on_failure();
     let result = LogFilter::new(cli.options.verbosity()).and_then(|filter| commands::execute(cli, filter));
-    result.unwrap_or_else(|failure| failure.report(on_failure))
+    result.unwrap_or_else(|failure| end(&failure, on_failure))
+}
+
+/// Says why the command has failed; to a program that expects a line of JSON, in such a line, too. Returns the exit code.
+fn end(failure: &Failure, usual: u8) -> ExitCode {
+    if cli::serves_in_json() {
+        output::tell_program(failure);
+    }
+    failure.report(usual)
 }

@@ -57,6 +57,13 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
     Failure::new(format!("could not write to standard output: {error}"))
 }
 
+/// Writes a failure as a line of JSON, for the program that has started us and may be gone.
+pub(crate) fn tell_program(failure: &Failure) {
+    if let Err(error) = try_print(format_args!("{}\n", failure.to_json())) {
+        tracing::debug!(%error, "could not tell of a failure");
+    }
+}
+
 /// Writes a line, as `println!` does.
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($words)*))) };

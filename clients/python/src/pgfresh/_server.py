@@ -8,7 +8,6 @@ pipe is closed, and what was held for us goes.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import shutil
@@ -101,18 +100,16 @@ _HINTS = {
 
 def _refusal(status: int, answer: bytes) -> Error:
     try:
-        told = json.loads(answer)["error"]
-        hint = told.get("hint")
-        for there, here in _HINTS.items():
-            hint = hint and hint.replace(there, here)
-        return Error(
-            told["message"],
-            code=told.get("code"),
-            detail=told.get("detail"),
-            hint=hint,
-        )
+        return _error(json.loads(answer)["error"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return Error(f"pgfresh answered with status {status}")
+
+
+def _error(told: Mapping[str, Any]) -> Error:
+    hint = told.get("hint")
+    for there, here in _HINTS.items():
+        hint = hint and hint.replace(there, here)
+    return Error(told["message"], code=told.get("code"), detail=told.get("detail"), hint=hint)
 
 
 _found: Server | None = None
@@ -174,53 +171,24 @@ def _started() -> Server:
             "or set PGFRESH_BIN to where it is.",
         )
     # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
-    # Numbers, because a forked child must not come upon a file that the thread has locked.
-    reading, writing = os.pipe()
     process = subprocess.Popen(
-        [path, *ARGUMENTS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=writing,
-        start_new_session=True,
+        [path, *ARGUMENTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdin is not None and process.stdout is not None
-    os.close(writing)
-    errors: list[str] = []
-    copying = threading.Thread(target=_copy_errors, args=(reading, errors), daemon=True)
-    copying.start()
     line = process.stdout.readline()
-    if not line.endswith(b"\n"):
+    told = json.loads(line) if line.endswith(b"\n") else None
+    if told is None or "error" in told:
         process.stdin.close()
         process.stdout.close()
         code = process.wait(STOP)
-        copying.join(STOP)
-        raise _ended(code, errors)
+        raise _error(told["error"]) if told else _ended(code)
     atexit.register(_stop, process, os.getpid())
-    told = json.loads(line)
     url = urlsplit(told["http_url"])
     assert url.hostname is not None and url.port is not None
     return Server(url.hostname, url.port, told["password"], told.get("holder"))
 
 
-def _copy_errors(reading: int, errors: list[str]) -> None:
-    """Copies what pgfresh writes to our standard error, and notes the first lines of its errors."""
-    line = b""
-    while text := os.read(reading, 65536):
-        with contextlib.suppress(OSError):
-            os.write(2, text)
-        *lines, line = (line + text).split(b"\n")
-        for own in lines:
-            # The one that is left out only follows from the error before it.
-            if own.startswith(b"pgfresh: ") and not own.endswith(
-                b"background server did not start"
-            ):
-                errors.append(own.removeprefix(b"pgfresh: ").decode(errors="replace"))
-    os.close(reading)
-
-
-def _ended(code: int, errors: list[str]) -> Error:
-    if errors:
-        return Error(errors[-1], hint="All of pgfresh's message is on standard error.")
+def _ended(code: int) -> Error:
     how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
     return Error(f"pgfresh {how} before it was ready", hint="Its own message is on standard error.")
 

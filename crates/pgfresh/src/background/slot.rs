@@ -4,7 +4,7 @@
 //! CACHE/servers/KEY/start.lock     held by the client that found none, and by the process it starts, until it may be joined
 //! CACHE/servers/KEY/owner.lock     held by the server's process: the proof that it is there
 //! CACHE/servers/KEY/about          where it is, as long as it may be joined
-//! CACHE/servers/KEY/log            what its process says: why it did not start
+//! CACHE/servers/KEY/log            what its process says while it starts
 //! CACHE/servers/KEY/background.log what happens in it; see [`crate::log_file`]
 //! ```
 
@@ -236,19 +236,23 @@ impl BackgroundSlot {
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
         let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
-        if said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
+        let failure = serde_json::from_str(&line).ok().and_then(|value| Failure::from_json(&value));
+        if failure.is_none() && said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
             // It outlives us; neither waits for the other.
             if let Some(found) = self.look()? {
                 return Ok(found);
             }
         }
-        note("wait for the server at", &self.0, child.wait().map(drop));
+        let status = child.wait();
         match fs::read_to_string(&log) {
             Ok(text) => print_aside(text),
             Err(error) => drop(note("read", &log, Err(error))),
         }
         self.remove();
-        Err(Failure::new("the background server did not start"))
+        Err(failure.unwrap_or_else(|| {
+            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            Failure::new("the background server did not start").detail(format!("Its process ended: {how}."))
+        }))
     }
 }
 

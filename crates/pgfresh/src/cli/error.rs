@@ -54,7 +54,7 @@ fn is_without_command(error: &clap::Error) -> bool {
 }
 
 /// The command that the words name, as far as they name one.
-fn command_path(words: &[OsString]) -> String {
+pub(super) fn command_path(words: &[OsString]) -> String {
     let mut command = &Cli::command();
     let mut path = command.get_name().to_owned();
     for word in words.iter().skip(1).take_while(|word| *word != "--") {

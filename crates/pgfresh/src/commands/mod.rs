@@ -20,6 +20,7 @@ use crate::background;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 use crate::logging::LogFilter;
+use crate::output;
 use crate::settings::ResolvedSettings;
 
 /// Does what the command line says. The log is what `filter` lets through.
@@ -28,7 +29,13 @@ pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> 
     // Those that can do without are not stopped by a mistake in the file.
     let settings = || ResolvedSettings::resolve(options);
     if let Some(directory) = cli.background {
-        return background::serve(&settings()?, filter, directory, cli.kept.as_deref());
+        let served = settings()
+            .and_then(|settings| background::serve(&settings, filter, directory, cli.kept.as_deref()));
+        // The process that has started us says it.
+        return Ok(served.unwrap_or_else(|failure| {
+            output::tell_program(&failure);
+            ExitCode::FAILURE
+        }));
     }
     filter.write_to_terminal();
     match cli.command {

@@ -561,7 +561,7 @@ fn what_keeps_it_from_starting_is_said() {
     let outcome = scene.run(["url", "--template", "none", "--set", "shared_buffers=none"]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.contains("shared_buffers"), "{outcome}");
-    assert!(outcome.stderr.ends_with("the background server did not start\n"), "{outcome}");
+    assert!(!outcome.stderr.contains("did not start\n"), "{outcome}");
     assert_eq!(slots(&scene), 0);
 }
 

@@ -122,6 +122,22 @@ fn a_cache_without_room_is_no_half_made_image() {
 }
 
 #[test]
+fn a_cache_that_fills_up_before_the_background_server_is_there_is_named() {
+    let Some(scene) = mounts::scene() else { return };
+    // Room for the template, and for nothing after it.
+    let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"
+        \"$1\" run -- true; \"$1\" psql -- -qc ''; \"$1\" stop
+        dd if=/dev/zero of=\"$MOUNTED/large\" bs=1M 2>errors || true";
+    for command in [&["url"][..], &["serve", "--shared", "--json"]] {
+        let outcome = mounts::run(&scene, mount, command);
+        assert_eq!(outcome.code, Some(1), "{outcome}");
+        let last = outcome.stderr.lines().rev().take(2).collect::<Vec<_>>();
+        assert!(last[0].starts_with("HINT:  Free some space"), "{outcome}");
+        assert!(last[1].ends_with(": No space left on device") && last[1].contains("/mounted/"), "{outcome}");
+    }
+}
+
+#[test]
 fn a_containers_small_shared_memory_is_not_taken() {
     let Some(scene) = mounts::scene() else { return };
     let mount = "mount -t tmpfs -o size=64m none /dev/shm; export PGFRESH_PLACE=auto";

@@ -1,9 +1,10 @@
-//! Standard output and standard error that cannot be written: a full disk, or a reader that has gone.
+//! Standard output and standard error: those that cannot be written (a full disk, or a reader that has gone), and failures in JSON.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use crate::common::{Scene, User, collect, ground};
+use serde_json::Value;
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
@@ -76,6 +77,38 @@ fn what_cannot_be_said_changes_nothing() {
                 assert_eq!(outcome.stdout, said, "{words:?}: {outcome}");
             }
             assert_eq!(scene.run(["sweep", "--kept"]).code, Some(0));
+        }
+    }
+}
+
+/// A client has all of it in its error, and people on standard error.
+#[test]
+fn a_program_is_told_in_its_line_why_there_is_no_server() {
+    for (words, variable, message) in [
+        (&["--set", "shared_buffers=none"][..], None, "could not start server: "),
+        (&["--setup", "echo why; exit 3"], None, "template \"app\""),
+        (&["--space", "much"], None, "invalid value 'much' for '--space <SIZE>'"),
+        (&[], Some(("PGFRESH_PLACE", "nowhere")), "invalid value 'nowhere' for PGFRESH_PLACE"),
+        (&["--postgres", "/nonexistent"], None, "could not examine \"/nonexistent/postgres\""),
+    ] {
+        let scene = Scene::new(User::Ourselves);
+        for command in [&["serve", "--shared", "--json"][..], &["serve", "--json"]] {
+            let mut pgfresh = scene.pgfresh([command, words].concat());
+            pgfresh.envs(variable).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = pgfresh.spawn().unwrap();
+            let lifeline = child.stdin.take();
+            let outcome = collect(child);
+            drop(lifeline);
+            assert!(outcome.code.is_some_and(|code| code != 0), "{outcome}");
+            let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome}"));
+            let error = &told["error"];
+            let parts = [("DETAIL", "detail"), ("HINT", "hint")];
+            let more = parts.map(|(label, key)| {
+                error[key].as_str().map(|text| format!("{label}:  {text}\n")).unwrap_or_default()
+            });
+            let said = format!("pgfresh: {}\n{}", error["message"].as_str().unwrap(), more.concat());
+            assert!(outcome.stderr.ends_with(&said), "{told}: {outcome}");
+            assert!(said.contains(message), "{said}");
         }
     }
 }

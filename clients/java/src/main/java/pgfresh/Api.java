@@ -73,11 +73,16 @@ final class Api {
     /** The error in pgfresh's own words, if that is what the text has. */
     private static PgfreshException refusal(int status, String text) {
         try {
-            Json error = Json.read(text).object("error");
-            return new PgfreshException(error.text("code"), error.text("message"), error.text("detail"), inJava(error.text("hint")));
+            return told(Json.read(text).object("error"));
         } catch (IllegalArgumentException unreadable) {
             return new PgfreshException("pgfresh answered with status " + status, "");
         }
+    }
+
+    /** The error that pgfresh writes so. */
+    static PgfreshException told(Json error) {
+        return new PgfreshException(
+                error.text("code"), error.text("message"), error.text("detail"), inJava(error.text("hint")));
     }
 
     /** A hint in the words of this package, where it has those of HTTP. */

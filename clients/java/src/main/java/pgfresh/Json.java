@@ -27,6 +27,10 @@ final class Json {
         return members.get(name) instanceof String text ? text : "";
     }
 
+    boolean has(String name) {
+        return members.containsKey(name);
+    }
+
     /** @throws IllegalArgumentException if there is no object of that name */
     Json object(String name) {
         if (members.get(name) instanceof Json object) {

@@ -122,6 +122,10 @@ final class Server {
                         "Its own message is on standard error.");
             }
             Json place = Json.read(line);
+            if (place.has("error")) {
+                process.waitFor(); // It has said all.
+                throw Api.told(place.object("error"));
+            }
             URI address = URI.create(place.text("http_url"));
             return new Server(
                     new Api(address.getHost(), address.getPort(), place.text("password")), place.text("holder"), process);
