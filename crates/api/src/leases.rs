@@ -192,6 +192,9 @@ pub(crate) async fn release(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let failed = has_failed(&uri)?;
+    if !failed && release_inherited(&api, &name).await? {
+        return Ok(measured::answer(None, None));
+    }
     let budget = measured::budget_of(&uri)?;
     let test = path::query_lossily(&uri, "test");
     let over = measured::beyond(&api, &name, &budget)?;
@@ -233,6 +236,18 @@ pub(crate) async fn release(
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
     api.recorder.ended(&leased, told, false);
     Ok(measured::answer(over, None))
+}
+
+/// Removes the database if a run has left it to this server. Returns whether it has.
+async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
+    let Some(recent) = api.history() else { return Ok(false) };
+    if !recent.kept_as(name).is_some_and(|kept| kept.inherited) {
+        return Ok(false);
+    }
+    let leased = name.to_owned();
+    blocking(&api.leases, move |leases| leases.drop_inherited(&leased)).await?;
+    recent.forget_kept(name);
+    Ok(true)
 }
 
 /// Removes what earlier failures of a test left: one database is enough to see why it fails.

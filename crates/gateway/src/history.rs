@@ -124,6 +124,11 @@ impl StatementHistory {
         lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
+    /// Takes note that a kept database is not there any more.
+    pub fn forget_kept(&self, name: &str) {
+        lock(&self.0).kept.retain(|kept| kept.name != name);
+    }
+
     /// All databases that were kept.
     #[must_use]
     pub fn kept(&self) -> Vec<KeptDatabase> {

@@ -192,6 +192,11 @@ impl Leases {
         Ok(to)
     }
 
+    /// Removes a database that an earlier server on the same data has kept, with its sessions: it is no lease.
+    pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
+        drop_database(whole(name)?, &self.0.admin)
+    }
+
     /// Takes a template into service that an earlier server on the same data had in service.
     ///
     /// # Errors

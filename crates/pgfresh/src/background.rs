@@ -101,6 +101,18 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     Ok(found)
 }
 
+/// The server for database `name`: the one that keeps it after a run, or else that of this project and template.
+pub(crate) fn join_for(settings: &ResolvedSettings, name: Option<&str>) -> Result<Found, Failure> {
+    let keeper = name.map(|name| keeper_of(settings, name)).transpose()?.flatten();
+    keeper.map_or_else(|| join(settings), Ok)
+}
+
+/// The server that keeps database `name` of a failed test after its run.
+pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Option<Found>, Failure> {
+    let mut keepers = running(settings)?.into_iter().filter(|found| found.about.kept);
+    Ok(keepers.find(|keeper| keeper.control.has(name)))
+}
+
 /// That there is no server to be asked.
 pub(crate) fn none_runs() -> Failure {
     Failure::new("no server of this project runs")
@@ -253,15 +265,17 @@ fn serve_at(
 ) -> Result<ExitCode, Failure> {
     let provisioner = startup::provisioner(settings)?;
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
-    let (service, idle) = match kept {
+    let service = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);
             let service = Service::open(&provisioner, provisioner.reopen(kept)?, serve_options)?;
             service.remember(databases);
-            (service, DAY)
+            service
         }
-        None => (startup::serve(settings, &provisioner, serve_options)?, settings.idle),
+        None => startup::serve(settings, &provisioner, serve_options)?,
     };
+    // Once the last one has been released, it is as any other.
+    let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
     starter.needs_us_no_more();
@@ -278,10 +292,10 @@ fn serve_at(
     while matches!(departure, Departure::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
-            departure = leave((slot, owner), &service, idle);
+            departure = leave((slot, owner), &service, idle());
         }
     }
-    tracing::info!(?event, ?idle, ?departure, "the server stops");
+    tracing::info!(?event, idle = ?idle(), ?departure, "the server stops");
     let is_ours = || owner.is_at(&slot.owner());
     if is_ours() {
         note("remove", &slot.about(), fs::remove_file(slot.about()));

@@ -110,6 +110,11 @@ impl Control {
         Err(Failure::from_json(&value).unwrap_or_else(|| Failure::new(response.status().to_string())))
     }
 
+    /// Whether there is a server that has leased or kept database `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.call(&Method::GET, &path_of(name, ""), &Value::Null).is_ok()
+    }
+
     /// Why there is no answer.
     fn unreachable(&self, error: ureq::Error) -> Failure {
         let ureq::Error::Io(error) = error else { return failed(error) };

@@ -43,10 +43,11 @@ pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
         aside!("{test}  {}", url(name));
         tell_statements(statements);
     }
-    match kept {
-        [one] => aside!("HINT:  \"pgfresh diff {}\" shows what its test changed.", one.name),
-        _ => aside!("HINT:  \"pgfresh diff NAME\" shows what a test changed."),
-    }
+    let name = if let [one] = kept { &one.name } else { "NAME" };
+    aside!(
+        "HINT:  \"pgfresh diff {name}\" shows what its test changed, \"pgfresh psql {name}\" opens it, \
+         \"pgfresh release {name}\" removes it."
+    );
 }
 
 fn tell_statements(statements: &[ExecutedStatement]) {

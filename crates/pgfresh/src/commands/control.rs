@@ -20,14 +20,19 @@ use crate::over_budget;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// The server of this run, or else the background server, started if need be.
-fn join(options: &Options) -> Result<Control, Failure> {
-    Control::of_this_run_or(|| Ok(background::join(&ResolvedSettings::resolve(options)?)?.control))
+/// The server of this run, or else the one in the background for database `name`, started if need be.
+fn join(options: &Options, name: Option<&str>) -> Result<Control, Failure> {
+    Control::of_this_run_or(|| Ok(background::join_for(&ResolvedSettings::resolve(options)?, name)?.control))
 }
 
 /// The same, if it is there.
-fn find(options: &Options) -> Result<Control, Failure> {
-    Control::of_this_run_or(|| Ok(find_in_background(&ResolvedSettings::resolve(options)?)?.control))
+fn find(options: &Options, name: &str) -> Result<Control, Failure> {
+    Control::of_this_run_or(|| holder_of(&ResolvedSettings::resolve(options)?, name))
+}
+
+fn holder_of(settings: &ResolvedSettings, name: &str) -> Result<Control, Failure> {
+    let keeper = background::keeper_of(settings, name)?;
+    Ok(keeper.map_or_else(|| find_in_background(settings), Ok)?.control)
 }
 
 fn find_in_background(settings: &ResolvedSettings) -> Result<Found, Failure> {
@@ -40,7 +45,7 @@ pub(crate) fn url(
     name: Option<&str>,
     template: Option<&str>,
 ) -> Result<ExitCode, Failure> {
-    let control = join(options)?;
+    let control = join(options, name)?;
     let serve_options = json!({ "name": name, "template": template });
     match (control.call(&Method::POST, "/v1/databases", &serve_options), name) {
         (Ok(leased), _) => {
@@ -65,7 +70,7 @@ pub(crate) fn reset(
     test: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let body = json!({ "close_sessions": close, "test": test });
-    let answer = find(options)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let answer = find(options, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
     let closing = format!("\"pgfresh reset {name} --close\" closes them.");
     Ok(end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
 }
@@ -89,7 +94,7 @@ pub(crate) fn release(
 ) -> Result<ExitCode, Failure> {
     let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
     let path = path_of(name, &format!("?failed={failed}{test_query}"));
-    let control = find(options)?;
+    let control = find(options, name)?;
     let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
     if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
         let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
@@ -112,12 +117,12 @@ pub(crate) fn snapshot(
         made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
     };
     let Some(file) = file else {
-        snapshot(&find(options)?)?;
+        snapshot(&find(options, name)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let target = DumpFile::for_dump(file)?;
     let settings = ResolvedSettings::resolve(options)?;
-    let control = Control::of_this_run_or(|| Ok(find_in_background(&settings)?.control))?;
+    let control = Control::of_this_run_or(|| holder_of(&settings, name))?;
     snapshot(&control)?;
     save(&settings, &control, template, target)
         .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;

@@ -16,7 +16,8 @@ use crate::startup;
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
     let mut command = Command::new(startup::find_psql(&startup::provisioner(settings)?)?);
     command.args(&arguments.arguments);
-    let control = Control::of_this_run_or(|| Ok(background::join(settings)?.control))?;
+    let name = arguments.name.as_deref();
+    let control = Control::of_this_run_or(|| Ok(background::join_for(settings, name)?.control))?;
     // A database that the user names is created by psql's session, and outlives it as any other does.
     let leased = match &arguments.name {
         Some(_) => None,

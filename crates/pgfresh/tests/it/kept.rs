@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{Scene, User, collect, ground};
+use crate::common::{Scene, User, collect, ground, wait_until};
 
 /// A project of its own.
 fn project() -> Scene {
@@ -104,4 +104,42 @@ fn a_test_that_left_databases_in_several_runs_has_them_named() {
         assert_eq!(scene.run(["diff", name]).code, Some(0));
     }
     assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
+fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
+    let scene = project();
+    let program = ground::program().to_str().unwrap();
+    let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
+    // The server that any other name is in, too.
+    assert_eq!(scene.run(["url"]).code, Some(0));
+    let outcome = scene.run(["run", "--keep-failed", "--", "sh", "-euc", script, program]);
+    let (_, name) = kept(&scene).remove(0);
+    let words = |command: &str| format!("\"pgfresh {command} {name}\"");
+    assert!(
+        ["diff", "psql", "release"].iter().all(|command| outcome.stderr.contains(&words(command))),
+        "{outcome}"
+    );
+    let url = format!("a test  {}", scene.run(["url", &name]).stdout);
+    assert!(outcome.stderr.contains(&url), "{url}: {outcome}");
+    let count = scene.run(["psql", &name, "--", "-XAtc", "SELECT count(*) FROM one"]);
+    assert_eq!((count.code, count.stdout.trim()), (Some(0), "1"), "{count}");
+    assert!(scene.run(["diff", &name]).stdout.contains("1 inserted"));
+    let released = scene.run(["release", &name]);
+    assert_eq!((released.code, released.stderr.as_str()), (Some(0), ""), "{released}");
+    assert!(kept(&scene).is_empty());
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+#[test]
+fn what_a_run_has_kept_ends_with_its_last_database() {
+    let scene = project();
+    let program = ground::program().to_str().unwrap();
+    let script = "\"$0\" url a >url; \"$0\" release a --failed";
+    let options = ["run", "--keep-failed", "--idle", "0s", "--", "sh", "-euc", script, program];
+    assert_eq!(scene.run(options).code, Some(0));
+    let (_, name) = kept(&scene).remove(0);
+    assert_eq!(scene.run(["release", &name]).code, Some(0));
+    wait_until("the end of its server", || scene.run(["status"]).code != Some(0));
+    scene.assert_nothing_left("the end");
 }
