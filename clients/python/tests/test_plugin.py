@@ -88,3 +88,46 @@ def test_what_pgfresh_refuses_is_the_error_of_the_test(pytester: pytest.Pytester
     result = pytester.runpytest_subprocess("--pgfresh-template=shpo")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(['E*Error: template "shpo" does not exist'])
+
+
+def test_pytest_still_tells_which_fixtures_a_test_has_come_to(
+    pytester: pytest.Pytester,
+) -> None:
+    """Pins what the plugin reads of pytest without a promise of pytest's: `_request._fixture_defs`.
+
+    The database of a session is kept as that of a failed test if the test has used it. What is
+    public has too much: `request.fixturenames` has also fixtures that the test did not come to,
+    because one before them failed, and the hook `pytest_fixture_setup` runs once for a session. If
+    this fails with a new pytest, look for the new place: until then `_used` takes the public names.
+    """
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def shared(): pass
+
+        @pytest.fixture(scope="session")
+        def broken_for_all(): raise RuntimeError
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_makereport(item):
+            report = yield
+            if report.when == "call" or report.failed:
+                used = {"shared", "broken_for_all"} & {*item._request._fixture_defs}
+                print(item.name, used or "nothing")
+            return report
+        """
+    )
+    pytester.makepyfile(
+        """
+        def test_asks(request): request.getfixturevalue("shared")
+        def test_names(shared): pass
+        def test_fails_before(broken_for_all, shared): pass
+        """
+    )
+    result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider")
+    told = [
+        f"*test_{name}" for name in ("asks {'shared'}", "names {'shared'}", "fails_before nothing")
+    ]
+    result.stdout.fnmatch_lines(told)
