@@ -14,6 +14,9 @@ import (
 // patience is how long an answer may take. What pgfresh itself waits for has shorter bounds.
 const patience = 2 * time.Minute
 
+// gone is what to do where there is no answer.
+const gone = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
+
 // An api speaks with pgfresh over HTTP.
 type api struct {
 	address string // HOST:PORT
@@ -122,7 +125,7 @@ func (a api) call(method, path string, body, answer any) error {
 	request.Header.Set("Authorization", "Bearer "+a.secret)
 	response, err := a.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("could not talk to pgfresh at %s: %w", a.address, errors.Unwrap(err))
+		return fmt.Errorf("could not talk to pgfresh at %s: %w\nHINT:  %s", a.address, errors.Unwrap(err), gone)
 	}
 	defer response.Body.Close()
 	switch {

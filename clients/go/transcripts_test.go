@@ -46,7 +46,7 @@ type step struct {
 		Status int
 		Body   json.RawMessage
 	}
-	Raises *struct{ Says, Begins string }
+	Raises *struct{ Says, Begins, Ends string }
 	Prints string
 }
 
@@ -176,7 +176,7 @@ func (s *stage) leave(step *step, test *audience) {
 			s.Errorf("%s: the error is %q, want %q", step.Do, test.fatal, want)
 		}
 	default:
-		if want := "pgfresh: " + step.Raises.Begins; !strings.HasPrefix(test.fatal, want) {
+		if want := "pgfresh: " + step.Raises.Begins; !strings.HasPrefix(test.fatal, want) || !strings.HasSuffix(test.fatal, step.Raises.Ends) {
 			s.Errorf("%s: the error is %q, want it to begin with %q", step.Do, test.fatal, want)
 		}
 	}

@@ -51,7 +51,7 @@ class Server {
       [status, text] = await this.#exchange(method, path, body && JSON.stringify(body));
     } catch (cause) {
       const where = `${this.#host}:${this.#port}`;
-      throw new PgfreshError(`could not talk to pgfresh at ${where}: ${cause.message}`, { cause });
+      throw new PgfreshError(`could not talk to pgfresh at ${where}: ${cause.message}`, { hint: GONE, cause });
     }
     if (status >= 300) throw refusal(status, text);
     return text ? JSON.parse(text) : {};
@@ -80,6 +80,9 @@ class Server {
     });
   }
 }
+
+// What to do where there is no answer.
+const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
 // What hints say to users of HTTP, and what they say here.
 const HINTS = [

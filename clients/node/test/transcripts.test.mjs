@@ -32,7 +32,10 @@ async function act(client, { do: what, with: options }, database) {
 }
 
 function checkError(error, expected) {
-  if (expected.begins) assert.ok(error.message.startsWith(expected.begins), error.message);
+  if (expected.begins) {
+    assert.ok(error.message.startsWith(expected.begins), error.message);
+    assert.ok(error.message.endsWith(expected.ends ?? ""), error.message);
+  }
   else assert.equal(error.message, expected.says);
   if (expected.message) {
     assert.equal(error.primary, expected.message);

@@ -60,6 +60,10 @@ def test_pytest_shows_the_cause_in_a_line_and_what_pgfresh_says(
     result.assert_outcomes(errors=2)
     summary = 'ERROR *::test_{} - pgfresh.Error: template "app" is incomplete*'
     result.stdout.fnmatch_lines([summary.format("a"), summary.format("b")])
+    # Of many tests that fail so, each report has the error and nothing of ours.
+    result.stdout.fnmatch_lines(["E *pgfresh.Error: template *", "* HINT:  Look."])
+    result.stdout.no_fnmatch_line("*_server.py*")
+    assert len(result.outlines) < 40, result.outlines
     # Not captured.
     result.stderr.fnmatch_lines(['pgfresh: building template "app"'])
     assert failing.read_text() == "started serve --shared --json\n"

@@ -39,6 +39,7 @@ def do(step: dict[str, Any], database: Database | None) -> Database:
 def check_error(raised: Error, expected: dict[str, Any]) -> None:
     if "begins" in expected:
         assert str(raised).startswith(expected["begins"])
+        assert str(raised).endswith(expected.get("ends", ""))
     else:
         assert str(raised) == expected["says"]
     for part in ("code", "message", "detail", "hint"):

@@ -12,6 +12,9 @@ use crate::error::Error;
 /// How long an answer may take. What pgfresh itself waits for has shorter bounds.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// What to do where there is no answer.
+const GONE: &str = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
+
 /// What a database is.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Facts {
@@ -54,7 +57,7 @@ impl Api {
         body: Option<&impl Serialize>,
     ) -> Result<Option<T>, Error> {
         let talk = |error: ureq::Error| {
-            Error::new(format!("could not talk to pgfresh at {}: {error}", self.address))
+            Error::new(format!("could not talk to pgfresh at {}: {error}", self.address)).hint(GONE)
         };
         let content =
             body.map(|body| serde_json::to_vec(body).expect("strings are JSON")).unwrap_or_default();

@@ -58,8 +58,10 @@ fn main() -> ExitCode {
 
 /// Says why the command has failed; to a program that expects a line of JSON, in such a line, too. Returns the exit code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
+    let code = failure.report(usual);
+    // Last: the program may end us once it has the line.
     if cli::serves_in_json() {
         output::tell_program(failure);
     }
-    failure.report(usual)
+    code
 }

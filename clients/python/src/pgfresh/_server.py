@@ -83,13 +83,18 @@ class Server:
             answer = response.read()
         except (OSError, HTTPException) as error:
             where = f"{self._host}:{self._port}"
-            raise Error(f"could not talk to pgfresh at {where}: {error}") from error
+            raise Error(f"could not talk to pgfresh at {where}: {error}", hint=_GONE) from error
         finally:
             connection.close()
         if response.status >= 300:
             raise _refusal(response.status, answer)
         return json.loads(answer) if answer else {}
 
+
+_GONE = (
+    "If its server was stopped, start the tests again. "
+    "If PGFRESH_CONTROL names a run that is over, unset it."
+)
 
 _HINTS = {
     'set "close_sessions"': "call reset(close_sessions=True)",

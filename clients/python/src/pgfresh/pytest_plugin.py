@@ -59,8 +59,8 @@ def fresh_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     marked = _marked(request.node)
     limits = {name: marked.pop(name) for name in _LIMITS if name in marked}
     record = bool(marked.pop("record", False) or limits)
-    _show_start(request.config)
-    database = lease(**_wishes(request.config) | marked, record=record)
+    __tracebackhide__ = True
+    database = _lease(request.config, marked, record)
     database._test = request.node.nodeid
     database._kept = request.config.stash[_KEPT]
     request.node.stash[_DATABASES].append(database)
@@ -78,8 +78,8 @@ def fresh_url(fresh_database: Database) -> str:
 def fresh_session_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database for all tests of this process; with pytest-xdist there are several."""
     record = any({*_LIMITS, "record"} & _marked(item).keys() for item in request.session.items)
-    _show_start(request.config)
-    database = lease(**_wishes(request.config), record=record)
+    __tracebackhide__ = True
+    database = _lease(request.config, {}, record)
     # No test has used it yet.
     database._test = ""
     database._kept = request.config.stash[_KEPT]
@@ -229,6 +229,16 @@ def _wishes(config: pytest.Config) -> dict[str, str]:
         for option in _OPTIONS
     }
     return {option: wish for option, wish in wishes.items() if wish}
+
+
+def _lease(config: pytest.Config, marked: dict[str, Any], record: bool) -> Database:
+    """A database, or an error whose report has no lines of our code: many tests may have it."""
+    __tracebackhide__ = True
+    try:
+        _show_start(config)
+        return lease(**_wishes(config) | marked, record=record)
+    except Error as error:
+        raise error.with_traceback(None) from None
 
 
 def _show_start(config: pytest.Config) -> None:

@@ -145,6 +145,7 @@ fn compare(step: &Value, done: Result<Option<String>, Error>) {
     };
     if let Some(begins) = raises["begins"].as_str() {
         assert!(error.to_string().starts_with(begins), "{error}");
+        assert!(error.to_string().ends_with(raises["ends"].as_str().unwrap_or_default()), "{error}");
     } else {
         assert_eq!(Some(error.to_string().as_str()), raises["says"].as_str());
     }

@@ -20,6 +20,10 @@ final class Api {
     /** How long an answer may take. What pgfresh itself waits for has shorter bounds. */
     private static final Duration PATIENCE = Duration.ofMinutes(2);
 
+    /** What to do where there is no answer. */
+    private static final String GONE =
+            "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
+
     private final String address;
     private final String secret;
 
@@ -55,7 +59,8 @@ final class Api {
         } catch (HttpRetryException unauthorized) {
             throw refusal(unauthorized.responseCode(), "");
         } catch (IOException | IllegalArgumentException error) {
-            throw new PgfreshException("could not talk to pgfresh at " + address + ": " + error.getMessage(), error);
+            throw new PgfreshException(
+                    "could not talk to pgfresh at " + address + ": " + error.getMessage(), GONE, error);
         }
     }
 

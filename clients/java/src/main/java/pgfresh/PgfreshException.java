@@ -20,6 +20,10 @@ public final class PgfreshException extends RuntimeException {
         this("", primary, "", "", cause);
     }
 
+    PgfreshException(String primary, String hint, Throwable cause) {
+        this("", primary, "", hint, cause);
+    }
+
     PgfreshException(String code, String primary, String detail, String hint) {
         this(code, primary, detail, hint, null);
     }

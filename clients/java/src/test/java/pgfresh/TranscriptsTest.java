@@ -160,6 +160,7 @@ class TranscriptsTest {
             } else {
                 String begins = raises.path("begins").asText();
                 assertTrue(error.getMessage().startsWith(begins), error.getMessage());
+                assertTrue(error.getMessage().endsWith(raises.path("ends").asText()), error.getMessage());
             }
             if (raises.has("message")) {
                 assertEquals(raises.path("message").asText(), error.primary());
