@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
 use crate::admin::{ascii, number, union};
+use crate::computed::DEPENDENT;
 use crate::digest::{Digest, ROW, digest_of, rows_of};
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
@@ -279,8 +280,19 @@ pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = LARGEST_SEED.to_string();
-    [&classes, RELATIONS, AS_STORED, INEXACT, EXACT_TYPES, COMPRESSION, CATALOGS, FUNCTIONS, &sizes]
-        .join("\n")
+    [
+        &classes,
+        RELATIONS,
+        AS_STORED,
+        INEXACT,
+        EXACT_TYPES,
+        DEPENDENT,
+        COMPRESSION,
+        CATALOGS,
+        FUNCTIONS,
+        &sizes,
+    ]
+    .join("\n")
 }
 
 impl Class {
@@ -356,7 +368,7 @@ impl TemplateCatalog {
         };
         let inexact = INEXACT.replace("$types$", &literal(EXACT_TYPES));
         let inexact: HashSet<u32> = session
-            .query(&inexact)?
+            .query(&format!("{inexact}; {DEPENDENT}"))?
             .iter()
             .filter_map(|row| Some(number(row.first()?.as_deref()?)))
             .collect();

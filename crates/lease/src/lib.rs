@@ -18,6 +18,7 @@ mod cached;
 mod catalog;
 mod claims;
 mod client;
+mod computed;
 mod copies;
 mod core;
 mod counters;

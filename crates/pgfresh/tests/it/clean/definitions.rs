@@ -6,6 +6,8 @@ use crate::common::on_every_major;
 
 on_every_major! {
     an_index_or_a_check_over_a_function_is_that_of_the_template
+    what_built_in_functions_compute_is_what_it_was_in_the_template
+    text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset
     a_clients_casts_hide_nothing
     a_backend_that_ran_a_clients_function_is_not_the_next_clients
 }
@@ -40,6 +42,66 @@ fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
         session.rows(change).unwrap();
         session.close();
     }
+}
+
+/// They depend on settings, and on the configuration of text search, though the server says that they do not.
+fn what_built_in_functions_compute_is_what_it_was_in_the_template(major: u32) {
+    const NUMBER: &str = "'0.30000000000000004'::float8";
+    let template = format!(
+        "SET extra_float_digits = 0; SET bytea_output = escape; SET quote_all_identifiers = on; \
+        CREATE TEXT SEARCH CONFIGURATION mine (COPY = english); \
+        CREATE TABLE number (v float8, t text GENERATED ALWAYS AS (v::text COLLATE \"C\") STORED); \
+        CREATE TABLE bytes (v bytea, t text GENERATED ALWAYS AS (v::text COLLATE \"C\") STORED); \
+        CREATE TABLE called (v text, t text GENERATED ALWAYS AS (quote_ident(v)) STORED); \
+        CREATE TABLE place (v point); CREATE INDEX ON place ((v::text COLLATE \"C\")); \
+        CREATE TABLE part (v float8); CREATE INDEX ON part (v) WHERE v::text COLLATE \"C\" = '0.3'; \
+        CREATE TABLE words (v text, t tsvector GENERATED ALWAYS AS (to_tsvector('english', v)) STORED); \
+        CREATE TABLE found (v text); CREATE INDEX ON found USING gin (to_tsvector('mine', v)); \
+        INSERT INTO number VALUES ({NUMBER}); INSERT INTO bytes VALUES ('abc'); INSERT INTO called VALUES ('abc'); \
+        INSERT INTO place VALUES (point({NUMBER}, 1)); INSERT INTO part VALUES ({NUMBER}); \
+        INSERT INTO words VALUES ('the running dogs'); INSERT INTO found VALUES ('the running dogs'); \
+        ALTER TEXT SEARCH CONFIGURATION english DROP MAPPING FOR asciiword; \
+        ALTER TEXT SEARCH CONFIGURATION mine ALTER MAPPING FOR asciiword WITH simple"
+    );
+    let gateway = Gateway::start(major, &template, &[]);
+    let settings = "SET enable_seqscan = off; SET extra_float_digits = 0; ";
+    let queries = [
+        "SELECT t FROM number",
+        "SELECT t FROM bytes",
+        "SELECT t FROM called",
+        "SELECT count(*) FROM place WHERE v::text COLLATE \"C\" = '(0.3,1)'",
+        "SELECT count(*) FROM part WHERE v::text COLLATE \"C\" = '0.3'",
+        "SELECT t FROM words",
+        "SELECT count(*) FROM found WHERE to_tsvector('mine', v) @@ 'dog'::tsquery",
+    ];
+    let said = ["0.3", "abc", "\"abc\"", "1", "1", "'dog':3 'run':2", "1"];
+    let tables = ["number", "bytes", "called", "place", "part", "words", "found"];
+    for (round, table) in tables.iter().cycle().take(2 * tables.len()).enumerate() {
+        let mut session = gateway.connect(&format!("computed_{round}"), BRIEF).unwrap();
+        session.rows(settings).unwrap();
+        for (query, said) in queries.iter().zip(said) {
+            assert_eq!(session.value(query).unwrap(), said, "round {round}: {query}");
+        }
+        session.rows(&format!("INSERT INTO {table} SELECT v FROM {table}; DELETE FROM {table}")).unwrap();
+        session.close();
+    }
+}
+
+/// Nor do casts to text that depend on nothing else.
+fn text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset(major: u32) {
+    let template = "CREATE TABLE words (v text, t tsvector GENERATED ALWAYS AS (to_tsvector('english', v)) STORED); \
+        CREATE TABLE found (v jsonb); CREATE INDEX ON found ((v->>'a')); CREATE INDEX ON found (((v->>'b')::int)); \
+        CREATE INDEX ON found USING gin (to_tsvector('simple', v->>'a')); \
+        INSERT INTO words VALUES ('the running dogs'); INSERT INTO found VALUES ('{\"a\": \"c\", \"b\": 1}')";
+    let gateway = Gateway::start(major, template, &[]);
+    gateway.connect("first", LASTING).unwrap().rows("DELETE FROM words; DELETE FROM found").unwrap();
+    let (status, answer) = gateway.reset("first");
+    assert_eq!(status, 204, "{answer}");
+    let mut session = gateway.connect("first", LASTING).unwrap();
+    assert_eq!(session.value("SELECT t FROM words").unwrap(), "'dog':3 'run':2");
+    session.close();
+    let status = gateway.status();
+    assert_eq!(status["dropped"], serde_json::json!({}), "{status}");
 }
 
 /// A row that is cast to text by a client's own function can say that it is not there.
