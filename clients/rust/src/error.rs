@@ -2,8 +2,9 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// What pgfresh could not do, in its own words. `Display` has all of them, in PostgreSQL's form.
-#[derive(Debug, Clone, Deserialize)]
+/// What pgfresh could not do, in its own words. `Display` has all of them, in PostgreSQL's form, and so has `Debug`: tests show
+/// errors by `unwrap`.
+#[derive(Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Error {
     /// The SQLSTATE, if the server said so.
@@ -51,6 +52,12 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
 impl std::error::Error for Error {}
 
 fn in_rust(hint: &str) -> String {
@@ -59,7 +66,13 @@ fn in_rust(hint: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::in_rust;
+    use super::{Error, in_rust};
+
+    #[test]
+    fn unwrap_shows_an_error_as_people_read_it() {
+        let error = Error::new("template \"app\" is incomplete").hint("Look.");
+        assert_eq!(format!("{error:?}"), "template \"app\" is incomplete\nHINT:  Look.");
+    }
 
     #[test]
     fn hints_are_in_the_words_of_this_crate() {
