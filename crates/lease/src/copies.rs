@@ -53,6 +53,7 @@ impl Inner {
         let mut core = self.lock();
         core.counters.created.0 += 1;
         core.counters.created.1 += begun.elapsed();
+        let waiting = core.admit(waiting);
         let params = ids(&waiting);
         if let Some(held) = core.databases.get_mut(&id) {
             (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);

@@ -210,6 +210,11 @@ impl Core {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
+    /// Those of new backends that may wait. What is started while the server has no room would be in the way.
+    pub(crate) fn admit(&self, waiting: Vec<WaitingBackend>) -> Vec<WaitingBackend> {
+        if self.has_room() { waiting } else { Vec::new() }
+    }
+
     /// Makes room for one more that a client leaves in its database. It needs none where the lease ends with that client: the
     /// backend then waits in a ready database. Where there are too many, those of the lease go that ends next.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {

@@ -372,6 +372,7 @@ impl Inner {
             waiting = self.warm_up(id, oid, &name, &template, waiting);
         }
         let mut core = self.lock();
+        let waiting = core.admit(waiting);
         let params = ids(&waiting);
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.growth, held.waiting, held.session) = (files, growth, waiting, session);

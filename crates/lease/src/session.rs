@@ -27,6 +27,8 @@ use crate::{Backend, Isolation, LeaseError};
 
 /// How often a lease is begun anew whose database turned out to be gone.
 const ATTEMPTS: usize = 5;
+/// How long a client may wait until a seat is free: one may be held by a backend that is just being started for another client.
+const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a session asks for.
 #[derive(Debug, Clone)]
@@ -247,7 +249,7 @@ impl Inner {
             return Ok(seat);
         }
         self.lock().evict_idle();
-        let seat = self.seats.take_within(ROOM_TIMEOUT);
+        let seat = self.seats.take_within(SEAT_TIMEOUT);
         seat.ok_or(LeaseError::TooManyClients { most: self.seats.most() })
     }
 }
