@@ -14,6 +14,9 @@ use crate::wal::Lsn;
 
 /// How long a statement of ours may take: the copy of a large template is the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a statement of ours may wait for a connection of the pool. Each of them comes back, but if the server has stopped, only
+/// after the bounds of all statements that came before.
+const POOL_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a server may take to recover from a crash that a test has caused.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is asked meanwhile: a server does not announce the end of its recovery.
@@ -217,10 +220,20 @@ impl AdminPool {
     }
 
     fn take(&self, verb: &'static str) -> Result<(Slot<'_>, PreparedConnection), LeaseError> {
+        self.take_within(POOL_TIMEOUT, verb)
+    }
+
+    fn take_within(
+        &self,
+        patience: Duration,
+        verb: &'static str,
+    ) -> Result<(Slot<'_>, PreparedConnection), LeaseError> {
         let is_at_bound = |connections: &mut Connections| connections.lent >= connections.most;
-        let connections = lock(&self.connections);
-        let mut connections =
-            self.put_back.wait_while(connections, is_at_bound).unwrap_or_else(PoisonError::into_inner);
+        let waited = self.put_back.wait_timeout_while(lock(&self.connections), patience, is_at_bound);
+        let (mut connections, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(LeaseError::NoConnection { verb, waited: patience });
+        }
         connections.lent += 1;
         let idle = std::iter::from_fn(|| connections.idle.pop()).find_map(PreparedConnection::if_alive);
         drop(connections);
@@ -379,6 +392,31 @@ pub(crate) fn number(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// There are no sessions that wait.
+    #[derive(Debug)]
+    struct Full;
+
+    impl MakeRoom for Full {
+        fn make_room(&self) {}
+    }
+
+    #[test]
+    fn a_statement_does_not_wait_without_end_for_a_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = AdminPool::new(directory.path().to_owned(), 18, Arc::new(Full));
+        let lent: Vec<_> = (0..LEAST_CONNECTIONS)
+            .map(|_| {
+                lock(&pool.connections).lent += 1;
+                Slot(&pool)
+            })
+            .collect();
+        let take = || pool.take_within(Duration::from_millis(10), "look").map(drop).unwrap_err();
+        assert!(matches!(take(), LeaseError::NoConnection { verb: "look", .. }));
+        drop(lent);
+        // There is no server.
+        assert!(matches!(take(), LeaseError::Sql { verb: "look", .. }));
+    }
 
     #[test]
     fn a_name_is_ascii_whatever_is_in_it() {

@@ -406,15 +406,13 @@ impl Core {
 }
 
 impl Slot {
-    /// Waits for the answer.
-    pub(crate) fn wait(&self) -> Result<Answer, LeaseError> {
-        let mut answer = lock(&self.answer);
-        loop {
-            match answer.take() {
-                Some(Answer::Refused(error)) => return Err(error),
-                Some(answer) => return Ok(answer),
-                None => answer = self.answered.wait(answer).unwrap_or_else(PoisonError::into_inner),
-            }
+    /// Waits for the answer; `None` if it does not come within that time.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
+        let is_open = |answer: &mut Option<Answer>| answer.is_none();
+        let waited = self.answered.wait_timeout_while(lock(&self.answer), patience, is_open);
+        match waited.unwrap_or_else(PoisonError::into_inner).0.take()? {
+            Answer::Refused(error) => Some(Err(error)),
+            answer => Some(Ok(answer)),
         }
     }
 }

@@ -152,6 +152,17 @@ pub enum LeaseError {
         /// The server's answer.
         source: SessionError,
     },
+    /// All connections of pgfresh's own have been at work for so long.
+    #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
+    NoConnection {
+        /// What it was for.
+        verb: &'static str,
+        /// How long.
+        waited: Duration,
+    },
+    /// A defect of pgfresh.
+    #[error("a task of pgfresh has panicked")]
+    Panicked,
     /// There are no threads.
     #[error("could not start the threads that prepare databases")]
     Threads(#[source] io::Error),
@@ -196,7 +207,8 @@ impl LeaseError {
             | Self::OtherParameters(_)
             | Self::OtherIsolation { .. }
             | Self::OtherTemplate { .. } => "55006",
-            Self::Timeout { .. } => "57014",
+            Self::Timeout { .. } | Self::NoConnection { .. } => "57014",
+            Self::Panicked => "XX000",
             Self::Closed | Self::Gone => "57P01",
             Self::Name { .. } | Self::TemplateName(_) => "42602",
             Self::Full { .. } => "53100",
@@ -254,7 +266,8 @@ impl LeaseError {
             Self::OtherTemplate { .. } => {
                 Some("Release it first, connect with pgfresh.reset=on, or choose another name.".to_owned())
             }
-            Self::Timeout { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
+            Self::Panicked => Some("Please report it, with the log of pgfresh.".to_owned()),
+            Self::Timeout { .. } | Self::NoConnection { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),

@@ -53,6 +53,8 @@ struct State {
     timeouts: Vec<Vec<String>>,
     /// A query of a client's backend with that in it fails.
     fails: Option<&'static str>,
+    /// It answers none of pgfresh's own statements.
+    stopped: bool,
 }
 
 /// Leases of a fake server. Dropped, they are closed.
@@ -163,6 +165,11 @@ impl FakeServer {
         self.lock().fails = Some(words);
     }
 
+    /// From now on, or no longer, pgfresh's own statements wait, as where a backend is stopped.
+    pub(crate) fn stop(&self, stopped: bool) {
+        self.lock().stopped = stopped;
+    }
+
     /// The backends of clients that there are.
     pub(crate) fn backends(&self) -> BTreeSet<u32> {
         self.lock().open.keys().copied().collect()
@@ -249,6 +256,9 @@ impl FakeServer {
 
     fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         let row = |columns: &[&str]| vec![columns.iter().map(|column| (*column).to_owned()).collect()];
+        while self.lock().stopped {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut state = self.lock();
         state.terminations += usize::from(sql.contains("pg_terminate_backend"));
         match sql {

@@ -1,9 +1,10 @@
 //! What all of a server's leases share, and how something is asked of their table. Its tasks are in `execute`.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
 use server::literal;
@@ -25,6 +26,8 @@ use crate::{Isolation, LeaseError};
 
 /// Databases there may always be, however small the budget: a server that cannot have these is of no use.
 pub(crate) const LEAST_CAPACITY: usize = 4;
+/// How often a thread that waits for the table's answer has the table look whether its time is over.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -86,10 +89,16 @@ impl Inner {
         let mut core = self.lock();
         let (slot, ticket, mut tasks) = core.request(name, want, params);
         self.wake_worker(core);
-        while let Some(task) = tasks.pop() {
-            tasks.extend(self.raise(self.perform(task), Some(ticket)));
+        loop {
+            while let Some(task) = tasks.pop() {
+                tasks.extend(self.raise(self.perform(task), Some(ticket)));
+            }
+            if let Some(answer) = slot.wait(LOOK_AGAIN) {
+                return answer;
+            }
+            // Maintenance workers do the same, but all of them may wait for the server.
+            tasks = self.raise(Event::Tick, Some(ticket));
         }
-        slot.wait()
     }
 
     /// Runs a task that no thread waits for, then the tasks that follow in the same database: waking another thread takes as long
@@ -106,13 +115,16 @@ impl Inner {
         }
     }
 
-    /// Does what a task asks for. Returns what the table is to be told.
+    /// Does what a task asks for. Returns what the table is to be told, in any case: all who want something of the database wait
+    /// for that.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            self.close_sessions(database);
+            // A session that was not told has its own bound.
+            drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }
-        Event::Finished { database, outcome: self.execute(database, &kind) }
+        let outcome = unless_panicked(|| self.execute(database, &kind));
+        Event::Finished { database, outcome: outcome.unwrap_or_else(Outcome::Failed) }
     }
 
     pub(crate) fn stop_handing_out(&self, why: Closing) {
@@ -217,6 +229,15 @@ impl Inner {
     }
 }
 
+/// What the work comes to, unless there is a defect in it.
+fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
+    // All that it shares with others is behind locks, and consistent whenever one of these is free.
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+        tracing::error!("a task has panicked");
+        LeaseError::Panicked
+    })
+}
+
 fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
     templates.iter().find(|template| template.name == name)
 }
@@ -224,4 +245,16 @@ fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
 fn unknown(templates: &[Template], name: &str) -> LeaseError {
     let known = templates.iter().map(|template| template.name.clone()).collect();
     LeaseError::UnknownTemplate { name: name.to_owned(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_panics_has_failed() {
+        assert!(matches!(unless_panicked(|| 1), Ok(1)));
+        let outcome = unless_panicked(|| -> Outcome { panic!("as the test wants it") });
+        assert!(matches!(outcome, Err(LeaseError::Panicked)));
+    }
 }

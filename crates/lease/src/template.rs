@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
@@ -25,6 +25,8 @@ use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 const STATISTICS: [u32; 2] = [2619, 3429];
 /// How long the making of a server's second copy may take to begin, once the first is leased.
 const NEXT_COPY: Duration = Duration::from_millis(100);
+/// How long the end of a lease waits for such a copy. Without what is read in it the database is dropped.
+const LONGEST_COPY: Duration = Duration::from_mins(1);
 
 /// What the database of a template in service is called, so that its own name is free for copies.
 pub(crate) fn database_of(template: &str) -> String {
@@ -72,6 +74,18 @@ struct Coming {
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct ComingCopy(Arc<Coming>);
+
+impl Coming {
+    /// Waits for the next copy to begin, then until none is made any more, while `is_unread`; each for so long at most. The maker of
+    /// a copy may wait for the server, and others may begin before it has ended.
+    fn wait(&self, [next, end]: [Duration; 2], is_unread: impl Fn() -> bool) {
+        let is_none = |copies: &mut usize| *copies == 0 && is_unread();
+        let is_any = |copies: &mut usize| *copies > 0 && is_unread();
+        let waited = self.changed.wait_timeout_while(lock(&self.copies), next, is_none);
+        let copies = waited.unwrap_or_else(PoisonError::into_inner).0;
+        drop(self.changed.wait_timeout_while(copies, end, is_any));
+    }
+}
 
 impl Drop for ComingCopy {
     fn drop(&mut self) {
@@ -185,12 +199,7 @@ impl Template {
 
     /// The catalog. Where it is still to be read, and a copy is made in which that may be done, waits for it.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
-        let Coming { copies, changed } = &*self.coming;
-        let is_unread = || self.is_to_be_read();
-        let next = |copies: &mut usize| *copies == 0 && is_unread();
-        if let Ok((copies, _)) = changed.wait_timeout_while(lock(copies), NEXT_COPY, next) {
-            drop(changed.wait_while(copies, |copies| *copies > 0 && is_unread()));
-        }
+        self.coming.wait([NEXT_COPY, LONGEST_COPY], || self.is_to_be_read());
         self.catalog()
     }
 
@@ -368,4 +377,25 @@ pub(crate) fn rename(
         return Err(LeaseError::NotLeased(name.to_owned()));
     }
     Ok((stamp_of(&rows, &options.data), mark))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_lease_waits_no_longer_than_its_bound_for_a_copy_that_is_never_made() {
+        let coming = Arc::new(Coming::default());
+        *lock(&coming.copies) += 1;
+        let copy = ComingCopy(Arc::clone(&coming));
+        let (hour, moment) = (Duration::from_hours(1), Duration::from_millis(50));
+        let begun = Instant::now();
+        coming.wait([hour, moment], || true);
+        assert!(begun.elapsed() >= moment, "it is awaited");
+        coming.wait([hour, hour], || false);
+        drop(copy);
+        coming.wait([moment, hour], || true);
+    }
 }

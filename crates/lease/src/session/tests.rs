@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use pgwire::encode;
@@ -435,4 +435,21 @@ fn no_backend_is_given_twice_and_none_leaks() {
         fake.leases.close();
         fake.server.wait_until("the end of all backends", BTreeSet::is_empty);
     }
+}
+
+#[test]
+fn a_wait_has_its_bound_though_all_maintenance_workers_wait_for_the_server() {
+    let fake = FakeLeases::open(Duration::ZERO);
+    let params = params("a");
+    let _stays = fake.connect("db", &params);
+    let others = ["b", "c", "d", "e"].map(|name| fake.connect(name, &params));
+    fake.server.stop(true);
+    // The workers end these leases.
+    drop(others);
+    let (answer, answered) = mpsc::channel();
+    let leases = fake.leases.clone();
+    thread::spawn(move || answer.send(leases.reset("db", false)));
+    let answer = answered.recv_timeout(Duration::from_secs(10));
+    fake.server.stop(false);
+    assert!(matches!(answer, Ok(Err(LeaseError::InUse { .. }))), "{answer:?}");
 }
