@@ -1,4 +1,4 @@
-//! The two states: a TCP port and a unix socket.
+//! What clients connect to: a TCP port and a unix socket.
 
 use std::fs;
 use std::io;

@@ -84,9 +84,17 @@ impl Inner {
         while !core.closed && !is_awaited {
             let now = Instant::now();
             let pause = core.table.pause(id, now);
-            let is_crowded = || core.table.come_back_soon(id, now) && self.processors.are_busy();
-            if pause.is_none() && !is_crowded() {
-                break;
+            if pause.is_none() {
+                if !core.table.come_back_soon(id, now) {
+                    break;
+                }
+                // A file tells: it is not read under the lock.
+                drop(core);
+                let are_busy = self.processors.are_busy();
+                core = self.lock();
+                if !are_busy {
+                    break;
+                }
             }
             if core.table.gives_way(id, now) {
                 return false;

@@ -256,7 +256,7 @@ impl Leases {
         lock(&self.0.core).table.retained.insert(cut(name).to_owned());
     }
 
-    /// Whether the lease of that name has a database of its own, which a kept one can be.
+    /// How the lease of that name is isolated; `None` if there is no such lease.
     #[must_use]
     pub fn isolation(&self, name: &str) -> Option<Isolation> {
         lock(&self.0.core).table.isolation(cut(name))
