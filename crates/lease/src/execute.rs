@@ -82,11 +82,11 @@ impl Inner {
         };
         // A crash empties the unlogged tables of every database.
         if self.has_crashed_since(id) || self.has_template_changed_since(id) {
-            return Outcome::Stale;
+            return Outcome::Unfit;
         }
         // A ready database has had no sessions; if it was changed all the same, it is reset first.
         if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
-            return Outcome::Stale;
+            return Outcome::Unfit;
         }
         if isolation != Isolation::Rollback {
             return Outcome::Done;
@@ -101,7 +101,7 @@ impl Inner {
                 Err(error) => return Outcome::Failed(error),
             },
         };
-        let Some(transaction) = transaction else { return Outcome::Stale };
+        let Some(transaction) = transaction else { return Outcome::Unfit };
         if let Some(held) = self.lock().databases.get_mut(&id) {
             held.transaction = Some(transaction);
         }
@@ -318,7 +318,7 @@ impl Inner {
             || !self.may_wait(&session.params, &session.stamp)
             || self.is_maintained()
         {
-            return Ok(Outcome::Stale);
+            return Ok(Outcome::SessionSpent);
         }
         if let Some(held) = self.lock().databases.get_mut(&id) {
             held.transaction = Some(session);

@@ -195,9 +195,10 @@ pub(crate) enum Outcome {
     Done,
     /// The name was given to another database by SQL.
     NameTaken,
-    /// The database has the name, and is not fit for it: what its session would have read at its start has changed. After a
-    /// reset: it equals its template, and its session may not be used again.
-    Stale,
+    /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
+    Unfit,
+    /// It equals its template, and its session in rollback isolation may not be used again.
+    SessionSpent,
     /// There is no such database any more.
     Vanished,
     /// It was stopped on the way to let others go first, and nothing is left of it.

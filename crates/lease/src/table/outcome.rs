@@ -97,11 +97,12 @@ impl LeaseTable {
                     database.name = Some(name.to_owned());
                 }
                 // A client that comes when all sessions are taken has not been there.
-                let is_fit =
-                    matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
-                let retire = !is_fit;
-                let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
-                self.unname(id, retire, again);
+                let is_used = !matches!(
+                    outcome,
+                    Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. })
+                );
+                let again = terms.filter(|terms| matches!(outcome, Outcome::Unfit) || terms.retained);
+                self.unname(id, is_used, again);
                 if let Outcome::Failed(error) = outcome {
                     self.refuse_head(name, error);
                 }
@@ -214,7 +215,7 @@ impl LeaseTable {
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
-        if matches!(outcome, Outcome::Stale) {
+        if matches!(outcome, Outcome::SessionSpent) {
             // It equals its template, and has a session that may not be used again: that ends with its name.
             return self.unname(id, false, terms_of(then));
         }

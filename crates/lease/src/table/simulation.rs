@@ -384,7 +384,7 @@ impl Simulation {
             TaskKind::Name { to, isolation, .. } => {
                 copy.name = Some(to.clone());
                 // Its session is from before a client has set something.
-                if *isolation == Isolation::Rollback && !lucky { Outcome::Stale } else { Outcome::Done }
+                if *isolation == Isolation::Rollback && !lucky { Outcome::Unfit } else { Outcome::Done }
             }
             TaskKind::Keep { to } => {
                 copy.name = Some(to.clone());
@@ -399,7 +399,7 @@ impl Simulation {
             TaskKind::Reset { .. } => {
                 (copy.dirty, copy.uncommitted) = (false, false);
                 if copy.name.is_some() && is_rolled_back && !keeps_session {
-                    return Outcome::Stale;
+                    return Outcome::SessionSpent;
                 }
                 Outcome::Fresh(Proof::new())
             }

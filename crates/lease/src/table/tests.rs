@@ -424,7 +424,7 @@ fn a_database_that_was_rolled_back_stays_where_only_its_session_may_not_be_used_
     example.raise(Event::Disconnected { database, leaving: false });
     let reset = TaskKind::Reset { in_place: false };
     assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: reset.clone() }));
-    assert!(example.finish(database, Outcome::Stale).is_empty());
+    assert!(example.finish(database, Outcome::SessionSpent).is_empty());
     assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: TaskKind::Unname }));
     example.finish(database, Outcome::Done);
     assert_eq!(example.table.next_task(example.now), Ok(Task { database, kind: reset }));
