@@ -10,9 +10,11 @@ use sys::lock;
 
 use crate::admin::{MARK, mark_of};
 use crate::backend::{WaitingBackend, ids};
+use crate::catalog::{FileMap, TemplateCatalog};
 use crate::core::Held;
 use crate::drop::drop_database;
 use crate::evidence::Epoch;
+use crate::growth::Growth;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
 use crate::reset::{NotRecyclable, Used, open_own_session, reset};
@@ -21,6 +23,62 @@ use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, ParamsId, Proof, Source, TaskKind};
 use crate::template::{Template, database_of, rename};
 use crate::{Difference, Digest, Isolation, LeaseError, TemplateDatabase};
+
+/// A database whose lease in rollback isolation ends.
+struct RolledBack {
+    oid: u32,
+    name: String,
+    template: Template,
+    /// Its own, where the template has none.
+    catalog: Option<Arc<TemplateCatalog>>,
+    files: Option<FileMap>,
+    epoch: Epoch,
+    has_functions: bool,
+}
+
+impl RolledBack {
+    fn of(held: &Held) -> Option<Self> {
+        Some(Self {
+            oid: held.oid,
+            name: held.last_name.clone(),
+            template: held.template.clone()?,
+            catalog: held.catalog.clone(),
+            files: held.files.clone(),
+            epoch: held.epoch,
+            has_functions: held.has_functions,
+        })
+    }
+}
+
+/// What is taken out of a database while it is reset.
+struct Taken {
+    template: Template,
+    /// As the server knows it now.
+    name: String,
+    oid: u32,
+    epoch: Epoch,
+    stats: Option<DatabaseStats>,
+    files: Option<FileMap>,
+    growth: Growth,
+    waiting: Vec<WaitingBackend>,
+    session: Option<AdminConnection>,
+}
+
+impl Taken {
+    fn from(held: &mut Held, in_place: bool) -> Option<Self> {
+        Some(Self {
+            template: held.template.clone()?,
+            name: if in_place { held.last_name.clone() } else { held.own_name.clone() },
+            oid: held.oid,
+            epoch: held.epoch,
+            stats: held.stats.take(),
+            files: held.files.take(),
+            growth: std::mem::take(&mut held.growth),
+            waiting: std::mem::take(&mut held.waiting),
+            session: held.session.take(),
+        })
+    }
+}
 
 impl Inner {
     /// Does what a task asks for.
@@ -286,15 +344,9 @@ impl Inner {
         mut session: Box<TransactionSession>,
     ) -> Result<Outcome, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (oid, name, template, own_catalog, files, epoch, may_be_reused) = {
-            let core = self.lock();
-            let held = core.databases.get(&id).ok_or_else(gone)?;
-            let (template, catalog, files) =
-                (held.template.clone(), held.catalog.clone(), held.files.clone());
-            (held.oid, held.last_name.clone(), template, catalog, files, held.epoch, !held.has_functions)
-        };
-        let template = template.ok_or_else(gone)?;
-        let catalog = own_catalog.as_deref().or_else(|| template.catalog_when_read());
+        let database = self.lock().databases.get(&id).and_then(RolledBack::of).ok_or_else(gone)?;
+        let RolledBack { oid, name, template, catalog, files, epoch, has_functions } = database;
+        let catalog = catalog.as_deref().or_else(|| template.catalog_when_read());
         let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
         let leaves_nothing = session.transaction.leaves_nothing;
         let (touched, rows) = session.roll_back(&self.evidence, oid, catalog, files.as_ref())?;
@@ -313,7 +365,7 @@ impl Inner {
             self.keep_session(id, own);
         }
         // The database is reset; its session goes on only if that is, too.
-        if !may_be_reused
+        if has_functions
             || !leaves_nothing
             || !self.may_wait(&session.params, &session.stamp)
             || self.is_maintained()
@@ -338,23 +390,13 @@ impl Inner {
     /// Returns a database to its template's state.
     pub(crate) fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
-        let (template, name, oid, epoch, stats, files, growth, waiting, session) = {
-            let mut core = self.lock();
-            let held = core.databases.get_mut(&id).ok_or_else(gone)?;
-            let name = if in_place { held.last_name.clone() } else { held.own_name.clone() };
-            let template = held.template.clone().ok_or_else(gone)?;
-            (
-                template,
-                name,
-                held.oid,
-                held.epoch,
-                held.stats.take(),
-                held.files.take(),
-                std::mem::take(&mut held.growth),
-                std::mem::take(&mut held.waiting),
-                held.session.take(),
-            )
-        };
+        let taken = self
+            .lock()
+            .databases
+            .get_mut(&id)
+            .and_then(|held| Taken::from(held, in_place))
+            .ok_or_else(gone)?;
+        let Taken { template, name, oid, epoch, stats, files, growth, waiting, session } = taken;
         if !template.is_recyclable() {
             return Err(NotRecyclable::because("databases of this template are not recycled"));
         }
