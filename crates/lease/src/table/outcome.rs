@@ -97,10 +97,8 @@ impl LeaseTable {
                     database.name = Some(name.to_owned());
                 }
                 // A client that comes when all sessions are taken has not been there.
-                let is_used = !matches!(
-                    outcome,
-                    Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. })
-                );
+                let is_used =
+                    !matches!(outcome, Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. }));
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Unfit) || terms.retained);
                 self.unname(id, is_used, again);
                 if let Outcome::Failed(error) = outcome {
