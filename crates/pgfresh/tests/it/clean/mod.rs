@@ -8,6 +8,7 @@ mod data;
 mod definitions;
 mod ends;
 mod rollback;
+mod row;
 mod shared;
 
 use std::fmt::Display;
