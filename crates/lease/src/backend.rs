@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgwire::{Frame, StartupParams, cancel_key};
+use pgwire::{Frame, StartupParams, cancel_key, frames};
 use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::LeaseError;
@@ -75,6 +75,12 @@ impl Backend {
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
     }
 
+    /// Whether the server would greet the client of a database with another name alike. A notice may name the database, as a
+    /// warning of its collation's version does.
+    pub(crate) fn may_greet_another(&self) -> bool {
+        frames(&self.greeting).all(|frame| frame.tag != b'N')
+    }
+
     /// Starts a session with `database` through the socket in `directory`.
     ///
     /// No connection is made ahead of this: one on which nothing is said keeps a server that has crashed from recovering
@@ -102,15 +108,16 @@ impl Backend {
     }
 
     /// The same for a client that may come: it looks at `tables`, so that this one does not wait while it learns what they are,
-    /// and forgets that it was asked to. `None` if it cannot, or not soon.
+    /// and forgets that it was asked to. `None` if it cannot, or not soon, or if it was greeted in a way that is not for that
+    /// client.
     pub(crate) fn practised(
         directory: &Path,
         params: &StartupParams,
         database: &str,
         tables: &[&str],
     ) -> Option<Self> {
-        let Self { stream, greeting, seat } =
-            Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
+        let backend = Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
+        let Self { stream, greeting, seat } = Some(backend).filter(Self::may_greet_another)?;
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {

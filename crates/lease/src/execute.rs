@@ -367,6 +367,7 @@ impl Inner {
         // The database is reset; its session goes on only if that is, too.
         if has_functions
             || !leaves_nothing
+            || !session.may_greet_another
             || !self.may_wait(&session.params, &session.stamp)
             || self.is_maintained()
         {

@@ -128,6 +128,8 @@ pub(crate) struct TransactionSession {
     /// Switches off what would end an idle transaction; empty if nothing would.
     timeouts_sql: String,
     is_superuser: bool,
+    /// Whether the client of a lease with another name would be greeted alike.
+    pub(crate) may_greet_another: bool,
     /// Sequences that the last lease has touched: so will the next one, most likely.
     touched: BTreeSet<u32>,
 }
@@ -140,7 +142,7 @@ impl TransactionSession {
         stamp: CatalogStamp,
         since: Option<Lsn>,
     ) -> Result<Self, SessionError> {
-        let is_superuser = backend.is_superuser();
+        let (is_superuser, may_greet_another) = (backend.is_superuser(), backend.may_greet_another());
         let Backend { stream, greeting, seat } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeouts_sql = timeouts_sql(&mut session)?;
@@ -155,6 +157,7 @@ impl TransactionSession {
             has_leftovers: false,
             timeouts_sql,
             is_superuser,
+            may_greet_another,
             touched: BTreeSet::new(),
         })
     }

@@ -379,6 +379,7 @@ impl SessionGuard {
             && may_wait
             && !held.has_functions
             && !stay.stamp.is_empty()
+            && backend.may_greet_another()
             && stay.inner.may_wait(&stay.params, &stay.stamp)
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);

@@ -4,6 +4,7 @@ mod cached;
 mod changed;
 mod encodings;
 mod expected;
+mod greetings;
 mod growth;
 mod own;
 mod told_to_end;

@@ -1,0 +1,67 @@
+//! What a client is told when its session begins is about its own database.
+
+use std::time::Duration;
+
+use lease::{Backend, ConnectRequest, Entered, Isolation, Seat};
+use server::{AdminConnection, VersionRequest};
+use template::ServerOptions;
+
+use super::params;
+use crate::common::leases::LeaseFixture;
+use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
+
+/// The server warns, at the start of each session, that the collation of the database has another version than was noted.
+const SETUP: &str = "CREATE TABLE t (id int); \
+    UPDATE pg_database SET datcollversion = '9' WHERE datname = current_database()";
+
+/// Leases of each isolation.
+const LEASES: usize = 6;
+
+/// Whether the server has warned of that database, and of no other.
+fn assert_is_about(name: &str, greeting: &[u8], what: &str) {
+    let greeting = String::from_utf8_lossy(greeting);
+    let expected = format!("database \"{name}\" has ");
+    assert!(greeting.contains(&expected), "{what}: {name} is not told of itself: {greeting:?}");
+    assert_eq!(greeting.matches("database \"").count(), 1, "{what}: {name} hears of others: {greeting:?}");
+}
+
+fn open(major: u32) -> LeaseFixture {
+    let installation: VersionRequest = postgres(major).parse().unwrap();
+    let options = ServerOptions { installation, ..ServerOptions::default() };
+    let setup = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
+    LeaseFixture::noted(options, SETUP, None, Duration::ZERO, setup)
+}
+
+/// Before 15 a database has no such version.
+#[test]
+fn a_client_is_warned_of_its_own_database_and_of_no_earlier_lease() {
+    for major in [15, 18] {
+        let server = open(major);
+        wait_until("a ready database", || server.leases.status().ready[0].1 > 0);
+        for number in 0..LEASES {
+            let name = format!("clone_{number}");
+            let connected = server.connect_with(&name, None, &params("postgres")).unwrap();
+            let Backend { stream, greeting, .. } = connected.backend;
+            assert_is_about(&name, &greeting, "clone");
+            let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
+            session.query("INSERT INTO t VALUES (1); DISCARD TEMP").unwrap();
+            session.query("DISCARD ALL").unwrap();
+            let stream = session.release().unwrap();
+            connected.guard.give_back(Backend { stream, greeting, seat: Seat::default() });
+            wait_until("a ready database", || server.leases.status().ready[0].1 > 0);
+        }
+        assert_eq!(server.leases.status().warm, 0, "a backend that has named its database is not used again");
+        for number in 0..LEASES {
+            let name = format!("rollback_{number}");
+            let params = params("postgres");
+            let isolation = Some(Isolation::Rollback);
+            let request = ConnectRequest { isolation, ..ConnectRequest::new(&name, &params) };
+            let Entered::Transaction(mut guard) = server.leases.connect(&request).unwrap() else {
+                panic!("a transaction was asked for")
+            };
+            let (stream, greeting, transaction) = guard.lend().unwrap();
+            assert_is_about(&name, &greeting, "rollback");
+            guard.leave(stream, transaction);
+        }
+    }
+}
