@@ -49,8 +49,8 @@ struct State {
     open: HashMap<u32, UnixStream>,
     /// What the backends of clients were asked.
     asked: HashMap<u32, Vec<String>>,
-    /// The row of the timeouts that a session begins with.
-    timeouts: Vec<Vec<String>>,
+    /// The `transaction_timeout` that a session begins with.
+    timeout: String,
     /// A query of a client's backend with that in it fails.
     fails: Option<&'static str>,
     /// It answers none of pgfresh's own statements.
@@ -155,9 +155,9 @@ impl FakeServer {
         self.lock().asked.remove(&pid).unwrap_or_default()
     }
 
-    /// Sets the timeouts that a session begins with.
-    pub(crate) fn set_timeouts(&self, values: [&str; 2]) {
-        self.lock().timeouts = vec![values.map(str::to_owned).to_vec()];
+    /// Sets the `transaction_timeout` that a session begins with.
+    pub(crate) fn set_timeout(&self, value: &str) {
+        value.clone_into(&mut self.lock().timeout);
     }
 
     /// Has the queries of clients' backends fail that have these words in them.
@@ -229,6 +229,11 @@ impl FakeServer {
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             said.extend_from_slice(&chunk[..count]);
             while let Ok(Some((frame, length))) = Frame::first(&said) {
+                // It has no answer.
+                if frame.tag == b'H' {
+                    said.drain(..length);
+                    continue;
+                }
                 let sql =
                     String::from_utf8_lossy(frame.body.strip_suffix(b"\0").unwrap_or_default()).into_owned();
                 let rows = if frame.tag == b'Q' { self.rows(&sql) } else { Vec::new() };
@@ -276,7 +281,7 @@ impl FakeServer {
                 [row(&["0", "f", "as it was made"]), row(&[POSITION])].concat()
             }
             _ if sql.contains("pg_logical_emit_message") => row(&[POSITION]),
-            _ if sql.contains("idle_in_transaction_session_timeout") => state.timeouts.clone(),
+            _ if sql.contains("current_setting('transaction_timeout'") => row(&[&state.timeout]),
             _ => Vec::new(),
         }
     }

@@ -4,7 +4,7 @@
 //! nothing but sequences may have survived, and these are set back.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -43,8 +43,11 @@ pub const DISCARD_ALL: [&str; 9] = [
 const MOST_GUESSED: usize = 32;
 /// How long a statement of ours may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeouts that would end the lease's transaction while its client does nothing. Those of SET LOCAL last for all of it.
-const TIMEOUTS: [&str; 2] = ["idle_in_transaction_session_timeout", "transaction_timeout"];
+/// A message to a server that is idle in a transaction, which it does not answer: it stops counting for how long it has been idle,
+/// until the next ReadyForQuery, whatever `idle_in_transaction_session_timeout` is. Source: `PostgresMain`.
+pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
+/// The timeout that would end the lease's transaction, whatever its client does. From `PostgreSQL` 17 on.
+const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
 
 /// The one transaction of a lease, as one session leaves it to the next.
 #[derive(Debug, Clone)]
@@ -125,8 +128,8 @@ pub(crate) struct TransactionSession {
     /// Whether the last client may have left anything in the session that is not undone yet: settings, temporary tables, a
     /// transaction of its own and so on.
     has_leftovers: bool,
-    /// Switches off what would end an idle transaction; empty if nothing would.
-    timeouts_sql: String,
+    /// Switches off the timeout that would end the lease's transaction; empty if there is none.
+    unbound_sql: String,
     is_superuser: bool,
     /// Whether the client of a lease with another name would be greeted alike.
     pub(crate) may_greet_another: bool,
@@ -145,7 +148,7 @@ impl TransactionSession {
         let (is_superuser, may_greet_another) = (backend.is_superuser(), backend.may_greet_another());
         let Backend { stream, greeting, seat } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
-        let timeouts_sql = timeouts_sql(&mut session)?;
+        let unbound_sql = unbound_sql(&mut session)?;
         Ok(Self {
             params,
             greeting,
@@ -155,7 +158,7 @@ impl TransactionSession {
             _seat: seat,
             transaction: LeaseTransaction::default(),
             has_leftovers: false,
-            timeouts_sql,
+            unbound_sql,
             is_superuser,
             may_greet_another,
             touched: BTreeSet::new(),
@@ -170,9 +173,9 @@ impl TransactionSession {
     /// The session, for a client; the transaction is begun if the next statement should not have to.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
-        if !self.transaction.begun && !self.timeouts_sql.is_empty() {
-            let begin = format!("{}; {}; {}", BEGIN_LEASE[0], self.timeouts_sql, BEGIN_LEASE[1]);
-            self.query(&begin)?;
+        if !self.transaction.begun && !self.unbound_sql.is_empty() {
+            let begin = format!("{}; {}; {}", BEGIN_LEASE[0], self.unbound_sql, BEGIN_LEASE[1]);
+            self.query_in_transaction(&begin)?;
             self.transaction.begun = true;
         }
         self.stream.take().ok_or_else(gone)
@@ -199,8 +202,8 @@ impl TransactionSession {
             Savepoint::Done => format!("{RELEASE_TRANSACTION}; "),
         };
         let again =
-            if self.timeouts_sql.is_empty() { String::new() } else { format!("; {}", self.timeouts_sql) };
-        self.query(&format!("{undo}{}{again}", DISCARD_ALL.join("; "))).map(drop)
+            if self.unbound_sql.is_empty() { String::new() } else { format!("; {}", self.unbound_sql) };
+        self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
     /// Ends the lease: rolls back, sets back what that does not, and resets the session. `files` are the database's, if others
@@ -249,6 +252,13 @@ impl TransactionSession {
             left.clear();
         }
         Ok((left, rows))
+    }
+
+    /// Runs what leaves the lease's transaction open, for however long.
+    fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
+        self.query(sql)?;
+        let stream = self.stream.as_mut().ok_or_else(gone)?;
+        stream.write_all(STAY_IDLE).map_err(|source| SessionError::Io { verb: "use a session", source })
     }
 
     fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
@@ -322,16 +332,12 @@ pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>)
     )
 }
 
-/// Switches off, for a transaction, what would end it while it is idle; empty if nothing would.
-fn timeouts_sql(session: &mut AdminConnection) -> Result<String, SessionError> {
-    let currents: Vec<_> =
-        TIMEOUTS.iter().map(|name| format!("pg_catalog.current_setting('{name}', true)")).collect();
-    let rows = session.query(&format!("SELECT {}", currents.join(", ")))?;
-    let values = rows.into_iter().next().unwrap_or_default();
-    let set =
-        TIMEOUTS.iter().zip(values).filter(|(_, value)| value.as_deref().is_some_and(|value| value != "0"));
-    let set: Vec<_> = set.map(|(name, _)| format!("SET LOCAL {name} = 0")).collect();
-    Ok(set.join("; "))
+/// Switches off, for a transaction, the timeout that would end it; empty if there is none.
+fn unbound_sql(session: &mut AdminConnection) -> Result<String, SessionError> {
+    let rows = session.query(&format!("SELECT pg_catalog.current_setting('{TRANSACTION_TIMEOUT}', true)"))?;
+    let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();
+    let counts = !value.is_empty() && value != "0";
+    Ok(if counts { format!("SET LOCAL {TRANSACTION_TIMEOUT} = 0") } else { String::new() })
 }
 
 #[cfg(test)]

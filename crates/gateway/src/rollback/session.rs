@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained, field,
-    injection, lost, ready, report, reworded, syntax_check, values,
+    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained,
+    field, injection, lost, ready, report, reworded, syntax_check, values,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
@@ -452,8 +452,15 @@ impl RollbackSession {
         // The server would warn of one that was made in a failed transaction.
         self.to_server.extend(self.names.end_portals());
         self.inject([UNDO, RELEASE], InjectedStatement::Must);
+        self.leave_idle();
         self.transaction.savepoint = Savepoint::Gone;
         self.locals.clear();
+    }
+
+    /// The client is in no transaction of its own once the server has done what it was sent: to be idle then is not to be idle
+    /// in a transaction. It costs nothing, since the server reads it together with what was sent before.
+    fn leave_idle(&mut self) {
+        self.to_server.extend_from_slice(STAY_IDLE);
     }
 
     pub(super) fn inject<S: AsRef<str>>(
@@ -462,6 +469,12 @@ impl RollbackSession {
         ours: InjectedStatement,
     ) {
         self.to_server.extend(injection(statements));
+        if matches!(
+            ours,
+            InjectedStatement::Look | InjectedStatement::Constraints | InjectedStatement::Release
+        ) {
+            self.leave_idle();
+        }
         self.awaited.push_back(Awaited::Injected(ours));
     }
 

@@ -2,6 +2,7 @@
 
 use super::{failure, message, parse, run, start, start_with, sync, tags};
 use crate::common::client::Message;
+use crate::common::wait_until;
 
 /// The hint of the only error among these.
 fn hint(answer: &[Message]) -> String {
@@ -93,6 +94,62 @@ fn an_idle_transaction_is_not_ended_by_a_timeout() {
     session.close();
     std::thread::sleep(std::time::Duration::from_millis(400));
     assert_eq!(serve.lingering("patient").unwrap().value("SELECT count(*) FROM seed").unwrap(), "3");
+}
+
+/// It counts while the client is in a transaction of its own, as in a plain server, and shows as it was set.
+#[test]
+fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
+    const NAME: &str = "idle_in_transaction_session_timeout";
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(500));
+    for major in super::majors() {
+        let serve = start(major);
+        for set in [
+            format!("SET {NAME} = '200ms'"),
+            format!("SELECT set_config('{NAME}', '200ms', false)"),
+            "DO $$ BEGIN PERFORM set_config('idle_in' || '_transaction_session_timeout', '200ms', false); END $$"
+                .to_owned(),
+        ] {
+            let mut session = serve.lingering("timed").unwrap();
+            session.value(&set).unwrap();
+            pause();
+            let shown = session.value(&format!("SHOW {NAME}"));
+            assert_eq!(shown.unwrap_or_else(|error| error.message), "200ms", "{set} on PostgreSQL {major}");
+            for ended in ["BEGIN; INSERT INTO seed VALUES (3); COMMIT", "BEGIN; ROLLBACK", "SELECT 1/0"] {
+                session.ask(ended);
+                pause();
+                let answer = session.value("SELECT 2");
+                assert_eq!(answer.unwrap_or_else(|error| error.message), "2", "{ended} after {set}");
+            }
+            session.say(&[run("SELECT 3"), sync()].concat());
+            assert_eq!(tags(&session.until_ready()).chars().last(), Some('I'));
+            pause();
+            assert_eq!(session.value("SELECT 2").unwrap(), "2", "{set}, extended");
+            session.close();
+            pause();
+            // Between two clients nothing counts, and the next one has set nothing.
+            let mut session = serve.lingering("timed").unwrap();
+            assert_eq!(session.value(&format!("SHOW {NAME}")).unwrap(), "0", "{set} on PostgreSQL {major}");
+            session.value(&set).unwrap();
+            session.ask("BEGIN");
+            pause();
+            assert_eq!(super::sqlstate(session.value("SELECT 2")), "25P03", "{set} on PostgreSQL {major}");
+            drop(session);
+            wait_until("the end of a lease", || serve.lingering("timed").is_ok());
+            serve.http("DELETE", "/v1/databases/timed", "");
+        }
+    }
+}
+
+/// So it is with one that the server or a role has for all sessions.
+#[test]
+fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
+    let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
+    let mut session = serve.rollback("configured");
+    let shown = session.value("SHOW idle_in_transaction_session_timeout").unwrap();
+    assert_eq!(shown, "200ms");
+    session.ask("BEGIN");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(super::sqlstate(session.value("SELECT 2")), "25P03");
 }
 
 #[test]
