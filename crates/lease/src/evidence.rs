@@ -49,10 +49,13 @@ struct State {
 }
 
 /// Files of the shared catalogs that are watched: first those that a session reads when it starts (roles, their memberships,
-/// their settings), then others. Each in a column of its own: the server plans that in a third of the time of rows.
+/// their settings), then others, of which some major versions lack one. Each in a column of its own: the server plans that in a
+/// third of the time of rows.
 const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_filenode('pg_auth_members'), \
     pg_relation_filenode('pg_db_role_setting'), pg_relation_filenode('pg_tablespace'), \
-    pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin')";
+    pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin'), \
+    pg_relation_filenode('pg_shdescription'), pg_relation_filenode('pg_shseclabel'), \
+    pg_relation_filenode(to_regclass('pg_parameter_acl'))";
 /// How many of these a session reads.
 const SETTINGS: usize = 3;
 

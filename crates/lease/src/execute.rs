@@ -525,7 +525,7 @@ impl Inner {
         if !files_changed && changes.as_ref().is_some_and(Vec::is_empty) {
             return;
         }
-        let facts = match crate::shared::facts(&self.admin) {
+        let facts = match crate::shared::facts(&self.admin, self.options.major) {
             Ok(facts) => facts,
             Err(error) => {
                 self.shared().put_back(ended);

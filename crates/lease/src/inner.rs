@@ -185,7 +185,11 @@ impl Inner {
     /// What all databases share, as it was before the first client. A maintenance worker reads it while the service opens; a
     /// client that is quicker waits for that.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
-        lock(self.shared.get_or_init(|| SharedWatch::begin(&self.admin, &self.options.data).into()))
+        lock(
+            self.shared.get_or_init(|| {
+                SharedWatch::begin(&self.admin, self.options.major, &self.options.data).into()
+            }),
+        )
     }
 
     pub(crate) fn is_maintained(&self) -> bool {

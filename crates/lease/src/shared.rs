@@ -26,25 +26,63 @@ pub struct SharedStateChange {
 const MOST_SUSPECTS: usize = 100;
 
 /// What can leak, in the order of the columns below.
-const KINDS: [&str; 6] = ["roles", "memberships of roles", "tablespaces", "subscriptions", SLOTS, SYSTEM];
+const KINDS: [&str; 8] = [
+    "roles",
+    "memberships of roles",
+    "tablespaces",
+    "subscriptions",
+    "replication origins",
+    "rights on parameters",
+    SLOTS,
+    SYSTEM,
+];
 const SLOTS: &str = "replication slots";
 const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
-/// One row of texts: each changes when something of its kind does.
-const FACTS: Prepared = Prepared {
-    name: "facts",
-    types: &[],
-    sql: "SELECT \
-    (SELECT string_agg(rolname || rolsuper || rolinherit || rolcreaterole || rolcreatedb || rolcanlogin \
-        || rolreplication || rolbypassrls || rolconnlimit || coalesce(rolpassword, ''), ',' ORDER BY oid) FROM pg_authid) \
-    || coalesce((SELECT string_agg(setrole || setconfig::text, ',' ORDER BY setrole) \
-        FROM pg_db_role_setting WHERE setdatabase = 0), ''), \
-    (SELECT string_agg(roleid || ':' || member, ',' ORDER BY roleid, member) FROM pg_auth_members), \
-    (SELECT string_agg(spcname, ',' ORDER BY oid) FROM pg_tablespace), \
-    (SELECT string_agg(subname, ',' ORDER BY oid) FROM pg_subscription), \
-    (SELECT string_agg(slot_name, ',' ORDER BY slot_name) FROM pg_replication_slots WHERE NOT temporary), \
-    pg_read_file('postgresql.auto.conf')",
-};
+/// One row of texts: each changes when something of its kind does. Rows are read whole, whatever columns a major version has. Of a
+/// subscription, which is in one database, nothing but its name is for all, and its origin (`pg_` and a number) goes with it.
+macro_rules! facts {
+    ($rights:literal) => {
+        concat!(
+            "SELECT concat_ws('|', ",
+            "(SELECT string_agg(concat(a), ',' ORDER BY oid) FROM pg_authid a), ",
+            "(SELECT string_agg(concat(s), ',' ORDER BY setrole) FROM pg_db_role_setting s WHERE setdatabase = 0), ",
+            facts!(of "pg_authid"),
+            "), (SELECT string_agg(concat(m), ',' ORDER BY roleid, member, grantor) FROM pg_auth_members m), ",
+            "concat_ws('|', (SELECT string_agg(concat(t), ',' ORDER BY oid) FROM pg_tablespace t), ",
+            facts!(of "pg_tablespace"),
+            "), (SELECT string_agg(subname, ',' ORDER BY oid) FROM pg_subscription), ",
+            "concat_ws('|', (SELECT string_agg(concat(o), ',' ORDER BY roident) FROM pg_replication_origin o \
+              WHERE NOT starts_with(roname, 'pg_')), \
+             (SELECT string_agg(external_id || remote_lsn, ',' ORDER BY local_id) FROM pg_show_replication_origin_status() \
+              WHERE NOT starts_with(external_id, 'pg_'))), ",
+            $rights,
+            ", (SELECT string_agg(slot_name, ',' ORDER BY slot_name) FROM pg_replication_slots WHERE NOT temporary), \
+             pg_read_file('postgresql.auto.conf')",
+        )
+    };
+    // Comments and labels.
+    (of $catalog:literal) => {
+        concat!(
+            "(SELECT string_agg(concat(d), ',' ORDER BY objoid) FROM pg_shdescription d WHERE classoid = '",
+            $catalog,
+            "'::regclass), (SELECT string_agg(concat(l), ',' ORDER BY objoid, provider) FROM pg_shseclabel l WHERE classoid = '",
+            $catalog,
+            "'::regclass)"
+        )
+    };
+}
+
+/// Reads them in a server of that major version. With PostgreSQL 15 came rights on parameters.
+const fn facts_in(major: u32) -> &'static Prepared {
+    const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
+    const SINCE_15: Prepared = Prepared {
+        name: "facts",
+        types: &[],
+        sql: facts!("(SELECT string_agg(concat(p), ',' ORDER BY oid) FROM pg_parameter_acl p)"),
+    };
+    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+}
 
 /// The server's state when it was last looked at, and who has given a database back since.
 #[derive(Debug, Default)]
@@ -57,16 +95,16 @@ pub(crate) struct SharedWatch {
 }
 
 /// Looks at the server's state.
-pub(crate) fn facts(admin: &AdminPool) -> Result<Vec<Option<String>>, LeaseError> {
-    let rows = admin.execute("look for leaks", &FACTS, &[])?;
+pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>, LeaseError> {
+    let rows = admin.execute("look for leaks", facts_in(major), &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
 impl SharedWatch {
     /// Begins with the facts as they are before a client has a database. Where these cannot be read, the next that are read
     /// count as such.
-    pub(crate) fn begin(admin: &AdminPool, data: &Path) -> Self {
-        let facts = facts(admin).unwrap_or_else(|error| {
+    pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
+        let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
             Vec::new()
         });

@@ -1,5 +1,8 @@
 //! What all databases of a server share: faults 10 and 13.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use super::{BRIEF, Findings, LASTING};
 use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major, postgres, wait_until};
@@ -8,6 +11,7 @@ on_every_major! {
     a_subscription_goes_with_its_lease
     a_logical_slot_goes_with_its_lease
     a_role_made_in_a_runs_last_moment_is_reported
+    each_change_of_what_all_share_is_reported
 }
 
 /// How many subscriptions and slots a database has.
@@ -75,4 +79,69 @@ fn a_role_made_in_a_runs_last_moment_is_reported(major: u32) {
     let psql = [ground::psql(), "-XAtqc", "SELECT 1"];
     let outcome = scene.run([&["run", "--postgres", &postgres(major), "--"], &psql[..]].concat());
     assert_eq!(outcome.stderr, "", "nothing was changed: nothing is reported");
+}
+
+/// What all databases share, each with what it belongs to. The first of some is what the others change.
+const CHANGES: [(u32, &str, &str); 19] = [
+    (13, "roles", "CREATE ROLE one; CREATE ROLE two; CREATE ROLE admin"),
+    (13, "roles", "ALTER ROLE one VALID UNTIL '2030-01-01'"),
+    (13, "roles", "COMMENT ON ROLE one IS 'changed'"),
+    (13, "roles", "ALTER ROLE one SET work_mem = '5MB'"),
+    (13, "roles", "ALTER ROLE one PASSWORD 'secret'"),
+    (13, "memberships of roles", "GRANT one TO two"),
+    (13, "memberships of roles", "GRANT one TO two WITH ADMIN OPTION"),
+    (16, "memberships of roles", "GRANT one TO two WITH INHERIT FALSE"),
+    (16, "memberships of roles", "GRANT one TO two WITH SET FALSE"),
+    (13, "tablespaces", "SET allow_in_place_tablespaces = on; CREATE TABLESPACE space LOCATION ''"),
+    (13, "tablespaces", "ALTER TABLESPACE pg_default SET (random_page_cost = 3)"),
+    (13, "tablespaces", "ALTER TABLESPACE pg_default OWNER TO one"),
+    (13, "tablespaces", "GRANT CREATE ON TABLESPACE pg_default TO two"),
+    (13, "tablespaces", "COMMENT ON TABLESPACE pg_default IS 'changed'"),
+    (15, "rights on parameters", "GRANT SET ON PARAMETER work_mem TO one"),
+    (15, "rights on parameters", "GRANT ALTER SYSTEM ON PARAMETER work_mem TO one"),
+    (13, "replication origins", "SELECT pg_replication_origin_create('origin')"),
+    (13, "replication slots", "SELECT pg_create_physical_replication_slot('slot')"),
+    (13, "server settings (ALTER SYSTEM)", "ALTER SYSTEM SET work_mem = '6MB'"),
+];
+
+fn each_change_of_what_all_share_is_reported(major: u32) {
+    let gateway = Gateway::clean(major, &[]);
+    let count = |what: &str| {
+        let status = gateway.status();
+        let all = status["leaks"].as_array().unwrap();
+        all.iter().find(|change| change["what"] == what).map_or(0, |change| change["count"].as_u64().unwrap())
+    };
+    let mut missed = Vec::new();
+    for (number, (since, what, change)) in CHANGES.iter().enumerate() {
+        // There are tablespaces within the data directory from 15 on, which need no other.
+        if major < *since || major < 15 && change.contains("allow_in_place_tablespaces") {
+            continue;
+        }
+        let before = count(what);
+        let mut session = gateway.connect_in_time(&format!("shared_{number}"), BRIEF);
+        for statement in change.split("; ") {
+            session
+                .rows(statement)
+                .unwrap_or_else(|error| panic!("{statement} on PostgreSQL {major}: {error}"));
+        }
+        session.close();
+        if !within(WAIT, || count(what) > before) {
+            missed.push(*change);
+        }
+    }
+    assert!(missed.is_empty(), "not reported on PostgreSQL {major}: {missed:#?}");
+}
+
+/// How long a change may take to be noticed: until its lease has ended.
+const WAIT: Duration = Duration::from_secs(2);
+
+fn within(bound: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > bound {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    true
 }
