@@ -36,10 +36,15 @@ pub enum LeaseError {
         /// How many.
         sessions: usize,
     },
+    /// It is in a server of its own, or all that was done to it is in a transaction that is not committed.
+    #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
+    NotCopied {
+        /// The database.
+        name: String,
+        /// How it is isolated.
+        isolation: Isolation,
+    },
     /// All that was done to it is in a transaction that is not committed.
-    #[error("cannot copy database \"{0}\": it is leased in isolation \"rollback\"")]
-    Uncommitted(String),
-    /// The same, for who would read it.
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
     /// In rollback isolation one session at a time is in a lease.
@@ -201,7 +206,7 @@ impl LeaseError {
             Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
             Self::Leased(_) => "42P04",
             Self::InUse { .. }
-            | Self::Uncommitted(_)
+            | Self::NotCopied { .. }
             | Self::Hidden(_)
             | Self::Busy(_)
             | Self::OtherParameters(_)
@@ -276,7 +281,7 @@ impl LeaseError {
             Self::Server { source, .. } => source.hint(),
             Self::Threads(source) => sys::remedy(source).map(str::to_owned),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),
-            Self::Uncommitted(_) => Some("Use isolation \"clone\" to make a template.".to_owned()),
+            Self::NotCopied { .. } => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
             Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
             Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),

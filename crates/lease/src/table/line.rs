@@ -223,7 +223,8 @@ impl LeaseTable {
                 self.answer_head(name, Answer::Done(None))
             }
             Want::Keep { .. } | Want::Copy { .. } => {
-                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()))
+                let isolation = reserved.isolation;
+                self.refuse_head(name, LeaseError::NotCopied { name: name.to_owned(), isolation })
             }
             Want::Server => self.refuse_head(name, LeaseError::NoServer(name.to_owned())),
         }
@@ -293,7 +294,7 @@ impl LeaseTable {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
             Want::Keep { .. } | Want::Copy { .. } if isolation != Isolation::Clone => {
-                self.refuse_head(name, LeaseError::Uncommitted(name.to_owned()))
+                self.refuse_head(name, LeaseError::NotCopied { name: name.to_owned(), isolation })
             }
             Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
                 self.step_change(name, id, is_late)

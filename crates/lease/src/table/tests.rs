@@ -498,6 +498,22 @@ fn a_task_that_fails_again_and_again_is_tried_ever_less_often() {
     assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
 }
 
+/// Neither can be copied; each is told why.
+#[test]
+fn what_cannot_be_copied_is_said_with_its_own_isolation() {
+    for isolation in [Isolation::Rollback, Isolation::Server] {
+        let mut example = Example::new();
+        example.table.add_source(Source::Server("app".to_owned()), false);
+        leased(&mut example, "name", terms("app", isolation, 5000));
+        let (_, actions) = example.ask("name", Want::Copy { to: "copy".to_owned(), close: true });
+        let [Action::Answer { answer: Answer::Refused(error), .. }] = &actions[..] else {
+            panic!("an error was expected, not {actions:?}")
+        };
+        let expected = format!("cannot copy database \"name\": it is leased in isolation \"{isolation}\"");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn a_copy_that_takes_too_long_answers_no_later_request() {
     let mut example = Example::new();
