@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use server::{AdminConnection, Rows, SessionError, literal};
 
-use crate::admin::{ascii, number, union};
+use crate::admin::{ascii, number, text, union};
 use crate::computed::DEPENDENT;
 use crate::digest::{Digest, ROW, digest_of, rows_of};
 
@@ -139,6 +139,8 @@ pub(crate) struct Table {
     pub(crate) referenced: bool,
     /// Whether its rows are in no log.
     pub(crate) unlogged: bool,
+    /// Whether the server refuses to delete its rows: a publication has no way to tell which.
+    pub(crate) undeletable: bool,
 }
 
 /// What a table has in the template.
@@ -228,6 +230,17 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
+/// Tables with rows that a constraint may refuse, since it was never checked for them (NOT VALID): one of the table's own, or one of
+/// any domain, if the table has columns of types that initdb has not made. A constraint that is not enforced refuses nothing.
+const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
+    WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
+    SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
+    UNION SELECT attrelid FROM pg_attribute WHERE atttypid >= 16384 AND attnum > 0 AND NOT attisdropped \
+    AND EXISTS (SELECT FROM unvalidated WHERE contypid <> 0)";
+
+/// Whether publications tell of rows that are deleted.
+const PUBLISHES: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubdelete)";
+
 /// For each table from 14 on, what finds values in it that are compressed in another way than new ones would be.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
     CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
@@ -280,19 +293,8 @@ pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = LARGEST_SEED.to_string();
-    [
-        &classes,
-        RELATIONS,
-        AS_STORED,
-        INEXACT,
-        EXACT_TYPES,
-        DEPENDENT,
-        COMPRESSION,
-        CATALOGS,
-        FUNCTIONS,
-        &sizes,
-    ]
-    .join("\n")
+    let exact = [INEXACT, EXACT_TYPES, DEPENDENT, COMPRESSION, UNVALIDATED, PUBLISHES];
+    [&[&classes, RELATIONS, AS_STORED][..], &exact, &[CATALOGS, FUNCTIONS, &sizes]].concat().join("\n")
 }
 
 impl Class {
@@ -366,12 +368,12 @@ impl TemplateCatalog {
             digest: if paranoid { Some(Digest::read(session)?) } else { None },
             ..Self::default()
         };
-        let inexact = INEXACT.replace("$types$", &literal(EXACT_TYPES));
-        let inexact: HashSet<u32> = session
-            .query(&format!("{inexact}; {DEPENDENT}"))?
-            .iter()
-            .filter_map(|row| Some(number(row.first()?.as_deref()?)))
-            .collect();
+        let inexactly = INEXACT.replace("$types$", &literal(EXACT_TYPES));
+        let mut inexact = HashSet::new();
+        for query in [&*inexactly, DEPENDENT, UNVALIDATED] {
+            inexact.extend(oids(&session.query(query)?));
+        }
+        let publishes = text(&session.query(PUBLISHES)?) == "t";
         let compression: HashMap<u32, String> = match major {
             ..14 => HashMap::new(),
             _ => session.query(COMPRESSION)?.into_iter().filter_map(pair).collect(),
@@ -395,7 +397,8 @@ impl TemplateCatalog {
                 _ if inexact.contains(&oid) => Seed::Fixed(Reason::Uncopied),
                 _ => seed(session, &name, bytes, compression.get(&oid))?,
             };
-            catalog.tables.insert(oid, Table { name, rows, referenced, unlogged });
+            let undeletable = publishes && kind == "r" && is_undeletable(session, &name)?;
+            catalog.tables.insert(oid, Table { name, rows, referenced, unlogged, undeletable });
         }
         catalog.catalogs = read_catalogs(session)?;
         catalog.sequences = read_sequences(session, &sequences)?;
@@ -438,6 +441,21 @@ impl TemplateCatalog {
     /// The tables, as SQL wants them.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
+    }
+}
+
+/// The first column.
+fn oids(rows: &Rows) -> HashSet<u32> {
+    rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
+}
+
+/// Whether the server refuses to delete rows of a table, which it says before it does so: it has no key, or not the columns
+/// that a publication selects rows by. Source: `CheckCmdReplicaIdentity`.
+fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
+    match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
+        Ok(_) => Ok(false),
+        Err(SessionError::Server { .. }) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

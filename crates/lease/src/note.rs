@@ -73,7 +73,13 @@ mod tests {
     const SUBJECT: &str = "entry\nqueries";
 
     fn catalog(rows: Seed) -> TemplateCatalog {
-        let table = Table { name: "public.\"ä\"".to_owned(), rows, referenced: true, unlogged: false };
+        let table = Table {
+            name: "public.\"ä\"".to_owned(),
+            rows,
+            referenced: true,
+            unlogged: false,
+            undeletable: true,
+        };
         TemplateCatalog { major: 15, tables: [(16384, table)].into(), ..TemplateCatalog::default() }
     }
 

@@ -407,8 +407,14 @@ fn clean(
         if grown && table.referenced {
             return Err(NotRecyclable::because("a table grew beyond 1 MB that others refer to"));
         }
-        truncates |= grown;
-        let verb = if grown { "TRUNCATE" } else { "DELETE FROM" };
+        if table.undeletable && table.referenced {
+            return Err(NotRecyclable::because(
+                "a published table whose rows cannot be deleted was touched that others refer to",
+            ));
+        }
+        let must_truncate = grown || table.undeletable;
+        truncates |= must_truncate;
+        let verb = if must_truncate { "TRUNCATE" } else { "DELETE FROM" };
         sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
     for oid in &touched.sequences {

@@ -7,6 +7,7 @@ mod expected;
 mod greetings;
 mod growth;
 mod own;
+mod refused;
 mod told_to_end;
 
 use std::time::Duration;
