@@ -103,10 +103,13 @@ pub(crate) async fn initialize(
     let (answer, answered) = oneshot::channel();
     let (owner, building, of) = (Arc::clone(&api), name.clone(), hash.clone());
     tokio::spawn(async move {
-        let lease = move |leases: &Leases| {
-            leases.lease(Isolation::Clone, Some(&building), Some(EMPTY)).map(|(name, _)| name)
+        let name = building.clone();
+        let lease =
+            move |leases: &Leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)).map(|_| ());
+        let leased = match blocking(&owner.leases, lease).await {
+            Ok(()) => unless_discarded(&owner, &template, building).await,
+            error => error,
         };
-        let leased = unless_discarded(&owner, &template, blocking(&owner.leases, lease).await).await;
         let failed = leased.is_err();
         let is_discarded = *template.phase.borrow() == Phase::Discarded;
         // A client that went away does not fill its template.
@@ -118,16 +121,11 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// A lease that was waited for, unless its template was discarded meanwhile: then it ends.
-async fn unless_discarded(
-    api: &ApiState,
-    template: &Template,
-    leased: Result<String, Problem>,
-) -> Result<String, Problem> {
-    let name = leased?;
+/// Ends a lease that was waited for, if its template was discarded meanwhile.
+async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> Result<(), Problem> {
     let _changing = template.changing.lock().await;
     if *template.phase.borrow() != Phase::Discarded {
-        return Ok(name);
+        return Ok(());
     }
     blocking(&api.leases, move |leases| end(leases, &name)).await?;
     Err(discarded())
@@ -192,17 +190,16 @@ pub(crate) async fn take(
     let (answer, answered) = oneshot::channel();
     let owner = Arc::clone(&api);
     tokio::spawn(async move {
-        let id = template.number();
-        let (name, from) = (template.test(id), template.name.clone());
-        let leased = blocking(&owner.leases, move |leases| lease(leases, &name, &from)).await;
-        let leased = unless_discarded(&owner, &template, leased).await;
-        let failed = leased.is_err();
-        if failed {
-            template.free(id);
-        }
+        let of = Arc::clone(&template);
+        let leased = match blocking(&owner.leases, move |leases| lease_test(leases, &of)).await {
+            Ok(id) => {
+                unless_discarded(&owner, &template, template.test(id)).await.map(|()| (id, template.test(id)))
+            }
+            Err(error) => Err(error),
+        };
         // A client that went away will never give it back.
-        if answer.send(leased.map(|name| (id, name))).is_err() && !failed {
-            undone(give_back(State(owner), Path((template.hash.clone(), id.to_string()))).await);
+        if let Err(Ok((id, _))) = answer.send(leased) {
+            undone(take_back(&owner, &template, id).await);
         }
     });
     let (id, name) = answered.await.map_err(|_| Problem::defect())??;
@@ -216,14 +213,21 @@ pub(crate) async fn give_back(
 ) -> Result<StatusCode, Problem> {
     let id =
         id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
-    let template = api.templates.get(&hash)?;
-    let name = template.test(id);
-    if !template.has(id) {
+    take_back(&api, &*api.templates.get(&hash)?, id).await
+}
+
+/// Ends the lease of a test database.
+async fn take_back(api: &ApiState, template: &Template, id: usize) -> Result<StatusCode, Problem> {
+    if !template.take_back(id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
     }
-    blocking(&api.leases, move |leases| end(leases, &name)).await?;
-    template.free(id);
-    Ok(StatusCode::NO_CONTENT)
+    let name = template.test(id);
+    let ended = blocking(&api.leases, move |leases| end(leases, &name)).await;
+    match &ended {
+        Ok(()) => template.free(id),
+        Err(_) => template.hand_out(id),
+    }
+    ended.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// `DELETE /templates/HASH`
@@ -254,6 +258,25 @@ pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, P
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Leases a test database under the lowest number that is free, and returns that. A number stays taken if SQL has made a
+/// database of its name.
+fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
+    loop {
+        let id = template.number();
+        match lease(leases, &template.test(id), &template.name) {
+            Ok(_) => {
+                template.hand_out(id);
+                return Ok(id);
+            }
+            Err(LeaseError::Leased(_)) => {}
+            Err(error) => {
+                template.free(id);
+                return Err(error);
+            }
+        }
+    }
 }
 
 /// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::blocking::{blocking, release_abandoned};
 use crate::json::Json;
 use crate::problem::Problem;
-use crate::{ApiState, OnFailure, SharedState, measured, path};
+use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
 
 /// Characters of a test's name that are kept.
 const LONGEST_TEST: usize = 1000;
@@ -93,6 +93,10 @@ pub(crate) async fn lease(
         None => api.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
     };
+    if let Some(name) = name.as_deref().map(lease::cut).filter(|name| templates::is_ours(name)) {
+        let why = "databases of integresql's API are called so";
+        return Err(LeaseError::Name { name: name.to_owned(), why }.into());
+    }
     let (name, template) = leased(&api, isolation, name, template, holder.is_some()).await?;
     if let Some(holder) = holder {
         let noted = api.holders.note(&holder, &name);

@@ -109,6 +109,7 @@ impl Api {
         events: EventSource,
         recorder: Arc<StatementRecorder>,
     ) -> Self {
+        leases.issue(templates::is_ours);
         let state = ApiState {
             leases,
             access: Arc::clone(&access),

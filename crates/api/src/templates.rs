@@ -1,6 +1,6 @@
 //! The templates that integresql's clients have made: their names, how far they are, and the numbers of their tests.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
@@ -28,11 +28,10 @@ struct Templates {
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Template {
-    pub(crate) hash: String,
     /// The name that the template has at the databases, and its databases' names begin with.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
-    tests: Mutex<BTreeSet<usize>>,
+    tests: Mutex<BTreeMap<usize, Number>>,
     /// Held while it is finalised or discarded.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -43,6 +42,31 @@ pub(crate) enum Phase {
     Filling,
     Ready,
     Discarded,
+}
+
+/// What a number that is not free is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    /// Its database is leased or given back just now, or SQL has made one of that name.
+    Busy,
+    /// A client has its database.
+    HandedOut,
+}
+
+/// Whether a database of that name can only be one of these: it is there from when a client is told the name until that
+/// client gives it back, and never a copy of another template.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
+    let Some((letters, (serial, kind))) =
+        parts.and_then(|(letters, rest)| Some((letters, rest.split_once('_')?)))
+    else {
+        return false;
+    };
+    letters.len() <= LETTERS
+        && letters.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        && number(serial)
+        && (kind == "template" || kind.strip_prefix("test_").is_some_and(number))
 }
 
 impl IntegresqlTemplates {
@@ -75,7 +99,6 @@ impl Template {
     fn new(hash: &str, serial: u64) -> Self {
         let letters: String = hash.chars().filter(char::is_ascii_alphanumeric).take(LETTERS).collect();
         Self {
-            hash: hash.to_owned(),
             name: format!("{PREFIX}{}_{serial}", letters.to_ascii_lowercase()),
             phase: watch::Sender::new(Phase::Filling),
             tests: Mutex::default(),
@@ -95,18 +118,29 @@ impl Template {
     /// Takes the lowest free number.
     pub(crate) fn number(&self) -> usize {
         let mut tests = lock(&self.tests);
-        let free = (0..).zip(&*tests).find(|(free, id)| free != *id).map_or(tests.len(), |(free, _)| free);
-        tests.insert(free);
+        let free = (0..).zip(tests.keys()).find(|(free, id)| free != *id);
+        let free = free.map_or(tests.len(), |(free, _)| free);
+        tests.insert(free, Number::Busy);
         free
     }
 
-    pub(crate) fn has(&self, id: usize) -> bool {
-        lock(&self.tests).contains(&id)
+    /// A client has the database of a number that was taken.
+    pub(crate) fn hand_out(&self, id: usize) {
+        if let Some(number) = lock(&self.tests).get_mut(&id) {
+            *number = Number::HandedOut;
+        }
+    }
+
+    /// Takes a number back from its client, of several that give it back from the first; false if no client has it. It is not
+    /// free yet.
+    pub(crate) fn take_back(&self, id: usize) -> bool {
+        let mut tests = lock(&self.tests);
+        tests.get_mut(&id).is_some_and(|number| std::mem::replace(number, Number::Busy) == Number::HandedOut)
     }
 
     /// Takes all numbers back.
-    pub(crate) fn take_all(&self) -> BTreeSet<usize> {
-        std::mem::take(&mut *lock(&self.tests))
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = usize> {
+        std::mem::take(&mut *lock(&self.tests)).into_keys()
     }
 
     pub(crate) fn free(&self, id: usize) {
@@ -144,5 +178,45 @@ mod tests {
         assert_eq!([template.number(), template.number()], [1, 3]);
         template.free(0);
         assert_eq!(template.number(), 0);
+    }
+
+    #[test]
+    fn a_number_is_given_back_by_one_client_and_free_only_after_that() {
+        let template = Template::new("a", 1);
+        let id = template.number();
+        assert!(!template.take_back(id), "no client has heard of it");
+        template.hand_out(id);
+        assert_eq!([template.take_back(id), template.take_back(id)], [true, false]);
+        assert_eq!(template.number(), 1, "its database may still be there");
+        template.free(id);
+        assert!(!template.take_back(id));
+        assert_eq!(template.number(), id);
+    }
+
+    #[test]
+    fn no_other_name_is_taken_for_one_of_these() {
+        for hash in ["3F9a-0c12", "", "ü", &"x".repeat(99)] {
+            let template = Template::new(hash, 12);
+            assert!(
+                is_ours(&template.building()) && is_ours(&template.test(0)) && is_ours(&template.test(10)),
+                "{hash}"
+            );
+            assert!(!is_ours(&template.name));
+        }
+        for other in [
+            "",
+            "integresql",
+            "integresql_",
+            "integresql_app",
+            "integresql_app_test_1",
+            "integresql_app_1_tests",
+            "integresql_app_1_test_",
+            "integresql_app_1_test_x",
+            "integresql_App_1_template",
+            "integresql_abcdefghijklm_1_template",
+            "my_integresql_app_1_template",
+        ] {
+            assert!(!is_ours(other), "{other}");
+        }
     }
 }

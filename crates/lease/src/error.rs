@@ -25,6 +25,9 @@ pub enum LeaseError {
     /// A database has to be leased for that.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
+    /// Its name is of those that clients do not make up, and it is not leased.
+    #[error("database \"{0}\" does not exist")]
+    NoDatabase(String),
     /// A client has it: it would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
@@ -203,7 +206,7 @@ impl LeaseError {
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
-            Self::UnknownTemplate { .. } | Self::NotLeased(_) => "3D000",
+            Self::UnknownTemplate { .. } | Self::NotLeased(_) | Self::NoDatabase(_) => "3D000",
             Self::Leased(_) => "42P04",
             Self::InUse { .. }
             | Self::NotCopied { .. }

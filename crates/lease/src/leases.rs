@@ -159,6 +159,11 @@ impl Leases {
         }
     }
 
+    /// Names that `is_issued` are those that a program is told when it leases: to connect to one begins no lease.
+    pub fn issue(&self, is_issued: fn(&str) -> bool) {
+        lock(&self.0.core).table.is_issued = Some(is_issued);
+    }
+
     /// Says that a session of the replication protocol begins, which may give the log to a standby or to a backup: from now on the
     /// server itself makes all copies, so that its log tells of them.
     pub fn begin_replication(&self) {

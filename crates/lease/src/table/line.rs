@@ -166,6 +166,9 @@ impl LeaseTable {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
             _ if head.begun => self.answer_head(name, Answer::Done(None)),
+            Want::Session { .. } if self.is_issued.is_some_and(|is_issued| is_issued(name)) => {
+                self.refuse_head(name, LeaseError::NoDatabase(name.to_owned()))
+            }
             Want::Lease { terms, .. } if terms.isolation == Isolation::Rollback => {
                 self.names.get_mut(name)?.state = NameState::Reserved(terms);
                 self.answer_head(name, Answer::Done(None))

@@ -271,6 +271,8 @@ pub(crate) struct LeaseTable {
     supplies: BTreeMap<Source, Supply>,
     /// Names whose leases last until they are released.
     pub(crate) retained: BTreeSet<String>,
+    /// Whether a lease of that name begins by [`Want::Lease`] only, and sessions join it.
+    pub(crate) is_issued: Option<fn(&str) -> bool>,
     /// How many databases there is room for.
     pub(crate) capacity: usize,
     last_id: u64,

@@ -358,6 +358,62 @@ fn integresql_is_spoken_as_its_clients_know_it() {
     assert_eq!(leases[1], Value::Null, "nothing else is left: {leases}");
 }
 
+/// A connection pool opens connections again, also after its test has given the database back.
+#[test]
+fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template() {
+    let serve = start();
+    let ask = |request: &str, body: &str| serve.ask(&request.replace('~', "/api/v1/templates"), &[], body);
+    let named =
+        |answer: &Answer| answer.json()["database"]["config"]["database"].as_str().unwrap().to_owned();
+    let other = serve.lease(&json!({ "name": "mine" }))["url"].as_str().unwrap().to_owned();
+    let at = |name: &str, sql: &str| psql(&other.replacen("/mine", &format!("/{name}"), 1), sql);
+    let is_missing = |name: &str| {
+        let said = at(name, "SELECT 1");
+        assert!(said.ends_with(&format!("FATAL:  database \"{name}\" does not exist")), "{said}");
+    };
+
+    let building = named(&ask("POST ~", r#"{"hash":"late"}"#));
+    at(&building, "CREATE TABLE a AS SELECT 7 b");
+    assert_eq!(ask("PUT ~/late", "").status, 204);
+    is_missing(&building);
+    let test = named(&ask("GET ~/late/tests", ""));
+    assert_eq!(at(&test, "DELETE FROM a RETURNING b"), "7");
+    assert_eq!(ask("DELETE ~/late/tests/0", "").status, 204);
+    is_missing(&test);
+    let refused = serve.call("POST /v1/databases", &json!({ "name": test }));
+    assert_eq!((refused.status, refused.code()), (400, "42602".to_owned()), "{refused:?}");
+
+    let again = ask("GET ~/late/tests", "");
+    assert_eq!((again.status, &again.json()["id"]), (200, &json!(0)), "{again:?}");
+    assert_eq!(at(&test, "SELECT b FROM a"), "7", "the same name, and a fresh copy");
+    // A name that SQL has taken is passed over.
+    let next = test.replace("test_0", "test_1");
+    assert_eq!(at("postgres", &format!("CREATE DATABASE {next}")), "");
+    let after = ask("GET ~/late/tests", "");
+    assert_eq!((after.status, &after.json()["id"]), (200, &json!(2)), "{after:?}");
+    assert_eq!(at(&named(&after), "SELECT b FROM a"), "7");
+    assert_eq!(ask("DELETE ~/late/tests/1", "").status, 404);
+}
+
+/// Only one of them has had the database; the next client may have it already when the others ask.
+#[test]
+fn a_test_database_that_several_give_back_at_once_is_given_back_once() {
+    let serve = start();
+    let ask = |request: &str, body: &str| serve.ask(&request.replace('~', "/api/v1/templates"), &[], body);
+    assert_eq!(ask("POST ~", r#"{"hash":"once"}"#).status, 200);
+    assert_eq!(ask("PUT ~/once", "").status, 204);
+    for _ in 0..10 {
+        assert_eq!(ask("GET ~/once/tests", "").status, 200);
+        let answers = thread::scope(|scope| {
+            let back =
+                [0; 6].map(|id| scope.spawn(move || ask(&format!("DELETE ~/once/tests/{id}"), "").status));
+            back.map(|back| back.join().unwrap())
+        });
+        assert_eq!(answers.iter().filter(|status| **status == 204).count(), 1, "{answers:?}");
+        assert!(answers.iter().all(|status| [204, 404].contains(status)), "{answers:?}");
+    }
+}
+
 #[test]
 fn who_waits_for_an_integresql_template_hears_that_it_was_discarded() {
     let serve = start();

@@ -21,6 +21,20 @@ fn with_two_templates() -> Example {
     example
 }
 
+/// A program hands such names out, and a client that comes late is not to get a copy of another template under one.
+#[test]
+fn a_session_joins_a_lease_of_an_issued_name_and_begins_none() {
+    let mut example = Example::new();
+    example.table.is_issued = Some(|name| name == "issued");
+    let (ticket, actions) = example.session("issued", 0);
+    assert!(matches!(refusal(&actions, ticket), LeaseError::NoDatabase(name) if name == "issued"));
+    let retained = Terms { retained: true, ..terms("app", Isolation::Clone, 0) };
+    let (_, actions) = example.ask("issued", Want::Lease { params: None, terms: retained });
+    assert!(actions.is_empty());
+    let (_, actions) = example.session("issued", 0);
+    assert!(actions.is_empty(), "it waits behind the lease: {actions:?}");
+}
+
 #[test]
 fn a_session_gets_no_copy_of_another_template_than_it_asks_for() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
