@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -76,6 +76,12 @@ impl SocketFile {
     }
 }
 
+/// Whether clients prove by SCRAM that they know the secret where a gateway listens on `listen`; TLS is offered there, too.
+#[must_use]
+pub fn demands_proof(listen: IpAddr) -> bool {
+    listen.to_canonical() != Ipv4Addr::LOCALHOST
+}
+
 impl Access {
     /// Who knows `secret` may come in at `address`, and who reaches `socket`.
     #[must_use]
@@ -84,15 +90,15 @@ impl Access {
         Self { secret, digest, verifier: None, certificate: None, address, advertised: None, socket }
     }
 
-    /// The same for clients who come in on `listen`, by TLS if there is a certificate: beyond loopback they have to prove
-    /// that they know the secret, and do not say it. That takes them milliseconds, and on loopback protects nothing.
+    /// The same for clients who come in on `listen`, by TLS if there is a certificate: on any address but 127.0.0.1 they have to
+    /// prove that they know the secret, and do not say it. That takes them milliseconds, and on 127.0.0.1 protects nothing.
     pub(crate) fn for_clients_on(
         self,
         listen: SocketAddr,
         certificate: Option<Arc<ServerCertificate>>,
     ) -> io::Result<Self> {
         let reached = Self { certificate, ..self };
-        if listen.ip().is_loopback() {
+        if !demands_proof(listen.ip()) {
             return Ok(reached);
         }
         let mut salt = [0; SECRET_BYTES];

@@ -21,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
-use sha2::{Digest, Sha256, Sha384, Sha512};
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 /// Certificates that are kept for others that come by the same name.
 const KEPT: usize = 64;
@@ -29,6 +29,11 @@ const KEPT: usize = 64;
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
+
+/// Tags of DER: a sequence, an object identifier, and what the standard calls `[0]`.
+const SEQUENCE: u8 = 0x30;
+const OBJECT: u8 = 0x06;
+const FIRST: u8 = 0xa0;
 
 /// The certificates of a gateway.
 pub struct ServerCertificate {
@@ -267,22 +272,56 @@ impl ResolvesServerCert for Choice {
 }
 
 /// The digest of a certificate by the hash function of its own signature, and by SHA-256 in place of MD5 and SHA-1; nothing
-/// for a signature without one of its own. Source: RFC 5929, section 4.1.
+/// for a signature without one of its own, such as Ed25519's: libpq connects only if no binding is offered then.
+///
+/// That of RSA-PSS is among its parameters, where libpq finds it, too (`X509_get_signature_info`, since 15.3, 14.8 and 13.11).
+/// Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 11 SHA-256, 12 SHA-384, 13 SHA-512.
+    /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 10 PSS, 11 SHA-256, 12 SHA-384, 13 SHA-512, 14 SHA-224.
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
-    /// `1.2.840.10045.4.3.N`, ECDSA: 2 with SHA-256, 3 SHA-384, 4 SHA-512.
+    /// `1.2.840.10045.4.3.N`, ECDSA: 1 with SHA-224, 2 SHA-256, 3 SHA-384, 4 SHA-512.
     const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
+    /// `1.2.840.10045.4.1`.
+    const ECDSA_SHA1: (&[u8], &u8) = (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4], &1);
     // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { algorithm OID, … }, … }
-    let (body, _) = element(certificate, 0x30)?;
-    let (_to_be_signed, rest) = element(body, 0x30)?;
-    let (algorithm, _) = element(rest, 0x30)?;
-    let (identifier, _) = element(algorithm, 0x06)?;
+    let (body, _) = element(certificate, SEQUENCE)?;
+    let (_to_be_signed, rest) = element(body, SEQUENCE)?;
+    let (algorithm, _) = element(rest, SEQUENCE)?;
+    let (identifier, parameters) = element(algorithm, OBJECT)?;
+    let (number, family) = identifier.split_last()?;
+    let bits = match (family, number) {
+        (RSA, 10) => bits_of_pss(parameters)?,
+        (RSA, 14) | (ECDSA, 1) => 224,
+        (RSA, 4 | 5 | 11) | (ECDSA, 2) | ECDSA_SHA1 => 256,
+        (RSA, 12) | (ECDSA, 3) => 384,
+        (RSA, 13) | (ECDSA, 4) => 512,
+        _ => return None,
+    };
+    Some(match bits {
+        224 => Sha224::digest(certificate).to_vec(),
+        384 => Sha384::digest(certificate).to_vec(),
+        512 => Sha512::digest(certificate).to_vec(),
+        _ => Sha256::digest(certificate).to_vec(),
+    })
+}
+
+/// Bits of the hash function in the parameters of RSA-PSS, those of SHA-256 in place of SHA-1, which it is if none is named.
+fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
+    /// `1.3.14.3.2.26`.
+    const SHA1: (&[u8], &u8) = (&[0x2b, 0x0e, 3, 2], &0x1a);
+    /// `2.16.840.1.101.3.4.2.N`.
+    const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2];
+    // RSASSA-PSS-params ::= SEQUENCE { hashAlgorithm [0] SEQUENCE { algorithm OID, … } DEFAULT sha1, … }
+    let (parameters, _) = element(parameters, SEQUENCE)?;
+    let Some((named, _)) = element(parameters, FIRST) else { return Some(256) };
+    let (algorithm, _) = element(named, SEQUENCE)?;
+    let (identifier, _) = element(algorithm, OBJECT)?;
     let (number, family) = identifier.split_last()?;
     match (family, number) {
-        (RSA, 4 | 5 | 11) | (ECDSA, 2) => Some(Sha256::digest(certificate).to_vec()),
-        (RSA, 12) | (ECDSA, 3) => Some(Sha384::digest(certificate).to_vec()),
-        (RSA, 13) | (ECDSA, 4) => Some(Sha512::digest(certificate).to_vec()),
+        SHA1 | (SHA2, 1) => Some(256),
+        (SHA2, 2) => Some(384),
+        (SHA2, 3) => Some(512),
+        (SHA2, 4) => Some(224),
         _ => None,
     }
 }
@@ -319,6 +358,51 @@ mod tests {
                 CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
             assert_eq!(end_point(certificate.der()).map(|digest| digest.len()), length);
         }
+    }
+
+    /// A certificate of which nothing is there but the algorithm of its signature, with these parameters.
+    fn signed_by(identifier: &[u8], parameters: &[u8]) -> Vec<u8> {
+        let algorithm = [&tagged(OBJECT, identifier), parameters].concat();
+        tagged(SEQUENCE, &[tagged(SEQUENCE, b""), tagged(SEQUENCE, &algorithm)].concat())
+    }
+
+    fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    /// What libpq 15 computes with OpenSSL 3.0, which was tried with a certificate of each kind.
+    #[test]
+    fn the_digest_is_the_one_that_libpq_computes() {
+        let length = |identifier: &[u8], parameters: &[u8]| {
+            end_point(&signed_by(identifier, parameters)).map(|digest| digest.len())
+        };
+        let ecdsa_with_sha1 = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
+        assert_eq!(length(ecdsa_with_sha1, b""), Some(32));
+        assert_eq!(length(&[0x2b, 0x65, 0x70], b""), None, "Ed25519");
+        for (number, digest) in [
+            (1, None),
+            (4, Some(32)),
+            (5, Some(32)),
+            (11, Some(32)),
+            (12, Some(48)),
+            (13, Some(64)),
+            (14, Some(28)),
+        ] {
+            let rsa = [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1][..], &[number]].concat();
+            assert_eq!(length(&rsa, &[5, 0]), digest, "{number}");
+        }
+        let pss = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
+        let with_hash = |identifier: &[u8]| {
+            let algorithm = tagged(SEQUENCE, &[tagged(OBJECT, identifier), vec![5, 0]].concat());
+            tagged(SEQUENCE, &[tagged(FIRST, &algorithm), vec![0xa2, 3, 2, 1, 32]].concat())
+        };
+        assert_eq!(length(pss, &tagged(SEQUENCE, b"")), Some(32));
+        assert_eq!(length(pss, &with_hash(&[0x2b, 0x0e, 3, 2, 0x1a])), Some(32));
+        for (number, digest) in [(1, Some(32)), (2, Some(48)), (3, Some(64)), (4, Some(28)), (8, None)] {
+            let sha2 = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, number];
+            assert_eq!(length(pss, &with_hash(&sha2)), digest, "{number}");
+        }
+        assert_eq!(length(pss, b""), None);
     }
 
     #[test]

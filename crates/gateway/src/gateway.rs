@@ -28,8 +28,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Where to listen, and for whom.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// An address; port 0 is any that is free. Beyond loopback clients prove by SCRAM that they know the secret, and other
-    /// machines than this one have HTTP by TLS only.
+    /// An address; port 0 is any that is free. See [`demands_proof`](crate::demands_proof); other machines than this one
+    /// have HTTP by TLS only.
     pub listen: SocketAddr,
     /// What clients on other machines are told instead of that.
     pub advertised: Option<Advertised>,

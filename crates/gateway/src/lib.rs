@@ -40,7 +40,7 @@ mod testing;
 mod tls;
 mod workers;
 
-pub use access::{Access, Advertised, SocketFile};
+pub use access::{Access, Advertised, SocketFile, demands_proof};
 pub use budget::{Budget, ExceededLimit};
 pub use certificate::{CertificateError, ServerCertificate};
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use api::{Api, OnFailure};
 use gateway::{
     Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SocketFile,
-    StatementHistory, StatementRecorder,
+    StatementHistory, StatementRecorder, demands_proof,
 };
 use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
 use server::{Address, Server};
@@ -66,8 +66,7 @@ impl ServeOptions {
         })
     }
 
-    /// The same, on another address: one that other machines reach needs a password that clients can be told, and offers
-    /// TLS.
+    /// The same, on that address: one that other machines reach needs a password that clients can be told.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -75,7 +74,7 @@ impl ServeOptions {
         }
         let certificate = match (&arguments.tls_cert, &arguments.tls_key, self.certificate) {
             (Some(certificate), Some(key), _) => Some(ServerCertificate::read(certificate, key)?.into()),
-            (_, _, None) if !listen.is_loopback() => Some(ServerCertificate::generate()?.into()),
+            (_, _, None) if demands_proof(listen) => Some(ServerCertificate::generate()?.into()),
             (_, _, certificate) => certificate,
         };
         Ok(Self {

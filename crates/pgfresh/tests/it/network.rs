@@ -2,6 +2,7 @@
 
 use crate::common::connection::Address;
 use crate::common::gateway::Gateway;
+use crate::common::serve::Serve;
 use crate::common::{Scene, User, finish, ground, is_root, wait_until};
 use crate::drivers::installed;
 
@@ -56,6 +57,29 @@ fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
         (Some(0), "far\npassword authentication failed\n1\n2\n201\n401\n403\n"),
         "{outcome}"
     );
+}
+
+/// It is no other machine that reaches it, but what is said of other addresses holds for it, too.
+#[test]
+fn on_another_address_of_this_machine_the_secret_is_proved_as_well() {
+    let psql = |serve: &Serve, host: &str, words: &str| {
+        let mut psql = std::process::Command::new(ground::psql());
+        let port = &serve.ready["port"];
+        psql.args(["-XAtqc", "SELECT current_database()"]);
+        psql.arg(format!("host={host} port={port} user=postgres dbname=near {words}"));
+        psql.env_clear().env("PGPASSWORD", serve.secret());
+        finish(psql)
+    };
+    let proved = "sslmode=require channel_binding=require";
+    let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.2"]);
+    let outcome = psql(&serve, "127.0.0.2", proved);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
+    let outcome = psql(&serve, "127.0.0.2", "sslmode=disable");
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
+    // On the usual one that would take time and protect nothing.
+    let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.1", "--tls"]);
+    let outcome = psql(&serve, "127.0.0.1", proved);
+    assert!(outcome.stderr.contains("channel binding required"), "{outcome}");
 }
 
 #[test]
