@@ -368,9 +368,9 @@ impl TemplateCatalog {
             digest: if paranoid { Some(Digest::read(session)?) } else { None },
             ..Self::default()
         };
-        let inexactly = INEXACT.replace("$types$", &literal(EXACT_TYPES));
+        let inexact_sql = INEXACT.replace("$types$", &literal(EXACT_TYPES));
         let mut inexact = HashSet::new();
-        for query in [&*inexactly, DEPENDENT, UNVALIDATED] {
+        for query in [&*inexact_sql, DEPENDENT, UNVALIDATED] {
             inexact.extend(oids(&session.query(query)?));
         }
         let publishes = text(&session.query(PUBLISHES)?) == "t";
