@@ -44,10 +44,9 @@ pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
         tell_statements(statements);
     }
     let name = if let [one] = kept { &one.name } else { "NAME" };
-    aside!(
-        "HINT:  \"pgfresh diff {name}\" shows what its test changed, \"pgfresh psql {name}\" opens it, \
-         \"pgfresh release {name}\" removes it."
-    );
+    aside!("HINT:  \"pgfresh diff {name}\" shows what its test changed.");
+    aside!("       \"pgfresh psql {name}\" opens it.");
+    aside!("       \"pgfresh release {name}\" removes it.");
 }
 
 fn tell_statements(statements: &[ExecutedStatement]) {

@@ -429,8 +429,13 @@ fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
             lines.next().unwrap().strip_prefix(&format!("{shown}  ")).expect(&shown).to_owned()
         })
         .collect();
-    let hint = "HINT:  \"pgfresh diff NAME\" shows what its test changed, ";
-    assert!(lines.next().unwrap().starts_with(hint), "{outcome}");
+    assert_eq!(lines.next(), Some("HINT:  \"pgfresh diff NAME\" shows what its test changed."), "{outcome}");
+    for command in ["psql", "release"] {
+        assert!(
+            lines.next().unwrap().starts_with(&format!("       \"pgfresh {command} NAME\" ")),
+            "{outcome}"
+        );
+    }
     assert!(lines.next().unwrap().starts_with("       \"pgfresh stop\" removes them"), "{outcome}");
     let names: Vec<_> = urls.iter().map(|url| url.rsplit_once('/').unwrap().1).collect();
     let stems: Vec<_> = names.iter().map(|name| name.rsplit_once("_failed_").unwrap().0).collect();

@@ -160,7 +160,7 @@ fn a_kept_database_is_compared_after_its_run_by_its_name_and_by_that_of_its_test
     let outcome = script(&scene, &["--keep-failed"], text);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(
-        outcome.stderr.contains("\nHINT:  \"pgfresh diff NAME\" shows what a test changed.\n"),
+        outcome.stderr.contains("\nHINT:  \"pgfresh diff NAME\" shows what its test changed.\n"),
         "{outcome}"
     );
     let diff = |name: &str| {
@@ -194,8 +194,7 @@ fn release_says_how_to_see_what_a_failed_test_did() {
     let scene = project("CREATE TABLE one (id int);");
     assert_eq!(scene.run(["url", "x"]).code, Some(0));
     let released = scene.run(["release", "x", "--failed"]);
-    let hint = released.stderr.lines().last().unwrap_or_default();
-    let name = hint
+    let name = line_with(&released.stderr, "HINT: ")
         .strip_prefix("HINT:  \"pgfresh diff ")
         .and_then(|rest| rest.strip_suffix("\" shows what its test changed."));
     let outcome = scene.run(["diff", name.unwrap_or_else(|| panic!("{released}"))]);
