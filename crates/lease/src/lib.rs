@@ -64,7 +64,7 @@ pub use names::cut;
 pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, STAY_IDLE, Savepoint,
-    UNDO_TRANSACTION,
+    UNBOUNDED, UNDO_TRANSACTION,
 };
 pub use seats::Seat;
 pub use session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};

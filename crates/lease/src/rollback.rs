@@ -46,8 +46,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// A message to a server that is idle in a transaction, which it does not answer: it stops counting for how long it has been idle,
 /// until the next ReadyForQuery, whatever `idle_in_transaction_session_timeout` is. Source: `PostgresMain`.
 pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
-/// The timeout that would end the lease's transaction, whatever its client does. From `PostgreSQL` 17 on.
-const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
+/// Switches off, for the lease's transaction, the timeout that would end it. From `PostgreSQL` 17 on.
+pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
 /// The one transaction of a lease, as one session leaves it to the next.
 #[derive(Debug, Clone)]
@@ -60,6 +60,8 @@ pub struct LeaseTransaction {
     pub leaves_nothing: bool,
     /// What is known of the constraints in it.
     pub constraints: Constraints,
+    /// The `transaction_timeout` of the client's own transactions, empty for none: that of the lease's is 0 between them.
+    pub timeout: String,
 }
 
 /// The savepoint that is the client's own transaction.
@@ -95,6 +97,7 @@ impl Default for LeaseTransaction {
             savepoint: Savepoint::Gone,
             leaves_nothing: true,
             constraints: Constraints::default(),
+            timeout: String::new(),
         }
     }
 }
@@ -128,8 +131,8 @@ pub(crate) struct TransactionSession {
     /// Whether the last client may have left anything in the session that is not undone yet: settings, temporary tables, a
     /// transaction of its own and so on.
     has_leftovers: bool,
-    /// Switches off the timeout that would end the lease's transaction; empty if there is none.
-    unbound_sql: String,
+    /// The `transaction_timeout` that the session has begun with; empty for none.
+    timeout: String,
     is_superuser: bool,
     /// Whether the client of a lease with another name would be greeted alike.
     pub(crate) may_greet_another: bool,
@@ -148,7 +151,7 @@ impl TransactionSession {
         let (is_superuser, may_greet_another) = (backend.is_superuser(), backend.may_greet_another());
         let Backend { stream, greeting, seat } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
-        let unbound_sql = unbound_sql(&mut session)?;
+        let timeout = read_timeout(&mut session)?;
         Ok(Self {
             params,
             greeting,
@@ -158,7 +161,7 @@ impl TransactionSession {
             _seat: seat,
             transaction: LeaseTransaction::default(),
             has_leftovers: false,
-            unbound_sql,
+            timeout,
             is_superuser,
             may_greet_another,
             touched: BTreeSet::new(),
@@ -173,8 +176,9 @@ impl TransactionSession {
     /// The session, for a client; the transaction is begun if the next statement should not have to.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
-        if !self.transaction.begun && !self.unbound_sql.is_empty() {
-            let begin = format!("{}; {}; {}", BEGIN_LEASE[0], self.unbound_sql, BEGIN_LEASE[1]);
+        self.transaction.timeout.clone_from(&self.timeout);
+        if !self.transaction.begun && !self.timeout.is_empty() {
+            let begin = format!("{}; {UNBOUNDED}; {}", BEGIN_LEASE[0], BEGIN_LEASE[1]);
             self.query_in_transaction(&begin)?;
             self.transaction.begun = true;
         }
@@ -201,8 +205,8 @@ impl TransactionSession {
             Savepoint::Open => format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; "),
             Savepoint::Done => format!("{RELEASE_TRANSACTION}; "),
         };
-        let again =
-            if self.unbound_sql.is_empty() { String::new() } else { format!("; {}", self.unbound_sql) };
+        let counts = !self.timeout.is_empty() || !self.transaction.timeout.is_empty();
+        let again = if counts { format!("; {UNBOUNDED}") } else { String::new() };
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
@@ -332,12 +336,11 @@ pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>)
     )
 }
 
-/// Switches off, for a transaction, the timeout that would end it; empty if there is none.
-fn unbound_sql(session: &mut AdminConnection) -> Result<String, SessionError> {
-    let rows = session.query(&format!("SELECT pg_catalog.current_setting('{TRANSACTION_TIMEOUT}', true)"))?;
+/// The `transaction_timeout` of a session; empty for none.
+fn read_timeout(session: &mut AdminConnection) -> Result<String, SessionError> {
+    let rows = session.query("SELECT pg_catalog.current_setting('transaction_timeout', true)")?;
     let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();
-    let counts = !value.is_empty() && value != "0";
-    Ok(if counts { format!("SET LOCAL {TRANSACTION_TIMEOUT} = 0") } else { String::new() })
+    Ok(if value == "0" { String::new() } else { value })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use pgwire::{ErrorResponse, HEADER, columns, encode, split_zero};
 
 pub(super) use lease::{
-    BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, STAY_IDLE, UNDO_TRANSACTION as UNDO,
+    BEGIN_LEASE as BEGIN, DISCARD_ALL, RELEASE_TRANSACTION as RELEASE, STAY_IDLE, UNBOUNDED,
+    UNDO_TRANSACTION as UNDO,
 };
 
 /// The savepoint that stands for the client's transaction.

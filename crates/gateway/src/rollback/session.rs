@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNDO, explained,
-    field, injection, lost, ready, report, reworded, syntax_check, values,
+    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNBOUNDED, UNDO,
+    explained, field, injection, lost, ready, report, reworded, syntax_check, values,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
@@ -443,6 +443,8 @@ impl RollbackSession {
         }
         (self.transaction.begun, self.transaction.savepoint) = (true, Savepoint::Open);
         if !statements.is_empty() {
+            let bound = self.bound();
+            statements.extend(bound.as_deref());
             self.status = b'T';
             self.inject(statements, InjectedStatement::Silent);
         }
@@ -451,7 +453,9 @@ impl RollbackSession {
     fn undo(&mut self) {
         // The server would warn of one that was made in a failed transaction.
         self.to_server.extend(self.names.end_portals());
-        self.inject([UNDO, RELEASE], InjectedStatement::Must);
+        // The server goes on to count where a savepoint is undone. Source: `assign_transaction_timeout`.
+        let unbounded = self.bound().map(|_| UNBOUNDED);
+        self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Must);
         self.leave_idle();
         self.transaction.savepoint = Savepoint::Gone;
         self.locals.clear();

@@ -2,16 +2,19 @@
 
 use lease::{Constraints, Savepoint};
 
-use super::message::{RELEASE, literal};
+use super::message::{RELEASE, UNBOUNDED, literal};
 use super::session::RollbackSession;
 use super::task::{InjectedStatement, Row, Task};
 
-/// For each open cursor: rows of `pg_constraint` (2606) that this transaction has changed, its name, and whether it outlives
-/// the transaction. There is always one, the portal of this statement. Counters of the own transaction are in the backend's
+/// For each open cursor: rows of `pg_constraint` (2606) that this transaction has changed, its name, whether it outlives
+/// the transaction, and, from 17 on, after how long the server would end that. There is always one, the portal of this statement. Counters of the own transaction are in the backend's
 /// own memory. Aggregates and the view `pg_cursors` would take the server longer than all the rest of a COMMIT.
 const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
     + pg_catalog.pg_stat_get_xact_tuples_updated(2606) + pg_catalog.pg_stat_get_xact_tuples_deleted(2606), \
-    pg_catalog.quote_ident(name), is_holdable FROM pg_catalog.pg_cursor()";
+    pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
+    FROM pg_catalog.pg_cursor()";
+/// The setting that ends a transaction.
+const TIMEOUT: &str = "transaction_timeout";
 /// Portals of ours and of the protocol, as [`LOOK`] names them.
 const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
 
@@ -36,8 +39,9 @@ impl RollbackSession {
         let (mut changes, mut cursors) = (None, Vec::new());
         self.holds = false;
         for row in rows {
-            let [count, Some(name), outlives] = row.as_slice() else { continue };
+            let [count, Some(name), outlives, timeout] = row.as_slice() else { continue };
             changes.clone_from(count);
+            timeout.as_deref().unwrap_or("0").clone_into(&mut self.transaction.timeout);
             if NO_CURSORS.contains(&name.as_str()) {
                 continue;
             }
@@ -46,6 +50,13 @@ impl RollbackSession {
             } else {
                 cursors.push(name.clone());
             }
+        }
+        // One that was for this transaction alone is set back before it is switched off.
+        if let Some((_, before)) = self.locals.iter().find(|(name, _)| name == TIMEOUT) {
+            self.transaction.timeout.clone_from(before);
+        }
+        if self.transaction.timeout == "0" {
+            self.transaction.timeout.clear();
         }
         cursors.sort_unstable();
         let known = changes.is_some() && changes == self.transaction.constraints.seen;
@@ -79,6 +90,10 @@ impl RollbackSession {
         if !self.locals.is_empty() {
             statements.push(restore(&self.locals));
         }
+        // Until the client's next transaction begins: see `ensure`.
+        if self.bound().is_some() {
+            statements.push(UNBOUNDED.to_owned());
+        }
         statements.extend(cursors.iter().map(|name| format!("CLOSE {name}")));
         let portal = self.names.end_unnamed_portal();
         if statements.is_empty() {
@@ -88,6 +103,12 @@ impl RollbackSession {
         self.to_server.extend(portal);
         statements.push(RELEASE.to_owned());
         self.inject(statements, InjectedStatement::Release);
+    }
+
+    /// Has the server end the client's transaction in time, if the client wants that.
+    pub(super) fn bound(&self) -> Option<String> {
+        let timeout = &self.transaction.timeout;
+        (!timeout.is_empty()).then(|| format!("SET LOCAL {TIMEOUT} = {}", literal(timeout)))
     }
 
     pub(super) fn released(&mut self) {

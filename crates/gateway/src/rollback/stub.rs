@@ -123,7 +123,7 @@ impl StubServer {
             "[look]" => {
                 let ours = ["_pgfresh"].into_iter();
                 let cursors = ours.chain(std::mem::take(&mut self.cursors).iter().copied());
-                cursors.map(|name| row(&[Some("0"), Some(name), Some("f")])).collect()
+                cursors.map(|name| row(&[Some("0"), Some(name), Some("f"), None])).collect()
             }
             "[constraints]" => vec![row(&[self.deferrable, None])],
             _ => rows(word),

@@ -159,6 +159,7 @@ fn a_timeout_that_would_end_the_transaction_is_switched_off_for_each_client() {
         let asked = fake.server.asked(pid);
         assert_eq!(asked.contains(&begin), !set.is_empty(), "{asked:?}");
         assert_eq!(lent.transaction.begun, !set.is_empty());
+        assert_eq!(lent.transaction.timeout, if set.is_empty() { "" } else { value });
         lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(set), "{asked}");

@@ -140,7 +140,53 @@ fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
     }
 }
 
-/// So it is with one that the server or a role has for all sessions.
+/// The same of one that ends transactions, from 17 on.
+#[test]
+fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
+    const SHOW: &str = "SHOW transaction_timeout";
+    let pause = |millis| std::thread::sleep(std::time::Duration::from_millis(millis));
+    let serve = start(18);
+    let lingering = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s";
+    for (options, set) in [
+        ("", "SET transaction_timeout = '1s'"),
+        ("", "SELECT set_config('transaction_timeout', '1s', false)"),
+        (" -c transaction_timeout=1s", "SELECT 1"),
+    ] {
+        let mut session = serve.connect("bounded", &format!("{lingering}{options}")).unwrap();
+        session.value(set).unwrap();
+        pause(1200);
+        assert_eq!(session.value(SHOW).unwrap(), "1s", "{set}");
+        session.ask("BEGIN; SET LOCAL transaction_timeout = '1min'; COMMIT");
+        assert_eq!(session.value(SHOW).unwrap(), "1s", "{set}");
+        for ended in ["ROLLBACK", "COMMIT", "SELECT 1/0; ROLLBACK"] {
+            // Each has a clock of its own.
+            for _ in 0..2 {
+                session.ask("BEGIN");
+                pause(600);
+                assert_eq!(session.value("SELECT 2").unwrap(), "2", "{ended} after {set}");
+                session.ask(ended);
+                session.ask("ROLLBACK");
+            }
+        }
+        session.ask("SELECT 1/0");
+        session.close();
+        let mut session = serve.connect("bounded", &format!("{lingering}{options}")).unwrap();
+        assert_eq!(session.value(SHOW).unwrap(), if options.is_empty() { "0" } else { "1s" });
+        session.value("SET transaction_timeout = 0").unwrap();
+        session.ask("BEGIN");
+        pause(1200);
+        assert_eq!(session.value("SELECT 2").unwrap(), "2");
+        session.ask("COMMIT");
+        session.value("SET transaction_timeout = '300ms'").unwrap();
+        session.ask("BEGIN");
+        pause(600);
+        assert_eq!(super::sqlstate(session.value("SELECT 2")), "25P04", "{set}");
+        drop(session);
+        serve.http("DELETE", "/v1/databases/bounded", "");
+    }
+}
+
+/// One of idle transactions that the server or a role has for all sessions.
 #[test]
 fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
     let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
