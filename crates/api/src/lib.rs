@@ -130,15 +130,28 @@ impl HttpService for Api {
         let encrypted = stream.is_encrypted();
         let ends = stream.tcp_ends().map(|(local, remote)| Ends { local, remote, encrypted });
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(ends)));
+        let departure = stream.departure();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            // Whether a client that says nothing more is gone, `departure` knows better.
+            .half_close(true)
             .header_read_timeout(REQUEST_TIMEOUT)
             .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(stream), service);
         Box::pin(async move {
-            // The client went away, or sent no HTTP: hyper has told it what it could be told.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "an HTTP connection ended early");
+            let departure = match departure {
+                Ok(departure) => departure,
+                Err(error) => return tracing::debug!(%error, "could not watch an HTTP connection"),
+            };
+            // What a client has asked for ends with it, if it does not wait for the answer.
+            tokio::select! {
+                ended = connection => {
+                    // The client sent no HTTP: hyper has told it what it could be told.
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "an HTTP connection ended early");
+                    }
+                }
+                () = departure => {}
             }
         })
     }

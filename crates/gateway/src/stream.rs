@@ -19,7 +19,7 @@ use lease::ClientLink;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::sync::watch as channel;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::certificate::ServerCertificate;
 use crate::closing::Closing;
@@ -28,6 +28,9 @@ use crate::tls::TlsSocket;
 /// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much unless an administrator has
 /// changed it.
 const UNIX_BUFFER: usize = 212_992;
+
+/// How often it is looked whether a client that says nothing more still reads.
+const DEPARTURE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a client may take to read its last words.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -166,6 +169,27 @@ impl Stream {
             Socket::Unix(_) => return None,
         };
         Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
+    }
+
+    /// Waits until the client is gone. One that has only said all that it has to say is not: it still reads. That cannot be known of
+    /// clients on other machines, which are gone as soon as they have.
+    pub fn departure(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        let ends = self.tcp_ends();
+        let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
+        Ok(async move {
+            while let Ok(mut guard) = connection.readable().await
+                && !guard.ready().is_read_closed()
+            {
+                guard.clear_ready();
+            }
+            let reads = || {
+                !sys::is_hung_up(&connection)
+                    && ends.is_none_or(|(local, remote)| sys::is_open_here(remote, local))
+            };
+            while reads() {
+                sleep(DEPARTURE_INTERVAL).await;
+            }
+        })
     }
 
     /// Whether it is TLS, which only its two ends can read.

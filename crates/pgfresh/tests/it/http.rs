@@ -2,7 +2,7 @@
 //! clients find what they know, that it tells what there is, and that nobody else comes in.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
@@ -190,6 +190,65 @@ fn a_lease_that_was_released_is_no_longer_its_holders() {
     // They are released in their order.
     wait_until("the end of the holder's last lease", || !is_leased("last"));
     assert!(is_leased("orders"), "it is another client's");
+}
+
+/// Such as `printf … | nc -N`.
+#[test]
+fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
+    let serve = start();
+    let token = format!("Authorization: Bearer {}", serve.secret());
+    let rest = |mut stream: TcpStream| {
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    for (request, headers, body, status) in [
+        ("GET /v1/status", &[&*token][..], "", 200),
+        ("POST /v1/databases", &[&token], r#"{"name":"mine"}"#, 201),
+        ("DELETE /v1/databases/mine", &[&token], "", 204),
+        ("POST /v1/databases", &[&token], r#"{"isolation":"server"}"#, 201),
+        ("POST /api/v1/templates", &[], r#"{"hash":"half"}"#, 200),
+        ("PUT /api/v1/templates/half", &[], "", 204),
+        ("GET /api/v1/templates/half/tests", &[], "", 200),
+    ]
+    .into_iter()
+    .cycle()
+    .take(21)
+    {
+        let answer = Answer::read(&rest(serve.send(request, headers, body)));
+        if request.ends_with("/templates") && answer.status == 423 {
+            continue;
+        }
+        assert_eq!(answer.status, status, "{request}: {answer:?}");
+    }
+    // Several requests at once.
+    let status = serve.wording("GET /v1/status", &[&token], "").replace("Connection: close\r\n", "");
+    let mut stream = TcpStream::connect(serve.address()).unwrap();
+    stream.write_all(status.repeat(3).as_bytes()).unwrap();
+    assert_eq!(rest(stream).matches("HTTP/1.1 200 OK").count(), 3);
+
+    let (holding, holder) = serve.hold();
+    holding.get_ref().shutdown(Shutdown::Write).unwrap();
+    serve.lease(&json!({ "name": "held", "holder": holder }));
+    let is_leased = || serve.call("GET /v1/databases/held", &Value::Null).status == 200;
+    thread::sleep(Duration::from_secs(1));
+    assert!(is_leased(), "its holder is still there");
+    drop(holding);
+    wait_until("the end of what is held", || !is_leased());
+}
+
+/// A lease that no client knows of, or a holder that is gone, would take its room until the server ends.
+#[test]
+fn a_client_that_leaves_more_unread_than_one_request_is_seen_to_leave() {
+    let serve = start();
+    let (mut holding, holder) = serve.hold();
+    serve.lease(&json!({ "name": "held", "holder": holder }));
+    holding.get_mut().write_all(b"GET /v1/status HTTP/1.1\r\n").unwrap();
+    drop(holding);
+    wait_until("the end of what is held", || {
+        serve.call("GET /v1/databases/held", &Value::Null).status == 404
+    });
 }
 
 #[test]

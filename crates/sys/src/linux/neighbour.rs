@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use super::socket_diag;
 
-/// The state in which a socket still has its owner; one being closed says 0, as root's do.
+/// The state in which a socket surely has its owner; one being closed says 0, as root's do.
 const ESTABLISHED: &str = "01";
 const LISTENS: &str = "0A";
 
@@ -32,6 +32,14 @@ pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     let owner =
         if answers() { socket_diag::owner(remote, local).ok().flatten() } else { listed(remote, local) };
     owner.is_some_and(|owner| owner == ours || owner == 0)
+}
+
+/// Whether `remote`, connected with us at `local`, is on this machine and a process has it open, if only to read. Where the
+/// kernel answers no question for one socket, none is known to be.
+#[must_use]
+pub fn is_open_here(remote: SocketAddr, local: SocketAddr) -> bool {
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    answers() && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
 /// Whether the kernel answers questions for one socket: found out once, with a connection to ourselves.
@@ -114,6 +122,8 @@ fn written(address: SocketAddr) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Shutdown;
+
     use super::*;
 
     #[test]
@@ -168,7 +178,9 @@ mod tests {
         assert_eq!(listed(remote, local), ours, "by the table");
         assert!(!answers() || socket_diag::owner(remote, local).unwrap() == ours, "by a question");
         assert!(!is_our_neighbour("192.0.2.1:99".parse().unwrap(), local), "of another machine");
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!([is_our_neighbour(remote, local), is_open_here(remote, local)], [answers(); 2], "reads");
         drop(client);
-        assert!(!is_our_neighbour(remote, local), "closed");
+        assert_eq!([is_our_neighbour(remote, local), is_open_here(remote, local)], [false; 2], "closed");
     }
 }

@@ -39,8 +39,18 @@ pub fn is_silent(stream: &UnixStream) -> bool {
 /// Whether the other end of a connection was closed, at least in the direction to us.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    polls(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Whether a connection is closed in both directions, or broken. A TCP connection of which the other end was closed is not
+/// until something is sent to it.
+#[must_use]
+pub fn is_hung_up(stream: impl AsFd) -> bool {
+    polls(stream, PollFlags::HUP | PollFlags::ERR)
+}
+
+fn polls(stream: impl AsFd, any: PollFlags) -> bool {
     let mut fds = [PollFd::new(&stream, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(gone)
+    matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(any)
 }

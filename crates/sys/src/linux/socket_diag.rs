@@ -4,7 +4,7 @@
 //! nlmsghdr          length 4, type 2, flags 2, sequence 4, port 4
 //! inet_diag_req_v2  family 1, protocol 1, extensions 1, - 1, states 4, and the socket's
 //! inet_diag_sockid    port 2, peer's port 2, address 16, peer's address 16, interface 4, cookie 8
-//! inet_diag_msg     family 1, state 1, timer 1, retransmissions 1, inet_diag_sockid, timeout 4, queues 8, uid 4, …
+//! inet_diag_msg     family 1, state 1, timer 1, retransmissions 1, inet_diag_sockid, timeout 4, queues 8, uid 4, inode 4, …
 //! ```
 //! Source: `include/uapi/linux/{netlink,sock_diag,inet_diag}.h` of Linux. Ports and addresses are as on the wire, all
 //! other numbers as in memory.
@@ -24,17 +24,16 @@ const ERROR: u16 = 2;
 const REQUEST: u16 = 1;
 /// `IPPROTO_TCP`.
 const TCP: u8 = 6;
-/// `TCP_ESTABLISHED`, the state in which a socket still has its owner.
-const ESTABLISHED: u8 = 1;
 /// Bytes of a `nlmsghdr`, and of a question.
 const HEADER: usize = 16;
 const QUESTION: usize = HEADER + 8 + 48;
-/// Where in the answer the state, the sockets' names and the user are.
-const STATE: usize = HEADER + 1;
+/// Where in the answer the sockets' names, the user and the inode are.
 const NAMES: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
 const USER: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
+const INODE: std::ops::Range<usize> = USER.end..USER.end + 4;
 
-/// The user of the socket that is bound to `near` and connected with `far`; `None` if there is none.
+/// The user of the socket that is bound to `near` and connected with `far`; `None` if there is none, or if all its
+/// processes have closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     let (family, names) = names(near, far);
     let kernel = socket_with(
@@ -86,7 +85,7 @@ fn names(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
 }
 
 /// Reads the answer to the question for `names`. A socket of other names (the kernel takes one that listens, where it
-/// finds no better one) or in another state is not the one.
+/// finds no better one) or without an inode, which is in no process any more, is not the one.
 fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
@@ -99,7 +98,7 @@ fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
             let user = word(USER)?;
             // A client with an IPv6 socket may well speak IPv4: the kernel then names the mapped addresses.
             let same_ports = number(NAMES)?[..4] == names[..4];
-            Ok((answer[STATE] == ESTABLISHED && same_ports).then_some(user))
+            Ok((word(INODE)? != 0 && same_ports).then_some(user))
         }
         ERROR => {
             let error = io::Error::from_raw_os_error(word(HEADER..HEADER + 4)?.cast_signed().wrapping_neg());
@@ -118,15 +117,15 @@ mod tests {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (family, names) = names(at(4711), at(5432));
         assert_eq!(question(family, &names).len(), QUESTION);
-        let mut answer = vec![0; USER.end];
+        let mut answer = vec![0; INODE.end];
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-        answer[STATE] = ESTABLISHED;
+        answer[INODE.start] = 1;
         answer[NAMES].copy_from_slice(&names);
         answer[USER].copy_from_slice(&1000_u32.to_ne_bytes());
         assert_eq!(read(&answer, &names).unwrap(), Some(1000));
-        answer[STATE] = 8;
+        answer[INODE.start] = 0;
         assert_eq!(read(&answer, &names).unwrap(), None, "closing");
-        answer[STATE] = ESTABLISHED;
+        answer[INODE.start] = 1;
         assert_eq!(read(&answer, &super::names(at(4712), at(5432)).1).unwrap(), None, "another");
         assert!(read(&answer[..40], &names).is_err() && read(&[], &names).is_err());
         answer[4..6].copy_from_slice(&ERROR.to_ne_bytes());
