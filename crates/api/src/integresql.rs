@@ -36,6 +36,7 @@ const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The template that has nothing in it but what the server's own has.
 const EMPTY: &str = "template1";
 
+/// Other names are ignored, as by integresql (`c.Bind` of Echo): a client may send more.
 #[derive(Deserialize)]
 pub(crate) struct Initialize {
     #[serde(default)]
@@ -308,6 +309,12 @@ fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_may_say_more_than_a_hash() {
+        let request: Initialize = serde_json::from_str(r#"{"hash":"3f9a","name":"x"}"#).unwrap();
+        assert_eq!(request.hash, "3f9a");
+    }
 
     #[test]
     fn answers_have_the_shape_that_clients_read() {
