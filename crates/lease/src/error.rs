@@ -1,6 +1,8 @@
 //! Why there is no lease, or no session in it: each with its SQLSTATE.
 
+use std::error::Error;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::template::ProvisionError;
@@ -105,8 +107,26 @@ pub enum LeaseError {
     /// Its own server is off.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
-    /// A leased server did not start again, and its data are gone.
+    /// A leased server has ended by itself.
+    #[error("the server of database \"{name}\" has ended")]
+    Ended {
+        /// The lease.
+        name: String,
+        /// How.
+        why: String,
+    },
+    /// A leased server did not start again. Its data are there.
     #[error("the server of \"{name}\" did not start again")]
+    NotStarted {
+        /// The lease.
+        name: String,
+        /// Why not.
+        why: String,
+        /// Its data directory.
+        data: PathBuf,
+    },
+    /// A leased server could not be ended. It is removed with its data.
+    #[error("the server of \"{name}\" could not be ended, and its data are gone")]
     Lost {
         /// The lease.
         name: String,
@@ -189,6 +209,23 @@ fn of_failed_tests(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
 
+/// What an error says, and what it says of its cause.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+/// The same as a sentence, with what came back.
+pub(crate) fn cause(error: &dyn Error, detail: Option<String>) -> String {
+    let detail = detail.map(|detail| format!(" {detail}")).unwrap_or_default();
+    format!("The cause: {}.{detail}", chain(error))
+}
+
 impl LeaseError {
     /// Whether the connection was lost on the way: what was asked for may have been done or not.
     pub(crate) fn is_lost(&self) -> bool {
@@ -221,8 +258,9 @@ impl LeaseError {
             Self::Name { .. } | Self::TemplateName(_) => "42602",
             Self::Full { .. } => "53100",
             Self::TooManyClients { .. } => "53300",
-            Self::Stopped(_) | Self::Lost { .. } => "57P03",
+            Self::Stopped(_) | Self::Ended { .. } | Self::NotStarted { .. } | Self::Lost { .. } => "57P03",
             Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
+            Self::Server { source, .. } if source.is_lack_of_space() => "53100",
             Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
@@ -237,7 +275,7 @@ impl LeaseError {
                 Some("This server has no templates.".to_owned())
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
-            Self::Lost { why, .. } => Some(why.clone()),
+            Self::Ended { why, .. } | Self::NotStarted { why, .. } | Self::Lost { why, .. } => Some(why.clone()),
             Self::TooManyClients { most } => Some(format!("All {most} sessions for clients are in use.")),
             Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
             Self::Busy(_) => Some(
@@ -252,7 +290,7 @@ impl LeaseError {
             }
             Self::Changed(_) => Some("Databases called pgfresh_… are pgfresh's own.".to_owned()),
             Self::Io { source, .. } => Some(format!("The cause: {source}.")),
-            Self::Server { source, .. } => source.detail(),
+            Self::Server { source, .. } => Some(cause(source.as_ref(), source.detail())),
             _ => None,
         }
     }
@@ -279,6 +317,13 @@ impl LeaseError {
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
+            Self::Ended { .. } => {
+                Some("POST /v1/databases/NAME/restart starts it, and it recovers its data.".to_owned())
+            }
+            Self::NotStarted { data, .. } => Some(format!(
+                "Its data are kept: correct postgresql.auto.conf, or what else is wrong, in \"{}\" and restart it; or reset it for a fresh one.",
+                data.display()
+            )),
             Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),

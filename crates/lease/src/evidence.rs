@@ -13,6 +13,7 @@ use sys::lock;
 
 use crate::LeaseError;
 use crate::admin::{AdminPool, MARK, mark_of};
+use crate::error::chain;
 use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
 
 /// For how long what is known of a database holds: until the log could not be followed.
@@ -252,13 +253,7 @@ impl State {
     }
 
     fn fail(&mut self, error: &WalError) {
-        let mut words = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            words = format!("{words}: {cause}");
-            source = cause.source();
-        }
-        self.failures.push(words);
+        self.failures.push(chain(error));
     }
 }
 

@@ -485,13 +485,11 @@ impl Inner {
             held.clients.iter().for_each(|client| client.close());
             (held.server.clone(), held.oid)
         };
-        let closed = if let Some(server) = server {
-            lock(&server).close_sessions()
-        } else {
-            let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
-            self.admin.run("close the sessions of a database", &sql).map(drop)
-        };
-        if let Err(error) = closed {
+        if let Some(server) = server {
+            return lock(&server).close_sessions();
+        }
+        let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
+        if let Err(error) = self.admin.run("close the sessions of a database", &sql) {
             self.report("close sessions", &error.to_string());
         }
     }

@@ -6,7 +6,6 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use pgwire::StartupParams;
-use sys::lock;
 
 use crate::admin::ROOM_TIMEOUT;
 use crate::backend::{
@@ -17,6 +16,7 @@ use crate::core::{Core, Held};
 use crate::counters::Counters;
 use crate::expected::may_come_again;
 use crate::inner::Inner;
+use crate::leased_server::LeasedServer;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
@@ -166,7 +166,7 @@ impl Leases {
             (held.server.clone(), held.transaction.take(), !held.entered)
         };
         if let Some(server) = server {
-            let backend = lock(&server).connect(&stay.params);
+            let backend = LeasedServer::connect(&server, &stay.params);
             let guard = SessionGuard(Some(stay));
             return Ok(Entered::Plain(Connected { backend: backend?, guard }));
         }

@@ -81,6 +81,8 @@ pub(crate) struct Timeouts {
     pub(crate) immediate_stop: Duration,
     /// To shut down cleanly: it writes all that is dirty.
     pub(crate) clean_stop: Duration,
+    /// The same where a crash does no harm.
+    pub(crate) halt: Duration,
     /// To end the processes that outlive its postmaster.
     pub(crate) stragglers: Duration,
 }
@@ -89,6 +91,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     boot: Duration::from_mins(2),
     immediate_stop: Duration::from_secs(2),
     clean_stop: Duration::from_mins(10),
+    halt: Duration::from_mins(1),
     stragglers: Duration::from_millis(500),
 };
 
@@ -107,6 +110,17 @@ pub struct Server {
     major: u32,
     phases: Phases,
     copied: Option<Copied>,
+    /// Bytes of its log that servers before it on the same data have written.
+    pub(crate) log_before: u64,
+}
+
+/// A server did not start again on its data.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// Why not.
+    pub error: StartError,
+    /// The data, for another attempt; none if its processes could not be ended, and so everything is removed.
+    pub guard: Option<Guard>,
 }
 
 impl Server {
@@ -145,23 +159,16 @@ impl Server {
             }
         };
         let copy = begun.elapsed();
-        let (postmaster, handle, alive) = spawn(order, guard.run())?;
+        let launched = Self::launch(timeouts, order, guard);
         let spawned = Instant::now();
-        // From here on, dropping the server stops it, on every way out.
-        let mut server = Self {
-            postmaster,
-            handle,
-            alive,
-            guard: Some(guard),
-            orphans: None,
-            timeouts: *timeouts,
-            major: order.installation.version().major,
-            phases: Phases::default(),
-            copied: None,
+        let mut server = match launched {
+            Ok(server) => server,
+            Err(failed) => {
+                // The copy is over before its directory is removed.
+                drop(copying);
+                return Err(failed.error);
+            }
         };
-        let lock = server.run().server_lock_path();
-        let orphans = orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid);
-        server.orphans = Some(orphans.attempt("watch", Path::new("postmaster"))?);
         // Declared after the server, so that the copy is over before its directory is removed.
         let copying = copying;
         server.wait_until_ready(spawned).map_err(|error| explain(error, order))?;
@@ -172,6 +179,57 @@ impl Server {
         let ready = spawned.elapsed().saturating_sub(boot + rest);
         server.phases = Phases { copy, boot, rest, ready };
         Ok((server, session))
+    }
+
+    /// Starts a server on the data of one that has ended, whichever way: it recovers them if need be. Whether it lets anyone
+    /// have a session is for clients to see: SQL may have changed that, and may change it back.
+    pub fn start_again(order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
+        Self::start_again_within(&TIMEOUTS, order, guard)
+    }
+
+    pub(crate) fn start_again_within(
+        timeouts: &Timeouts,
+        order: &Order<'_>,
+        guard: Guard,
+    ) -> Result<Self, Box<NotStarted>> {
+        let mut server = Self::launch(timeouts, order, guard)?;
+        match server.wait_until_ready(Instant::now()) {
+            Ok(()) => Ok(server),
+            Err(error) => Err(server.not_started(error)),
+        }
+    }
+
+    /// Starts the postmaster. From then on, dropping the server stops it, on every way out.
+    fn launch(timeouts: &Timeouts, order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
+        let log_before = log::length(&guard.run().log());
+        let (postmaster, handle, alive) = match spawn(order, guard.run()) {
+            Ok(spawned) => spawned,
+            Err(error) => return Err(Box::new(NotStarted { error, guard: Some(guard) })),
+        };
+        let mut server = Self {
+            postmaster,
+            handle,
+            alive,
+            guard: Some(guard),
+            orphans: None,
+            timeouts: *timeouts,
+            major: order.installation.version().major,
+            phases: Phases::default(),
+            copied: None,
+            log_before,
+        };
+        let lock = server.run().server_lock_path();
+        let orphans = orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid);
+        match orphans.attempt("watch", Path::new("postmaster")) {
+            Ok(orphans) => server.orphans = Some(orphans),
+            Err(error) => return Err(server.not_started(error.into())),
+        }
+        Ok(server)
+    }
+
+    fn not_started(self, error: StartError) -> Box<NotStarted> {
+        let ended = self.crash().inspect_err(|error| tracing::warn!(%error, "could not end a server"));
+        Box::new(NotStarted { error, guard: ended.ok() })
     }
 
     /// Waits for the word "ready" in the pid file, which the kernel tells us of, or for the end of the server.
@@ -187,8 +245,8 @@ impl Server {
             }
             let left = self.timeouts.boot.saturating_sub(since.elapsed());
             let has_ended = watch.wait(&self.alive, left).attempt("wait for a change in", &data)?;
-            let last_words =
-                || log::last_words(&self.guard.as_ref().expect("held until dropped").run().log());
+            let log = self.guard.as_ref().expect("held until dropped").run().log();
+            let last_words = || log::last_words(&log, self.log_before);
             if has_ended {
                 let last_words = last_words();
                 let status = self.postmaster.wait().attempt("wait for", Path::new("postgres"))?;
@@ -283,7 +341,8 @@ impl Server {
         let ended = sys::wait_readable(&self.handle, STATUS).and_then(|_| self.handle.exit_status());
         match ended {
             Ok(Some(status)) if status.signal().is_some() => format!("postmaster ended with {status}"),
-            _ => log::last_words(&self.run().log()).unwrap_or_else(|| "the log is empty".to_owned()),
+            _ => log::last_words(&self.run().log(), self.log_before)
+                .unwrap_or_else(|| "the log is empty".to_owned()),
         }
     }
 
@@ -299,16 +358,15 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let data = run.data();
     // initdb has made one: only its text is new.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    if run.persistent().is_some() {
-        // The locks tell that it is of a server that was killed.
-        let files = Directory::open(&data).attempt("open", &data)?;
-        files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
-    }
+    // The locks tell that it is of a server that was killed; it would say of this one that it is ready.
+    let files = Directory::open(&data).attempt("open", &data)?;
+    files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;
     let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
     let mut command = order.installation.command("postgres", order.account);
-    command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c"]);
+    // The port is in the name of the socket.
+    command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
     let second = output.try_clone().attempt("duplicate", &run.log())?;

@@ -30,7 +30,7 @@ mod version;
 
 pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
 pub use admin::{AdminConnection, Rows, SessionError, identifier, literal};
-pub use boot::{Data, Order, Phases, Server};
+pub use boot::{Data, NotStarted, Order, Phases, Server};
 pub use conninfo::{ConnectionString, ConnectionStringError};
 pub use error::{
     FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,

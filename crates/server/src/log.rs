@@ -15,9 +15,15 @@ use crate::error::InitdbError;
 const TAIL: i64 = 16 * 1024;
 
 /// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last of all, those aside
-/// that tell of consequences.
-pub(crate) fn last_words(log: &Path) -> Option<String> {
-    pick(&end_of_log(log, TAIL).ok()?)
+/// that tell of consequences. What stood in the first `before` bytes was said by servers before it.
+pub(crate) fn last_words(log: &Path, before: u64) -> Option<String> {
+    let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
+    pick(&end_of_log(log, TAIL.min(new)).ok()?)
+}
+
+/// How many bytes are in a log; none before there is one.
+pub(crate) fn length(log: &Path) -> u64 {
+    fs::metadata(log).map_or(0, |file| file.len())
 }
 
 /// The line that tells of a crash: what the process said itself, or else by which signal it ended.
@@ -53,7 +59,7 @@ pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) 
         handle.kill();
     }
     let status = child.wait().attempt("wait for", path)?;
-    let last_words = last_words(&run.log()).unwrap_or_else(|| "(nothing)".to_owned());
+    let last_words = last_words(&run.log(), 0).unwrap_or_else(|| "(nothing)".to_owned());
     fs::remove_file(run.log()).attempt("remove", &run.log())?;
     match in_time {
         false => Err(InitdbError::TooLate { program, after: INITDB_TIMEOUT, last_words }),
@@ -104,5 +110,20 @@ mod tests {
         assert!(pick(log).unwrap().ends_with("No space left on device"));
         assert_eq!(pick("only this\n\n").unwrap(), "only this");
         assert_eq!(pick(""), None);
+    }
+
+    #[test]
+    fn what_a_server_before_it_has_said_is_no_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        assert_eq!((length(&log), last_words(&log, 0)), (0, None));
+        fs::write(&log, "x PANIC:  of the first\n").unwrap();
+        let before = length(&log);
+        assert_eq!(last_words(&log, 0).unwrap(), "PANIC:  of the first");
+        assert_eq!(last_words(&log, before), None);
+        fs::write(&log, "x PANIC:  of the first\npostgres: of the second\n").unwrap();
+        assert_eq!(last_words(&log, before).unwrap(), "postgres: of the second");
+        fs::write(&log, "cut\n").unwrap();
+        assert_eq!(last_words(&log, before), None);
     }
 }

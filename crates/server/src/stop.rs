@@ -54,9 +54,19 @@ impl Server {
         let log = self.run().log();
         match self.end(Signal::INT, self.timeouts.clean_stop)? {
             Some(status) if status.success() => Ok(self.guard.take().expect("held until dropped")),
-            Some(status) => Err(StopError::Unclean { status, last_words: log::last_words(&log) }),
+            Some(status) => {
+                Err(StopError::Unclean { status, last_words: log::last_words(&log, self.log_before) })
+            }
             None => Err(StopError::TooLate { after: self.timeouts.clean_stop }),
         }
+    }
+
+    /// Shuts it down as well as that goes, for a start on the same data. One that has ended by itself, or does not end, is as
+    /// after a crash. The guard stays.
+    #[allow(clippy::missing_panics_doc)]
+    pub fn halt(mut self) -> Result<Guard, FileError> {
+        self.end(Signal::INT, self.timeouts.halt)?;
+        Ok(self.guard.take().expect("held until dropped"))
     }
 
     /// Ends it at once, so that its data are as after a loss of power: the next start recovers them. The guard stays.
@@ -76,6 +86,14 @@ impl Server {
     fn signal(&self, signal: Signal) {
         if let Err(error) = self.handle.signal(signal) {
             tracing::debug!(%error, ?signal, "could not signal the postmaster");
+        }
+        self.resume();
+    }
+
+    /// Lets its postmaster go on if it was stopped (SIGSTOP): it neither ends nor answers before.
+    pub fn resume(&self) {
+        if let Err(error) = self.handle.signal(Signal::CONT) {
+            tracing::debug!(%error, "could not resume the postmaster");
         }
     }
 

@@ -16,7 +16,7 @@ use storage::{Account, Cache, Place, PlaceRequest, RunDirectory};
 use sys::ProcessHandle;
 
 use crate::boot::Timeouts;
-use crate::{Data, Guard, Installation, Order, SOCKET, Server, Settings, StartError};
+use crate::{Data, Guard, Installation, NotStarted, Order, SOCKET, Server, Settings, StartError};
 
 /// Names the run directory in a process of this test program that is a guard: see [`crate::guard`].
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
@@ -26,8 +26,13 @@ const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
 const HANG: Duration = Duration::from_secs(30);
 
 /// As short as it can be where it is meant to pass, so long that it never does where not.
-pub(crate) const TIMEOUTS: Timeouts =
-    Timeouts { boot: HANG, immediate_stop: HANG, clean_stop: HANG, stragglers: Duration::from_millis(500) };
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
+    boot: HANG,
+    immediate_stop: HANG,
+    clean_stop: HANG,
+    halt: HANG,
+    stragglers: Duration::from_millis(500),
+};
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
 /// What the script has at hand. `data` is the data directory, `stub` a folder of the test's.
@@ -140,6 +145,17 @@ impl Stub {
         let Self { account, place, installation, program, settings, .. } = self;
         let order = Order { installation, account, place, settings, program };
         Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ()).map(|(server, _)| server)
+    }
+
+    /// Starts a server again that has ended.
+    pub(crate) fn start_again_in(
+        &self,
+        guard: Guard,
+        timeouts: &Timeouts,
+    ) -> Result<Server, Box<NotStarted>> {
+        let Self { account, place, installation, program, settings, .. } = self;
+        let order = Order { installation, account, place, settings, program };
+        Server::start_again_within(timeouts, &order, guard)
     }
 
     /// Starts a server that answers no SQL.

@@ -1,14 +1,18 @@
 //! What can go wrong on the way to a server, worded as `PostgreSQL` words its own errors.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use server::{InitdbError, InstallationError, SUPERUSER, SessionError, SettingError, StartError, StopError};
-use storage::{AccountError, CacheError, FileError, PlaceError};
+use storage::{AccountError, CacheError, CopyError, FileError, PlaceError};
 
 use crate::Fingerprint;
 use crate::inputs::InputError;
+
+/// What the C library calls a full file system.
+const NO_SPACE: &str = "No space left on device";
 
 /// No server, and nothing left of the attempt but what the error names.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +58,21 @@ impl ProvisionError {
     /// Whether an entry of the cache is not what had been put there.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
+    }
+
+    /// Whether there is not enough room for a server.
+    #[must_use]
+    pub fn is_lack_of_space(&self) -> bool {
+        match self {
+            Self::Place(PlaceError::File(error))
+            | Self::File(error)
+            | Self::Start(StartError::File(error) | StartError::Copy(CopyError::File(error))) => {
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            Self::Place(_) => true,
+            Self::Start(StartError::Exited { last_words: Some(line), .. }) => line.contains(NO_SPACE),
+            _ => false,
+        }
     }
 
     /// Says of a setup that failed that it ran on the earlier template `parent`, which has not the files `added`.

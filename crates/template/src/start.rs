@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Data, Guard, Server, Settings, StartError};
+use server::{AdminConnection, Data, Guard, NotStarted, Server, Settings, StartError};
 use storage::{Attempt, Copying, Deferred, Entry, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
@@ -170,13 +170,14 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server that was shut down, or crashed, on its data in `place`.
-    ///
-    /// # Errors
-    /// Nothing is left of it then.
-    pub fn start_again(&self, guard: Guard, place: &Place) -> Result<Server, ProvisionError> {
-        let settings = self.settings(place.budget())?;
-        Ok(Server::start(&self.order(place, &settings), Data::Made(guard), &|_, _| ())?)
+    /// Starts a server that has ended, whichever way, on its data in `place`: see [`Server::start_again`].
+    pub fn start_again(
+        &self,
+        guard: Guard,
+        place: &Place,
+        settings: &Settings,
+    ) -> Result<Server, Box<NotStarted>> {
+        Server::start_again(&self.order(place, settings), guard)
     }
 
     /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.

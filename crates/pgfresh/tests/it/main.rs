@@ -35,6 +35,7 @@ mod isolation;
 mod kept;
 mod kills;
 mod lease_terms;
+mod leased_server;
 mod limits;
 mod load;
 mod logging;

@@ -141,13 +141,68 @@ fn a_server_that_is_started_again_after_a_crash_is_let_be() {
     let mut server = stub.start_up(&TIMEOUTS, &[]).unwrap();
     for _ in 0..10 {
         let guard = server.crash().unwrap();
-        fs::remove_file(guard.run().data().join(PID_FILE)).unwrap();
-        server = stub.start_up_in(guard, &TIMEOUTS, &[]).expect("no process ends it");
+        server = stub.start_again_in(guard, &TIMEOUTS).expect("no process ends it");
         std::thread::sleep(SHORT);
         assert!(server.is_alive());
     }
     drop(server);
     stub.expect_nothing_left("crashes");
+}
+
+#[test]
+fn a_server_that_is_halted_keeps_its_data_whatever_it_does() {
+    for traps in [
+        ORDERLY,
+        "trap 'finish 1' INT",
+        "trap 'kill -9 $$' INT",
+        "trap '' INT QUIT TERM",
+        "sleep 0.3 && kill -9 $$ &",
+    ] {
+        let (stub, server) = up(traps, &Timeouts { halt: SHORT, ..TIMEOUTS });
+        fs::write(server.run().data().join("table"), "rows").unwrap();
+        let guard = server.halt().unwrap();
+        stub.expect_ended(traps);
+        assert_eq!(fs::read_to_string(guard.run().data().join("table")).unwrap(), "rows");
+        drop(guard);
+        stub.expect_nothing_left(traps);
+    }
+}
+
+/// It would neither act on the signal nor end before.
+#[test]
+fn a_postmaster_that_is_stopped_goes_on_to_end() {
+    let (stub, server) = up(ORDERLY, &TIMEOUTS);
+    sys::ProcessHandle::of_number(server.pid()).unwrap().signal(Signal::STOP).unwrap();
+    let guard = server.halt().unwrap();
+    assert!(!guard.run().data().join(PID_FILE).exists(), "an orderly end");
+    drop(guard);
+    stub.expect_nothing_left("stopped");
+}
+
+/// The pid file of one that was killed still says "ready".
+#[test]
+fn a_server_that_does_not_start_again_says_why_and_leaves_its_data_for_another_attempt() {
+    let stub = Stub::new(
+        "[ -e \"$data/broken\" ] && { echo 'postgres: not so'; exit 1; }
+         log PANIC 'of the first'; trap 'kill -9 $$' QUIT; pid_file 8 ready; serve",
+    );
+    let mut guard = stub.start_up(&TIMEOUTS, &[]).unwrap().crash().unwrap();
+    let broken = guard.run().data().join("broken");
+    for _ in 0..2 {
+        assert!(
+            fs::read_to_string(guard.run().data().join(PID_FILE)).is_ok_and(|text| text.contains("ready"))
+                || broken.exists()
+        );
+        fs::write(&broken, "").unwrap();
+        let failed = stub.start_again_in(guard, &TIMEOUTS).unwrap_err();
+        assert_eq!(failed.error.detail().unwrap(), "Last log line: postgres: not so");
+        guard = failed.guard.unwrap();
+    }
+    fs::remove_file(&broken).unwrap();
+    let server = stub.start_again_in(guard, &TIMEOUTS).unwrap();
+    assert!(server.is_alive());
+    drop(server);
+    stub.expect_nothing_left("two attempts");
 }
 
 #[test]
