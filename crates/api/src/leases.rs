@@ -157,6 +157,7 @@ pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatu
 
 /// `GET /v1/databases/NAME`
 pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
+    let name = lease::cut(&name).to_owned();
     let lease = find(&api, &name).await?;
     let recent = api.history();
     let kept = recent.and_then(|recent| recent.kept_as(&name));
@@ -207,11 +208,9 @@ pub(crate) async fn release(
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();
-    // What is in a transaction goes with it, and what is in a server of its own with that.
-    let of_itself = !matches!(api.leases.isolation(&name), None | Some(Isolation::Clone));
     // Before its end: after it the name may be another client's.
     api.holders.forget(&name);
-    if failed && api.on_failure != OnFailure::Release && !of_itself {
+    if failed && api.on_failure != OnFailure::Release {
         let lease = find(&api, &name).await?;
         let since = lease.as_ref().map(|lease| lease.since);
         let template = lease.map(|lease| lease.template);
@@ -221,6 +220,7 @@ pub(crate) async fn release(
         let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
         api.recorder.ended(&leased, told, false);
+        let Some(kept) = kept else { return Ok(measured::answer(over, None)) };
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
             if is_named {

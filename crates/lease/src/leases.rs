@@ -181,8 +181,9 @@ impl Leases {
     }
 
     /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
-    /// name, which is returned and recalls that of its `test`; its own is free again.
-    pub fn keep(&self, name: &str, test: Option<&str>) -> Result<String, LeaseError> {
+    /// name, which is returned and recalls that of its `test`; its own is free again. What is in a transaction or in a server of
+    /// its own goes with that: such a lease is released.
+    pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
             let serial = lock(&self.0.core).next_serial();
@@ -193,8 +194,10 @@ impl Leases {
                 free => break free.map(|()| to)?,
             }
         };
-        self.0.ask(name, Want::Keep { to: to.clone() }, None)?;
-        Ok(to)
+        match self.0.ask(name, Want::Keep { to: to.clone() }, None) {
+            Err(LeaseError::Uncommitted(_)) => self.release(name).map(|()| None),
+            kept => kept.map(|_| Some(to)),
+        }
     }
 
     /// Removes a database that an earlier server on the same data has kept, with its sessions: it is no lease.

@@ -361,6 +361,8 @@ fn a_name_may_be_whatever_a_server_takes() {
         assert_eq!(kept, &name[..name.floor_char_boundary(63)]);
         assert_eq!(psql(leased["url"].as_str().unwrap(), "SELECT current_database()"), kept, "{name:?}");
     }
+    let look = serve.call(&format!("GET /v1/databases/{}", "%C3%A9".repeat(40)), &Value::Null);
+    assert_eq!(look.json()["name"], "é".repeat(31));
 }
 
 #[test]

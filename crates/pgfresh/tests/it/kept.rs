@@ -1,9 +1,11 @@
 //! Databases of failed tests: which are left, and what is known of those that are not.
 
 use std::process::Command;
+use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, collect, ground, wait_until};
 
 /// A project of its own.
@@ -46,6 +48,31 @@ fn a_test_that_fails_again_and_again_leaves_one_database_and_the_oldest_make_roo
     let expected: Vec<_> = (30 - tests.len()..30).map(|number| format!("test {number}")).collect();
     assert!(tests == expected && tests.len() > 2, "{tests:?}");
     assert_eq!(scene.run(["stop"]).code, Some(0));
+}
+
+/// What it has is in a transaction, which ends with it, whatever other requests do with the name just then.
+#[test]
+fn what_a_failed_test_has_in_a_transaction_is_released() {
+    let gateway = Gateway::start(15, "", &["--keep-failed"]);
+    let lease = || {
+        for _ in 0..60 {
+            gateway.http("POST", "/v1/databases", r#"{"name":"one","isolation":"rollback"}"#);
+            drop(gateway.connect("one", "-cpgfresh.isolation=rollback"));
+        }
+    };
+    let release = || {
+        for _ in 0..60 {
+            let (status, answer) = gateway.http("DELETE", "/v1/databases/one?failed=true", "");
+            assert!([204, 404].contains(&status), "{status}: {answer}");
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(lease);
+            scope.spawn(release);
+        }
+    });
+    assert_eq!(gateway.status()["kept"], json!([]));
 }
 
 #[test]
