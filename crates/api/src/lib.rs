@@ -27,17 +27,18 @@ mod routes;
 mod status;
 mod templates;
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::{Extension, Router};
-use gateway::{Access, EventSource, HttpService, StatementHistory, StatementRecorder, Stream};
+use gateway::{Access, Departure, EventSource, HttpService, StatementHistory, StatementRecorder, Stream};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use lease::Leases;
+use tokio::time::sleep;
 
 use self::guard::Ends;
 use self::holders::Holders;
@@ -49,6 +50,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that the head of a request may have, and its body: names, not data.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
+
+/// How long a client that says nothing more may be about to be gone.
+const CLOSING: Duration = Duration::from_millis(2);
 
 /// What becomes of the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,16 +147,28 @@ impl HttpService for Api {
                 Ok(departure) => departure,
                 Err(error) => return tracing::debug!(%error, "could not watch an HTTP connection"),
             };
-            // What a client has asked for ends with it, if it does not wait for the answer.
-            tokio::select! {
-                ended = connection => {
-                    // The client sent no HTTP: hyper has told it what it could be told.
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "an HTTP connection ended early");
-                    }
-                }
-                () = departure => {}
+            // The client sent no HTTP: hyper has told it what it could be told.
+            if let Some(Err(error)) = until_gone(connection, &departure).await {
+                tracing::debug!(%error, "an HTTP connection ended early");
             }
         })
+    }
+}
+
+/// Runs `connection` to its end, unless the client is gone before: what it has asked for ends with it. That is looked at before
+/// each answer, or a lease that no client knows of would stay.
+async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departure) -> Option<T> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        () = departure.silence() => {}
+        ended = &mut connection => return Some(ended),
+    }
+    // A socket that is being closed seems to be open for a moment longer.
+    sleep(CLOSING).await;
+    tokio::select! {
+        biased;
+        () = departure.end() => None,
+        ended = connection => Some(ended),
     }
 }

@@ -50,5 +50,5 @@ pub use http::HttpService;
 pub use record::{RecordedStatement, RecordedStatements, TestMeasurement};
 pub use span::parse_span;
 pub use statement_recorder::{StatementRecorder, TestOverBudget};
-pub use stream::Stream;
+pub use stream::{Departure, Stream};
 pub use workers::THREAD;

@@ -5,6 +5,7 @@
 //! reading side is watched; a write that would block watches the writing side through a descriptor of its own until it
 //! is through.
 
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -171,25 +172,10 @@ impl Stream {
         Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 
-    /// Waits until the client is gone. One that has only said all that it has to say is not: it still reads. That cannot be known of
-    /// clients on other machines, which are gone as soon as they have.
-    pub fn departure(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-        let ends = self.tcp_ends();
+    /// What tells whether its client is gone, beside it.
+    pub fn departure(&self) -> io::Result<Departure> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
-        Ok(async move {
-            while let Ok(mut guard) = connection.readable().await
-                && !guard.ready().is_read_closed()
-            {
-                guard.clear_ready();
-            }
-            let reads = || {
-                !sys::is_hung_up(&connection)
-                    && ends.is_none_or(|(local, remote)| sys::is_open_here(remote, local))
-            };
-            while reads() {
-                sleep(DEPARTURE_INTERVAL).await;
-            }
-        })
+        Ok(Departure { connection, ends: self.tcp_ends() })
     }
 
     /// Whether it is TLS, which only its two ends can read.
@@ -310,6 +296,38 @@ impl Stream {
 
     fn watch_for_room(&self) -> io::Result<AsyncFd<OwnedFd>> {
         watch(self.socket.get_ref().duplicate()?, Interest::WRITABLE)
+    }
+}
+
+/// Tells a client that has only said all that it has to say, and still reads, from one that is gone.
+#[derive(Debug)]
+pub struct Departure {
+    connection: AsyncFd<OwnedFd>,
+    ends: Option<(SocketAddr, SocketAddr)>,
+}
+
+impl Departure {
+    /// Waits until the client says nothing more.
+    pub async fn silence(&self) {
+        // The kernel is asked each time: its answer may come before the runtime has heard of it.
+        poll_fn(|context| {
+            while !sys::is_closed_by_peer(&self.connection)
+                && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))
+            {
+                guard.clear_ready();
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Waits until one that says nothing more is gone. One on another machine is: nothing tells that it still reads.
+    pub async fn end(&self) {
+        while !sys::is_hung_up(&self.connection)
+            && self.ends.is_none_or(|(local, remote)| sys::is_open_here(remote, local))
+        {
+            sleep(DEPARTURE_INTERVAL).await;
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a name is leased as, and when its lease is over, where one client after the other asks for it on other terms.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,7 @@ use serde_json::json;
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, on_every_major, postgres};
+use crate::common::{Scene, User, on_every_major, postgres, wait_until};
 
 on_every_major! {
     a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error
@@ -179,4 +181,33 @@ fn of_snapshots_with_one_name_one_is_made(major: u32) {
         copy.close();
     }
     assert_eq!(gateway.status()["errors"], json!({}), "background tasks failed");
+}
+
+/// A lease whose name no client knows would stay until the server ends.
+#[test]
+fn clients_that_leave_before_their_answer_leave_no_lease() {
+    let serve = Serve::at(Scene::new(User::Ourselves), [""; 0]);
+    let (address, secret) = (serve.address(), serve.secret());
+    let request = format!(
+        "POST /v1/databases HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {secret}\r\nContent-Length: 0\r\n\r\n"
+    );
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let mut client = TcpStream::connect(&address).unwrap();
+                    client.write_all(request.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    let leased = || {
+        let mut client = TcpStream::connect(&address).unwrap();
+        let status = request.replace("POST /v1/databases", "GET /v1/status");
+        client.write_all(status.replace("Content", "Connection: close\r\nContent").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer.split("\"leases\":").nth(1).unwrap().starts_with("[]")
+    };
+    wait_until("the end of leases that no client knows", leased);
 }
