@@ -122,7 +122,7 @@ fn a_server_that_does_not_start_says_why_and_keeps_its_data(major: u32) {
             "ALTER SYSTEM SET shared_preload_libraries = 'nothing_like_it'",
             "could not access file \"nothing_like_it\"",
         ),
-        ("ALTER SYSTEM SET max_connections = 1", "must be less than max_connections (1)"),
+        ("ALTER SYSTEM SET max_connections = 1", "superuser_reserved_connections"),
         ("COPY (SELECT 1) TO PROGRAM 'echo nonsense >pg_hba.conf'", "could not load "),
     ] {
         run(&gateway, sql);
