@@ -80,7 +80,7 @@ impl From<LeaseError> for Problem {
             _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Self::new(status, code, error.to_string());
+        let problem = Self::new(status, code, error.with_causes());
         Self { detail: error.detail(), hint: error.hint(), ..problem }
     }
 }

@@ -29,21 +29,10 @@ pub(crate) fn shutting_down() -> ErrorResponse {
 }
 
 fn response(error: &LeaseError) -> ErrorResponse {
-    let mut response = ErrorResponse::fatal(error.sqlstate().to_owned(), with_causes(error));
+    let mut response = ErrorResponse::fatal(error.sqlstate().to_owned(), error.with_causes());
     response.detail = error.detail().map(Into::into);
     response.hint = error.hint().map(Into::into);
     response
-}
-
-/// The error and what caused it, in one line: a client shows no chain.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

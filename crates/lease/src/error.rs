@@ -267,6 +267,12 @@ impl LeaseError {
         }
     }
 
+    /// It and what caused it, in one line: many clients show no more.
+    #[must_use]
+    pub fn with_causes(&self) -> String {
+        chain(self)
+    }
+
     /// What came back.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
@@ -285,12 +291,9 @@ impl LeaseError {
                 "In rollback isolation a lease has one session of the server's, with one user and set of parameters."
                     .to_owned(),
             ),
-            Self::Sql { source, .. } => {
-                Some(source.detail().unwrap_or_else(|| format!("The server's answer: {source}.")))
-            }
+            Self::Sql { source, .. } => source.detail(),
             Self::Changed(_) => Some("Databases called pgfresh_… are pgfresh's own.".to_owned()),
-            Self::Io { source, .. } => Some(format!("The cause: {source}.")),
-            Self::Server { source, .. } => Some(cause(source.as_ref(), source.detail())),
+            Self::Server { source, .. } => source.detail(),
             _ => None,
         }
     }
@@ -344,6 +347,31 @@ impl LeaseError {
                 "Release databases that are no longer needed, or give more room with --place or --space.".to_owned(),
             ),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use storage::Attempt;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_start_has_its_cause_in_the_error_and_its_kind_in_the_code() {
+        for (kind, code) in
+            [(io::ErrorKind::StorageFull, "53100"), (io::ErrorKind::PermissionDenied, "58000")]
+        {
+            let error = Err::<(), _>(kind).attempt("write", Path::new("a")).unwrap_err();
+            let error = LeaseError::Server { verb: "start a server", source: Box::new(error.into()) };
+            assert_eq!(error.sqlstate(), code);
+            let cause = io::Error::from(kind).to_string();
+            assert_eq!(
+                error.with_causes(),
+                format!("could not start a server: could not write \"a\": {cause}")
+            );
         }
     }
 }

@@ -545,7 +545,8 @@ impl Inner {
 
     /// The same of an error.
     pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
-        self.report(verb, &format!("{error}: {}", error.detail().unwrap_or_default()));
+        let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        self.report(verb, &format!("{}{detail}", error.with_causes()));
     }
 
     /// Counts what went wrong in the background, and logs it.

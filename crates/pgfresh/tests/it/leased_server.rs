@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
-use crate::common::{ground, on_every_major};
+use crate::common::{ground, mounts, on_every_major};
 
 on_every_major! {
     the_data_survive_however_the_server_has_ended
@@ -220,4 +220,16 @@ fn a_postmaster_that_is_stopped_keeps_no_request_waiting() {
             assert!(began.elapsed() < BOUND, "{action}: {:?}", began.elapsed());
         });
     }
+}
+
+#[test]
+fn a_place_without_room_for_another_server_is_the_cause_in_the_error() {
+    let Some(scene) = mounts::scene() else { return };
+    let mount = "mount -t tmpfs -o mode=0711,size=140m none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"";
+    let script = "for i in 1 2 3 4 5 6 7 8; do \"$0\" -XAtqc 'SELECT 1' dbname=s$i || exit 7; done";
+    let words = ["run", "--isolation", "server", "--linger", "60s", "--", "sh", "-c", script, ground::psql()];
+    let outcome = mounts::run(&scene, mount, &words);
+    let message = "could not start a server: cannot place ";
+    assert!(outcome.code == Some(7) && outcome.stderr.contains(message), "{outcome}");
+    assert!(!outcome.stderr.contains("DETAIL:"), "it says it once: {outcome}");
 }
