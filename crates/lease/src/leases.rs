@@ -195,7 +195,7 @@ impl Leases {
             }
         };
         match self.0.ask(name, Want::Keep { to: to.clone() }, None) {
-            Err(LeaseError::Uncommitted(_)) => self.release(name).map(|()| None),
+            Err(LeaseError::NotCopied { .. }) => self.release(name).map(|()| None),
             kept => kept.map(|_| Some(to)),
         }
     }
