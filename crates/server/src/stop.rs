@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use storage::{Attempt, FileError, Removing};
-use sys::Signal;
+use sys::{ProcessHandle, Signal};
 
 use crate::error::StopError;
 use crate::guard::account_of;
@@ -65,7 +65,9 @@ impl Server {
     /// after a crash. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
-        self.end(Signal::INT, self.timeouts.halt)?;
+        self.signal(Signal::INT);
+        self.resume();
+        self.wait_for_end(self.timeouts.halt)?;
         Ok(self.guard.take().expect("held until dropped"))
     }
 
@@ -84,17 +86,21 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Err(error) = self.handle.signal(signal) {
-            tracing::debug!(%error, ?signal, "could not signal the postmaster");
+        // One that was stopped (SIGSTOP) acts on the signal when it goes on.
+        for signal in [signal, Signal::CONT] {
+            if let Err(error) = self.handle.signal(signal) {
+                tracing::debug!(%error, ?signal, "could not signal the postmaster");
+            }
         }
-        self.resume();
     }
 
-    /// Lets its postmaster go on if it was stopped (SIGSTOP): it neither ends nor answers before.
+    /// Lets its processes go on that were stopped (SIGSTOP): they neither end nor answer before.
     pub fn resume(&self) {
-        if let Err(error) = self.handle.signal(Signal::CONT) {
-            tracing::debug!(%error, "could not resume the postmaster");
+        let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
+        for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {
+            tracing::debug!(%error, "could not resume a process of the server");
         }
+        self.signal(Signal::CONT);
     }
 
     /// The second half of [`Self::end`].
