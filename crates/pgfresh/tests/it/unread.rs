@@ -1,4 +1,4 @@
-//! A client that does not read its results delays nobody who resets, releases or copies its database.
+//! A client that does not read its results delays no reset, release or snapshot of its database.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ impl Deaf {
     fn start(gateway: &Gateway, name: &str, url: &str, mode: &str, sql: &str) -> Self {
         let mut psql = Command::new(ground::psql());
         psql.args(["-XAtqc", sql, url]).env_clear().env("PGSSLMODE", mode);
-        // It stops reading when nobody reads what it writes.
+        // It stops reading while its own output is not read.
         let psql = psql.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let deaf = Self(psql.spawn().unwrap());
         if !sql.starts_with("COPY") {
