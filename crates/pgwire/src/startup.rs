@@ -102,7 +102,12 @@ impl StartupParams {
     /// those in `options`.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
-        let mut settings = self.last(b"options").map_or_else(Vec::new, |options| read_options(options).0);
+        self.read_settings().0
+    }
+
+    /// The same, and whether they are all there is in `options`.
+    fn read_settings(&self) -> (Vec<Setting>, bool) {
+        let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
             self.iter().filter(|(name, _)| !matches!(*name, b"" | b"user" | b"replication" | b"options"));
         settings.extend(others.map(|(name, value)| {
@@ -110,16 +115,17 @@ impl StartupParams {
             let is_extension = name.starts_with(b"_pq_.");
             (if is_extension { name.to_vec() } else { name.to_ascii_lowercase() }, value.to_vec())
         }));
-        settings
+        (settings, is_all)
     }
 
     fn meaning(&self) -> Meaning<'_> {
+        let (settings, is_all) = self.read_settings();
         Meaning {
             version: self.version,
             user: self.user(),
             replication: self.last(b"replication"),
-            options: self.last(b"options").filter(|options| !read_options(options).1),
-            settings: self.settings(),
+            options: self.last(b"options").filter(|_| !is_all),
+            settings,
         }
     }
 
