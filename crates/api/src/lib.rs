@@ -91,10 +91,10 @@ struct ApiState {
 }
 
 impl ApiState {
-    /// What is known of databases of failed tests that are there: one may have been released, or have made room, since it was kept.
+    /// What is known of databases of failed tests that are still there.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
-        history.forget_others(|name| self.leases.is_kept(name));
+        history.forget_gone(&self.leases);
         Some(history)
     }
 }

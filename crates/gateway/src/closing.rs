@@ -13,3 +13,12 @@ pub(crate) async fn closed(closing: &mut Closing) {
         pending::<()>().await;
     }
 }
+
+/// What `work` comes to; `None` if `end` comes first.
+pub(crate) async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        output = work => Some(output),
+        () = end => None,
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use lease::cut;
+use lease::{Leases, cut};
 use serde::{Deserialize, Serialize};
 use sys::lock;
 
@@ -100,9 +100,10 @@ impl StatementHistory {
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
-    /// Takes note that the databases of failed tests are left of which `is_left` says so. Those that another server kept are.
-    pub fn forget_others(&self, is_left: impl Fn(&str) -> bool) {
-        lock(&self.0).kept.retain(|kept| kept.inherited || is_left(&kept.name));
+    /// Takes note of which databases of failed tests are still there: one may have been released, or have made room, since it was
+    /// kept. Those that another server kept are.
+    pub fn forget_gone(&self, leases: &Leases) {
+        lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
     /// The databases that earlier failures of that test left.

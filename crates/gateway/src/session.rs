@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed};
+use crate::closing::{Closing, closed, unless};
 use crate::forward::{End, Forward};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
@@ -207,11 +207,7 @@ struct Session {
 impl Session {
     /// Forwards until one of the ends ends, or the gateway closes.
     async fn run(mut self, mut forward: Forward, mut presence: Presence) {
-        let end = tokio::select! {
-            biased;
-            end = self.end_of(&mut forward) => Some(end),
-            () = presence.closed() => None,
-        };
+        let end = unless(presence.closed(), self.end_of(&mut forward)).await;
         match end {
             Some(End::Idle) => return self.give_back(forward.server).await,
             Some(End::Client) => return,
@@ -238,12 +234,7 @@ impl Session {
             }
             end
         };
-        let end = tokio::select! {
-            biased;
-            end = ending => Some(end),
-            () = closed(&mut self.closing) => None,
-        };
-        match end {
+        match unless(closed(&mut self.closing), ending).await {
             Some(end) => end,
             None => forward.hurry().await,
         }

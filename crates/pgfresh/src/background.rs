@@ -287,9 +287,9 @@ fn serve_at(
     let early = events.hear()?;
     // No directory of the user's is kept busy.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
-    let mut departure = Departure::Not;
+    let mut departure = ServerExit::Not;
     let mut event = early.into_iter().next().map(Event::Signal);
-    while matches!(departure, Departure::Not) && !event.as_ref().is_some_and(ends) {
+    while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
             departure = leave((slot, owner), &service, idle());
@@ -303,10 +303,10 @@ fn serve_at(
     startup::stop(settings, service)?;
     tracing::info!("the server has stopped");
     let alone = match departure {
-        Departure::Alone(alone) => Some(alone),
+        ServerExit::Alone(alone) => Some(alone),
         // The process that starts the next one already has the directory now.
-        Departure::Not => slot.try_begin().filter(|_| is_ours()),
-        Departure::Orphaned => None,
+        ServerExit::Not => slot.try_begin().filter(|_| is_ours()),
+        ServerExit::Orphaned => None,
     };
     if alone.is_some() {
         slot.remove();
@@ -441,7 +441,7 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
 
 /// Whether a server goes.
 #[derive(Debug)]
-enum Departure {
+enum ServerExit {
     /// It stays.
     Not,
     /// It does, and while we hold this lock no process starts another.
@@ -451,17 +451,17 @@ enum Departure {
 }
 
 /// Goes if there was no client for long enough. Those who come at the last moment are waited for.
-fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> Departure {
+fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> ServerExit {
     if !owner.is_at(&slot.owner()) {
         let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
-        return if is_unused { Departure::Orphaned } else { Departure::Not };
+        return if is_unused { ServerExit::Orphaned } else { ServerExit::Not };
     }
     let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
     let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
     if !is_unused(bound()) {
-        return Departure::Not;
+        return ServerExit::Not;
     }
-    let Some(alone) = slot.try_begin() else { return Departure::Not };
+    let Some(alone) = slot.try_begin() else { return ServerExit::Not };
     // The server may have been reinstated until now; while we hold this lock it cannot be.
     let bound = bound();
     let unused = || is_unused(bound);
@@ -475,5 +475,5 @@ fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Durat
     if hidden && !go {
         note("rename", &away, fs::rename(&away, slot.about()));
     }
-    if go { Departure::Alone(alone) } else { Departure::Not }
+    if go { ServerExit::Alone(alone) } else { ServerExit::Not }
 }

@@ -242,7 +242,7 @@ impl Service {
     /// The databases of failed tests that were kept.
     pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
         let Some(history) = &self.history else { return Vec::new() };
-        history.forget_others(|name| self.leases.is_kept(name));
+        history.forget_gone(&self.leases);
         history.kept()
     }
 

@@ -127,16 +127,16 @@ def server() -> Server:
     """The server of this process, which is started if it is needed for the first time."""
     global _failed, _found
     with _finding:
-        if _failed is not None:
-            # Another one, because an error that is raised gets a traceback.
-            raise Error(_failed.message, detail=_failed.detail, hint=_failed.hint)
-        if _found is None:
+        if _found is None and _failed is None:
             control = os.environ.get("PGFRESH_CONTROL")
             try:
                 _found = _handed_on(control) if control else _started()
             except Error as error:
                 _failed = error.with_traceback(None)
-                raise Error(error.message, detail=error.detail, hint=error.hint) from None
+        if _failed is not None:
+            # Another one, because an error that is raised gets a traceback.
+            raise Error(_failed.message, detail=_failed.detail, hint=_failed.hint)
+        assert _found is not None
         return _found
 
 

@@ -9,7 +9,7 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed};
+use crate::closing::{Closing, closed, unless};
 use crate::refusal;
 use crate::state::Presence;
 use crate::stream::{Socket, Stream};
@@ -33,21 +33,12 @@ impl RollbackConnection {
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
         let ending = async {
-            let end = tokio::select! {
-                biased;
-                end = drive.run() => Some(end),
-                () = closed(&mut closing) => None,
-            };
-            match end {
+            match unless(closed(&mut closing), drive.run()).await {
                 Some(end) => end,
                 None => drive.hurry().await,
             }
         };
-        let end = tokio::select! {
-            biased;
-            end = ending => Some(end),
-            () = presence.closed() => None,
-        };
+        let end = unless(presence.closed(), ending).await;
         let words = match end {
             Some(End::Client) => {
                 lease.leaving();

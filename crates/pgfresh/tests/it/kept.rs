@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::common::gateway::Gateway;
-use crate::common::{Scene, User, collect, ground, wait_until};
+use crate::common::{Outcome, Scene, User, collect, ground, wait_until};
 
 /// A project of its own.
 fn project() -> Scene {
@@ -23,6 +23,15 @@ fn fail(scene: &Scene, test: &str) {
     let name = leased.stdout.trim().rsplit_once('/').unwrap().1;
     let released = scene.run(["release", name, "--failed", "--test", test]);
     assert_eq!(released.code, Some(0), "{released}");
+}
+
+/// A run that keeps the databases of failed tests, of a script whose `$0` is pgfresh.
+fn run_keeping(scene: &Scene, options: &[&str], script: &str) -> Outcome {
+    let program = ground::program().to_str().unwrap();
+    let outcome =
+        scene.run([&["run", "--keep-failed"], options, &["--", "sh", "-euc", script, program]].concat());
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome
 }
 
 /// The kept databases with the names of their tests.
@@ -113,11 +122,9 @@ fn a_kept_database_that_is_released_is_known_no_more() {
 #[test]
 fn a_test_that_left_databases_in_several_runs_has_them_named() {
     let scene = project();
-    let program = ground::program().to_str().unwrap();
     let script = "\"$0\" url a >url; \"$0\" release a --failed --test 'a test'";
     for _ in 0..2 {
-        let outcome = scene.run(["run", "--keep-failed", "--", "sh", "-euc", script, program]);
-        assert_eq!(outcome.code, Some(0), "{outcome}");
+        run_keeping(&scene, &[], script);
     }
     let names: Vec<_> = kept(&scene).into_iter().map(|(_, name)| name).collect();
     assert_eq!(names.len(), 2);
@@ -136,11 +143,10 @@ fn a_test_that_left_databases_in_several_runs_has_them_named() {
 #[test]
 fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
     let scene = project();
-    let program = ground::program().to_str().unwrap();
     let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
     // The server that any other name is in, too.
     assert_eq!(scene.run(["url"]).code, Some(0));
-    let outcome = scene.run(["run", "--keep-failed", "--", "sh", "-euc", script, program]);
+    let outcome = run_keeping(&scene, &[], script);
     let (_, name) = kept(&scene).remove(0);
     let words = |command: &str| format!("\"pgfresh {command} {name}\"");
     assert!(
@@ -161,10 +167,7 @@ fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
 #[test]
 fn what_a_run_has_kept_ends_with_its_last_database() {
     let scene = project();
-    let program = ground::program().to_str().unwrap();
-    let script = "\"$0\" url a >url; \"$0\" release a --failed";
-    let options = ["run", "--keep-failed", "--idle", "0s", "--", "sh", "-euc", script, program];
-    assert_eq!(scene.run(options).code, Some(0));
+    run_keeping(&scene, &["--idle", "0s"], "\"$0\" url a >url; \"$0\" release a --failed");
     let (_, name) = kept(&scene).remove(0);
     assert_eq!(scene.run(["release", &name]).code, Some(0));
     wait_until("the end of its server", || scene.run(["status"]).code != Some(0));
