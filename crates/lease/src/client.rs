@@ -17,11 +17,12 @@ pub trait ClientLink: fmt::Debug + Send + Sync {
 pub(crate) struct Client {
     link: Option<Arc<dyn ClientLink>>,
     leaving: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Client {
     pub(crate) fn new(link: Option<Arc<dyn ClientLink>>) -> Self {
-        Self { link, leaving: AtomicBool::new(false) }
+        Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 
     /// Takes note that it leaves; false if that was known.
@@ -29,11 +30,17 @@ impl Client {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells it that its session ends.
+    /// Tells it that its session ends, and its backend with it.
     pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
         if let Some(link) = &self.link {
             link.close();
         }
+    }
+
+    /// Whether it was told so. Its backend serves no other client, even if it has not heard of it yet.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Whether it is known to leave.

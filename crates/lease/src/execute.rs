@@ -480,7 +480,9 @@ impl Inner {
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let (server, oid) = {
             let mut core = self.lock();
-            let Some(held) = core.databases.get_mut(&id) else { return };
+            // Without clients, what is in it waits for the next one.
+            let held = core.databases.get_mut(&id).filter(|held| !held.clients.is_empty());
+            let Some(held) = held else { return };
             held.close_waiting();
             held.clients.iter().for_each(|client| client.close());
             (held.server.clone(), held.oid)

@@ -377,6 +377,7 @@ impl SessionGuard {
         let may_wait = core.make_room_for_left(stay.id);
         if let Some(held) = core.databases.get_mut(&stay.id)
             && may_wait
+            && !stay.client.is_closed()
             && !held.has_functions
             && !stay.stamp.is_empty()
             && backend.may_greet_another()
@@ -428,6 +429,7 @@ impl TransactionGuard {
         // The end of a lease undoes more than what its last client has left.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
+        let kept = kept && !stay.client.is_closed();
         if kept && let Some(held) = core.databases.get_mut(&stay.id) {
             held.transaction = Some(session);
         }

@@ -9,12 +9,14 @@ use serde_json::json;
 
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
+use crate::common::random::Random;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, on_every_major, postgres, wait_until};
 
 on_every_major! {
     a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error
     a_database_that_a_client_has_made_a_template_is_dropped
+    a_client_may_leave_while_its_session_is_closed
     requests_that_close_the_sessions_of_a_lease_without_linger_are_served
     a_name_is_free_for_any_isolation_once_its_client_has_gone
     of_snapshots_with_one_name_one_is_made
@@ -86,6 +88,37 @@ fn a_database_that_a_client_has_made_a_template_is_dropped(major: u32) {
         session.close();
     }
     assert_eq!(gateway.status()["errors"], serde_json::json!({}), "{}", gateway.status());
+}
+
+fn a_client_may_leave_while_its_session_is_closed(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
+    let mut random = Random::new();
+    for round in 0..150 {
+        let isolation = *random.choose(&["clone", "rollback", "rollback"]);
+        let (name, sessions) = (format!("{isolation}_{}", round % 3), 1 + random.below(3));
+        let sessions = if isolation == "clone" { sessions } else { 1 };
+        let options = format!("-cpgfresh.isolation={isolation}");
+        let mut sessions: Vec<_> = (0..sessions).map(|_| gateway.connect(&name, &options).unwrap()).collect();
+        for session in &mut sessions {
+            let sql = *random.choose(&["SELECT 1", "INSERT INTO t VALUES (1)", "BEGIN", "LISTEN l"]);
+            session.rows(sql).unwrap();
+        }
+        let stays = random.moment(Duration::from_millis(2));
+        let (code, answer) = thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(stays);
+                drop(sessions);
+            });
+            if random.chance(50) {
+                gateway.reset(&name)
+            } else {
+                gateway.http("DELETE", &format!("/v1/databases/{name}"), "")
+            }
+        });
+        assert_eq!(code, 204, "{name}: {answer}");
+    }
+    let status = gateway.status();
+    assert_eq!((&status["errors"], &status["dropped"]), (&json!({}), &json!({})));
 }
 
 fn requests_that_close_the_sessions_of_a_lease_without_linger_are_served(major: u32) {
