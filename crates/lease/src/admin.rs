@@ -80,6 +80,8 @@ struct Connections {
     /// How many are at work.
     lent: usize,
     most: usize,
+    /// How many callers wait for one. To wake nobody takes a system call, too.
+    waiting: usize,
 }
 
 /// The right to use one connection of the pool.
@@ -88,8 +90,11 @@ struct Slot<'a>(&'a AdminPool);
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        lock(&self.0.connections).lent -= 1;
-        self.0.put_back.notify_one();
+        let mut connections = lock(&self.0.connections);
+        connections.lent -= 1;
+        if connections.waiting > 0 {
+            self.0.put_back.notify_one();
+        }
     }
 }
 
@@ -132,7 +137,8 @@ impl PreparedConnection {
 
 impl AdminPool {
     pub(crate) fn new(directory: PathBuf, major: u32, room: Arc<dyn MakeRoom>) -> Self {
-        let connections = Mutex::new(Connections { idle: Vec::new(), lent: 0, most: LEAST_CONNECTIONS });
+        let connections =
+            Mutex::new(Connections { idle: Vec::new(), lent: 0, most: LEAST_CONNECTIONS, waiting: 0 });
         Self { directory, major, room, connections, put_back: Condvar::new(), practising: Mutex::default() }
     }
 
@@ -229,8 +235,11 @@ impl AdminPool {
         verb: &'static str,
     ) -> Result<(Slot<'_>, PreparedConnection), LeaseError> {
         let is_at_bound = |connections: &mut Connections| connections.lent >= connections.most;
-        let waited = self.put_back.wait_timeout_while(lock(&self.connections), patience, is_at_bound);
+        let mut connections = lock(&self.connections);
+        connections.waiting += 1;
+        let waited = self.put_back.wait_timeout_while(connections, patience, is_at_bound);
         let (mut connections, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        connections.waiting -= 1;
         if waited.timed_out() {
             return Err(LeaseError::NoConnection { verb, waited: patience });
         }

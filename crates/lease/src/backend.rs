@@ -40,7 +40,7 @@ pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
 
 /// Whether a session with `params` may have queries compiled, for which the server loads a library into its process.
 pub(crate) fn may_compile(params: &StartupParams) -> bool {
-    asks_for(params, b"jit")
+    params.may_set(b"jit")
 }
 
 /// The setting by which a server ends sessions that ask nothing. The time that a backend has waited for its client counts.
@@ -48,13 +48,7 @@ pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
 /// Whether a session with `params` may be ended by that, in a database with this stamp.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
-    asks_for(params, IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
-}
-
-fn asks_for(params: &StartupParams, setting: &[u8]) -> bool {
-    let says = |text: &[u8]| text.windows(setting.len()).any(|window| window.eq_ignore_ascii_case(setting));
-    // There may be backslashes within its name.
-    says(&params.parameters) || params.settings().iter().any(|(name, _)| says(name))
+    params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
 }
 
 /// A backend that waits for its session's first message.
@@ -196,14 +190,21 @@ const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg
 
 /// The stamp of a database of which these `rows` were read from the catalogs; empty if there are none.
 pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
-    let Some(row) = rows.first() else { return CatalogStamp::from("") };
-    let version = |file: &&str| {
-        let meta = fs::metadata(data.join(file)).ok()?;
-        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
-    };
-    let Some((attributes, read)) = row.split_first() else { return CatalogStamp::from("") };
-    let attributes = attributes.as_deref().unwrap_or_default();
-    format!("{attributes}\n{read:?} {:?}", CONFIGURATION.iter().map(version).collect::<Vec<_>>()).into()
+    let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
+    let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
+    for column in read {
+        // Values have no zeros, and some are none.
+        stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
+    }
+    for file in CONFIGURATION {
+        let version = fs::metadata(data.join(file)).map(|meta| (meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        if let Ok((inode, seconds, nanoseconds)) = version {
+            stamp.push_str(&format!("{inode} {seconds} {nanoseconds}"));
+        }
+        stamp.push('\0');
+    }
+    stamp.into()
 }
 
 /// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`. With

@@ -1,14 +1,13 @@
 //! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
 use server::AdminConnection;
 use sys::lock;
 
-use crate::LeaseError;
 use crate::admin::MakeRoom;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{Content, FileMap, TemplateCatalog};
@@ -19,8 +18,9 @@ use crate::expected::ExpectedParams;
 use crate::growth::Growth;
 use crate::leased_server::LeasedServer;
 use crate::rollback::TransactionSession;
+use crate::slot::Slot;
 use crate::stats::DatabaseStats;
-use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
+use crate::table::{Action, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
 use crate::wal::Changes;
 
@@ -117,15 +117,6 @@ impl MakeRoom for Mutex<Core> {
     }
 }
 
-/// Where a request waits for its answer.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    /// Of the session that is asked for.
-    params: Option<StartupParams>,
-    answer: Mutex<Option<Answer>>,
-    answered: Condvar,
-}
-
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
         // It may have functions until it is known.
@@ -201,7 +192,7 @@ impl Core {
 
     /// The parameters of a client that waits.
     pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
-        let mut waiting = self.slots.values().filter_map(|slot| slot.params.as_ref());
+        let mut waiting = self.slots.values().filter_map(|slot| slot.params());
         waiting.find(|params| params_id(params) == id).cloned()
     }
 
@@ -355,8 +346,7 @@ impl Core {
                 Action::Answer { ticket, answer } => {
                     // Every client waits until its slot is answered, so each session that is counted here has a client.
                     if let Some(slot) = self.slots.remove(&ticket) {
-                        *lock(&slot.answer) = Some(answer);
-                        slot.answered.notify_all();
+                        slot.answer(answer);
                     }
                 }
             }
@@ -375,7 +365,7 @@ impl Core {
     ) -> (Arc<Slot>, Ticket, Vec<Task>) {
         self.notice_gone_clients(name);
         self.last_ticket += 1;
-        let slot = Arc::new(Slot { params: params.cloned(), ..Slot::default() });
+        let slot = Arc::new(Slot::new(params.cloned()));
         let ticket = Ticket(self.last_ticket);
         self.slots.insert(ticket, Arc::clone(&slot));
         let tasks = self.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
@@ -402,18 +392,6 @@ impl Core {
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
         clients.swap_remove(at);
         Some(client.is_leaving())
-    }
-}
-
-impl Slot {
-    /// Waits for the answer; `None` if it does not come within that time.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
-        let is_open = |answer: &mut Option<Answer>| answer.is_none();
-        let waited = self.answered.wait_timeout_while(lock(&self.answer), patience, is_open);
-        match waited.unwrap_or_else(PoisonError::into_inner).0.take()? {
-            Answer::Refused(error) => Some(Err(error)),
-            answer => Some(Ok(answer)),
-        }
     }
 }
 

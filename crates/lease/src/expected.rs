@@ -109,7 +109,7 @@ fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
 
 /// A line for each set: the version of the protocol, and the parameters in Base64.
 fn write(sets: &[StartupParams]) -> String {
-    let line = |set: &StartupParams| format!("{:08x} {}\n", set.version, STANDARD.encode(&set.parameters));
+    let line = |set: &StartupParams| format!("{:08x} {}\n", set.version(), STANDARD.encode(set.parameters()));
     sets.iter().map(line).collect()
 }
 
@@ -118,7 +118,7 @@ fn read(text: &str) -> Option<Vec<StartupParams>> {
     let set = |line: &str| {
         let (version, parameters) = line.split_once(' ')?;
         let version = u32::from_str_radix(version, 16).ok().filter(|version| version >> 16 == 3)?;
-        Some(StartupParams { version, parameters: STANDARD.decode(parameters).ok()? })
+        Some(StartupParams::read(version, STANDARD.decode(parameters).ok()?))
     };
     let sets = (text.len() <= LONGEST_NOTE).then(|| text.lines().map(set).collect::<Option<Vec<_>>>())??;
     (sets.len() <= MOST).then_some(sets)
@@ -138,7 +138,7 @@ mod tests {
         #[test]
         fn what_is_noted_is_read(sets in prop::collection::vec((0x3_0000..0x4_0000_u32, any::<Vec<u8>>()), 0..=MOST)) {
             let sets: Vec<_> =
-                sets.into_iter().map(|(version, parameters)| StartupParams { version, parameters }).collect();
+                sets.into_iter().map(|(version, parameters)| StartupParams::read(version, parameters)).collect();
             prop_assert_eq!(read(&write(&sets)), Some(sets));
         }
 

@@ -46,6 +46,7 @@ mod rollback;
 mod seats;
 mod session;
 mod shared;
+mod slot;
 mod stats;
 mod status;
 mod table;

@@ -13,7 +13,7 @@ use crate::{
 /// If one of them does what it must not.
 pub fn exercise(bytes: &[u8]) {
     read_packet(bytes);
-    let params = StartupParams { version: 3 << 16, parameters: [b"options\0", bytes, b"\0"].concat() };
+    let params = StartupParams::read(3 << 16, [b"options\0", bytes, b"\0"].concat());
     let settings = params.settings();
     assert!(settings.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= bytes.len());
     assert_eq!(params, params.clone());
@@ -41,7 +41,7 @@ fn read_packet(bytes: &[u8]) {
         StartupPacket::Unsupported(_) => {}
         StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
         StartupPacket::Startup(startup) => {
-            assert!(startup.params.parameters.len() < length && startup.database.len() < length);
+            assert!(startup.params.parameters().len() < length && startup.database.len() < length);
             // What the server gets is read by it as we have read it, if it is not made too long by a name that was
             // left out.
             let again = startup.params.startup_message(&startup.database);

@@ -12,11 +12,11 @@ fn newest(major: u32) -> u32 {
 /// `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
-    let version = params.version.min(newest(major));
+    let version = params.version().min(newest(major));
     // No protocol extension is known to any server yet.
     let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
-    if version == params.version && unknown.is_empty() {
+    if version == params.version() && unknown.is_empty() {
         return None;
     }
     let count = u32::try_from(unknown.len()).unwrap_or(u32::MAX);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn kind(minor: u32, parameters: &[u8]) -> StartupParams {
-        StartupParams { version: 3 << 16 | minor, parameters: parameters.to_vec() }
+        StartupParams::read(3 << 16 | minor, parameters.to_vec())
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The first thing that a client says: a packet without a tag.
 
-use std::hash::{Hash, Hasher};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use crate::ErrorResponse;
 use crate::frame::until_zero;
@@ -39,13 +41,19 @@ pub struct Startup {
 }
 
 /// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
-/// until the first message. They are equal if they mean the same, however it is spelled.
-#[derive(Debug, Clone, Default)]
-pub struct StartupParams {
-    /// The protocol version as the client sent it, big-endian: 0x00030000 or another of 3.
-    pub version: u32,
-    /// All other parameters as the client sent them, in its order: name, zero, value, zero, …
-    pub parameters: Vec<u8>,
+/// until the first message. They are equal if they mean the same, however it is spelled. They are read once, and cheap to clone,
+/// compare and hash.
+#[derive(Clone)]
+pub struct StartupParams(Arc<Read>);
+
+struct Read {
+    version: u32,
+    parameters: Vec<u8>,
+    settings: Vec<Setting>,
+    /// Whether these are all there is in `options`.
+    is_all: bool,
+    /// Of what they mean.
+    hash: u64,
 }
 
 /// What parameters mean.
@@ -56,17 +64,29 @@ struct Meaning<'a> {
     replication: Option<&'a [u8]>,
     /// Of which not all is known to be settings.
     options: Option<&'a [u8]>,
-    settings: Vec<Setting>,
+    settings: &'a [Setting],
 }
 
 /// The name and the value of a setting.
 type Setting = (Vec<u8>, Vec<u8>);
 
+impl fmt::Debug for StartupParams {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Read { version, parameters, .. } = &*self.0;
+        formatter
+            .debug_struct("StartupParams")
+            .field("version", version)
+            .field("parameters", parameters)
+            .finish()
+    }
+}
+
 impl PartialEq for StartupParams {
     fn eq(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.0, &other.0);
         // Most are of the same driver.
-        let is_same = self.version == other.version && self.parameters == other.parameters;
-        is_same || self.meaning() == other.meaning()
+        let is_same = || ours.version == theirs.version && ours.parameters == theirs.parameters;
+        ours.hash == theirs.hash && (is_same() || ours.meaning() == theirs.meaning())
     }
 }
 
@@ -74,7 +94,7 @@ impl Eq for StartupParams {}
 
 impl Hash for StartupParams {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.meaning().hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -83,29 +103,93 @@ impl StartupParams {
     #[must_use]
     pub fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let parameters = parameters.into_iter().flat_map(|(name, value)| [name, "\0", value, "\0"]);
-        Self { version: 3 << 16, parameters: parameters.collect::<String>().into_bytes() }
+        Self::read(3 << 16, parameters.collect::<String>().into_bytes())
+    }
+
+    /// The protocol `version` as the client sent it, big-endian: 0x00030000 or another of 3; and all other `parameters` as it sent
+    /// them, in its order: name, zero, value, zero, …
+    #[must_use]
+    pub fn read(version: u32, parameters: Vec<u8>) -> Self {
+        let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
+        (read.settings, read.is_all) = read.read_settings();
+        let mut hasher = DefaultHasher::new();
+        read.meaning().hash(&mut hasher);
+        read.hash = hasher.finish();
+        Self(Arc::new(read))
+    }
+
+    /// The protocol's version, as the client sent it.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.0.version
+    }
+
+    /// Names and values as the client sent them, each with a zero behind it.
+    #[must_use]
+    pub fn parameters(&self) -> &[u8] {
+        &self.0.parameters
     }
 
     /// Names and values, in the client's order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut parts = self.parameters.split(|byte| *byte == 0);
-        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+        self.0.iter()
     }
 
     /// The role that the session begins as.
     #[must_use]
     pub fn user(&self) -> Option<&[u8]> {
-        self.last(b"user")
+        self.0.last(b"user")
     }
 
     /// The settings that the session begins with, with names in small letters, in the order in which the server sets them: first
     /// those in `options`.
     #[must_use]
-    pub fn settings(&self) -> Vec<Setting> {
-        self.read_settings().0
+    pub fn settings(&self) -> &[Setting] {
+        &self.0.settings
     }
 
-    /// The same, and whether they are all there is in `options`.
+    /// Whether the session may begin with a value for the setting of that `name`, in small letters.
+    #[must_use]
+    pub fn may_set(&self, name: &[u8]) -> bool {
+        let says = |text: &[u8]| text.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name));
+        let in_words = || self.0.unread_options().is_some_and(says);
+        self.settings().iter().any(|(setting, _)| setting == name) || in_words()
+    }
+
+    /// Whether they are of a session that speaks of replication rather than of queries. A value that is none the server refuses.
+    #[must_use]
+    pub fn is_replication(&self) -> bool {
+        self.0.last(b"replication").is_some_and(|value| !is_false(value))
+    }
+
+    /// Whether they are of a session that speaks of replication, or could be.
+    #[must_use]
+    pub fn has_replication(&self) -> bool {
+        self.iter().any(|(name, _)| name == b"replication")
+    }
+
+    /// The start-up message of a session with `database`.
+    #[must_use]
+    pub fn startup_message(&self, database: &str) -> Vec<u8> {
+        let length = 4 + 4 + self.parameters().len() + b"database\0".len() + database.len() + 2;
+        let mut message = Vec::with_capacity(length);
+        message.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        message.extend_from_slice(&self.version().to_be_bytes());
+        message.extend_from_slice(self.parameters());
+        message.extend_from_slice(b"database\0");
+        message.extend_from_slice(database.as_bytes());
+        message.extend_from_slice(b"\0\0");
+        message
+    }
+}
+
+impl Read {
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut parts = self.parameters.split(|byte| *byte == 0);
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// The settings, and whether they are all there is in `options`.
     fn read_settings(&self) -> (Vec<Setting>, bool) {
         let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
@@ -118,46 +202,24 @@ impl StartupParams {
         (settings, is_all)
     }
 
+    /// The value of `options`, if not all of it is known to be settings.
+    fn unread_options(&self) -> Option<&[u8]> {
+        self.last(b"options").filter(|_| !self.is_all)
+    }
+
     fn meaning(&self) -> Meaning<'_> {
-        let (settings, is_all) = self.read_settings();
         Meaning {
             version: self.version,
-            user: self.user(),
+            user: self.last(b"user"),
             replication: self.last(b"replication"),
-            options: self.last(b"options").filter(|_| !is_all),
-            settings,
+            options: self.unread_options(),
+            settings: &self.settings,
         }
     }
 
     /// The value that counts of a parameter that is no setting.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
-    }
-
-    /// Whether they are of a session that speaks of replication rather than of queries. A value that is none the server refuses.
-    #[must_use]
-    pub fn is_replication(&self) -> bool {
-        self.last(b"replication").is_some_and(|value| !is_false(value))
-    }
-
-    /// Whether they are of a session that speaks of replication, or could be.
-    #[must_use]
-    pub fn has_replication(&self) -> bool {
-        self.iter().any(|(name, _)| name == b"replication")
-    }
-
-    /// The start-up message of a session with `database`.
-    #[must_use]
-    pub fn startup_message(&self, database: &str) -> Vec<u8> {
-        let length = 4 + 4 + self.parameters.len() + b"database\0".len() + database.len() + 2;
-        let mut message = Vec::with_capacity(length);
-        message.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-        message.extend_from_slice(&self.version.to_be_bytes());
-        message.extend_from_slice(&self.parameters);
-        message.extend_from_slice(b"database\0");
-        message.extend_from_slice(database.as_bytes());
-        message.extend_from_slice(b"\0\0");
-        message
     }
 }
 
@@ -218,7 +280,7 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     };
     let database = String::from_utf8(database.filter(|name| !name.is_empty()).unwrap_or(user).to_vec())
         .map_err(|_| ErrorResponse::fatal("22021", "invalid name of a database: it is not UTF-8"))?;
-    let params = StartupParams { version, parameters };
+    let params = StartupParams::read(version, parameters);
     Ok(Startup { replication: params.is_replication(), params, database })
 }
 
@@ -293,7 +355,7 @@ mod tests {
         let body = b"user\0me\0database\0shop\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0\0";
         let startup = started(body).unwrap();
         assert_eq!(startup.database, "shop");
-        assert_eq!(startup.params.parameters, b"user\0me\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0");
+        assert_eq!(startup.params.parameters(), b"user\0me\0options\0-c pgfresh.template=t\0_pq_.x\0\xff\0");
         let read: Vec<_> = startup.params.iter().collect();
         assert_eq!(
             read,
@@ -349,10 +411,20 @@ mod tests {
             saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("replication", "off")]),
-            StartupParams { version: 0x0003_0002, ..same[0].clone() },
+            StartupParams::read(0x0003_0002, same[0].parameters().to_vec()),
         ];
         for (at, params) in others.iter().enumerate() {
             assert!(*params != same[0] && !others[..at].contains(params), "{params:?}");
+        }
+        for (params, may_compile) in [
+            (saying(&[("options", "-c jit=on")]), true),
+            (saying(&[("JIT", "on")]), true),
+            (saying(&[("options", r"-c ji\t=on")]), true),
+            (saying(&[("options", "-e -cJIT=on")]), true),
+            (saying(&[("options", "-e"), ("application_name", "jit")]), false),
+            (saying(&[("options", "-c search_path=jit")]), false),
+        ] {
+            assert_eq!(params.may_set(b"jit"), may_compile, "{params:?}");
         }
         let dashed = saying(&[("options", "--work-mem=1MB")]);
         assert_eq!(dashed.settings(), [(b"work_mem".to_vec(), b"1MB".to_vec())]);

@@ -131,6 +131,11 @@ fn of_those_that_wait_the_first_that_lives_is_given() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
+/// The same with another parameter.
+fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
+    StartupParams::read(params.version(), [params.parameters(), parameter].concat())
+}
+
 #[test]
 fn a_backend_with_other_parameters_waits_for_its_own_client() {
     let fake = FakeLeases::open(HOUR);
@@ -140,9 +145,8 @@ fn a_backend_with_other_parameters_waits_for_its_own_client() {
     assert_ne!(pid_of(&other.backend), pid);
     assert_eq!(fake.waiting("db"), [pid]);
     // A prefix, another order and another protocol are others, too.
-    let mut longer = a.clone();
-    longer.parameters.extend(b"options\0-c x=y\0");
-    let newer = StartupParams { version: 0x0003_0002, ..a.clone() };
+    let longer = more(&a, b"options\0-c x=y\0");
+    let newer = StartupParams::read(0x0003_0002, a.parameters().to_vec());
     for params in [longer, newer] {
         assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
     }
@@ -179,8 +183,7 @@ fn of_a_database_that_is_gone_nothing_is_read() {
 #[test]
 fn a_backend_that_may_keep_anything_of_its_client_is_closed() {
     let usual = params("a");
-    let mut compiling = usual.clone();
-    compiling.parameters.extend(b"options\0-c JIT=on\0");
+    let compiling = more(&usual, b"options\0-c JIT=on\0");
     for (params, functions) in [(&compiling, false), (&usual, true)] {
         let fake = FakeLeases::open(HOUR);
         let Connected { backend, guard } = fake.connect("db", params);

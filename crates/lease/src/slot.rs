@@ -1,0 +1,79 @@
+//! Where a request waits for its answer.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use pgwire::StartupParams;
+use sys::lock;
+
+use crate::LeaseError;
+use crate::table::Answer;
+
+/// Where a request waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    params: Option<StartupParams>,
+    reply: Mutex<Reply>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Reply {
+    answer: Option<Answer>,
+    /// Whether a thread sleeps until it is there. Most answers are found by the thread that asks, and to wake nobody takes a system
+    /// call, too.
+    is_awaited: bool,
+}
+
+impl Slot {
+    /// One for a request; a session is asked for with `params`.
+    pub(crate) fn new(params: Option<StartupParams>) -> Self {
+        Self { params, reply: Mutex::default(), answered: Condvar::new() }
+    }
+
+    /// Of the session that is asked for.
+    pub(crate) fn params(&self) -> Option<&StartupParams> {
+        self.params.as_ref()
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        let mut reply = lock(&self.reply);
+        reply.answer = Some(answer);
+        if reply.is_awaited {
+            self.answered.notify_all();
+        }
+    }
+
+    /// Waits for the answer; `None` if it does not come within that time.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
+        let is_open = |reply: &mut Reply| {
+            reply.is_awaited = reply.answer.is_none();
+            reply.is_awaited
+        };
+        let waited = self.answered.wait_timeout_while(lock(&self.reply), patience, is_open);
+        match waited.unwrap_or_else(PoisonError::into_inner).0.answer.take()? {
+            Answer::Refused(error) => Some(Err(error)),
+            answer => Some(Ok(answer)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_had_once_before_or_after_its_thread_sleeps() {
+        let slot = Slot::new(None);
+        assert!(slot.wait(Duration::ZERO).is_none());
+        slot.answer(Answer::Elsewhere);
+        assert!(matches!(slot.wait(Duration::ZERO), Some(Ok(Answer::Elsewhere))));
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| slot.wait(Duration::from_mins(1)).is_some());
+            slot.answer(Answer::Elsewhere);
+            assert!(waits.join().unwrap());
+        });
+    }
+}
