@@ -80,7 +80,7 @@ struct Connections {
     /// How many are at work.
     lent: usize,
     most: usize,
-    /// How many callers wait for one. To wake nobody takes a system call, too.
+    /// How many callers wait for one. Where none does, to wake one would take a system call all the same.
     waiting: usize,
 }
 

@@ -20,8 +20,8 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Reply {
     answer: Option<Answer>,
-    /// Whether a thread sleeps until it is there. Most answers are found by the thread that asks, and to wake nobody takes a system
-    /// call, too.
+    /// Whether a thread sleeps until it is there. Most answers are found by the thread that asks; to wake one would take a system
+    /// call all the same.
     is_awaited: bool,
 }
 

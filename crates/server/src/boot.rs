@@ -364,7 +364,7 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let output = run.create_file("log", order.account)?;
     let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
-    let mut command = order.installation.command("postgres", order.account);
+    let mut command = order.installation.postmaster(order.account);
     // The port is in the name of the socket.
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");

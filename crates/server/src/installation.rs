@@ -185,6 +185,13 @@ impl Installation {
         }
         command
     }
+
+    /// A command for the server itself, with the preset's environment. A variable that the user has set stays.
+    pub(crate) fn postmaster(&self, account: &Account) -> Command {
+        let mut command = self.command("postgres", account);
+        command.envs(preset::MEMORY.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+        command
+    }
 }
 
 /// The name under which the cache remembers an answer of `program`, which depends on `more`: as long as it is the very

@@ -403,3 +403,28 @@ fn commands_and_setups_find_the_programs_of_the_server_behind_those_of_the_user(
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), expected.as_str()), "{outcome}");
     assert_eq!(fs::read_to_string(scene.directory.join("setup")).unwrap(), expected);
 }
+
+/// Pages that the server's process asks the kernel for during one of many equal statements.
+fn pages_of_a_statement(major: u32, variables: &[(&str, &str)]) -> u32 {
+    let scene = Scene::new(User::Ourselves);
+    // minflt. Source: proc_pid_stat(5).
+    let pages = "SELECT split_part(pg_read_file('/proc/self/stat'), ' ', 10);\n";
+    let sort =
+        "SELECT count(*) FROM (SELECT n::text FROM generate_series(1, 5000) n ORDER BY 1) s \\g /dev/null\n";
+    scene.write("sql", &[&sort.repeat(20), pages, &sort.repeat(100), pages].concat());
+    let (bin, psql) = (postgres(major), ground::psql());
+    let mut command = scene.pgfresh(["run", "--postgres", &bin, "--", psql, "-XAtqf", "sql"]);
+    command.envs(variables.iter().copied());
+    let outcome = finish(command);
+    let counts: Vec<u32> = outcome.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    let [before, after] = counts[..] else { panic!("{outcome}") };
+    (after - before) / 100
+}
+
+#[test]
+fn a_process_of_the_server_keeps_its_memory_for_the_next_statement_unless_told() {
+    for major in majors() {
+        assert_eq!(pages_of_a_statement(major, &[]), 0, "PostgreSQL {major}");
+    }
+    assert!(pages_of_a_statement(15, &[("MALLOC_TRIM_THRESHOLD_", "65536")]) > 10);
+}
