@@ -149,8 +149,12 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut said = false;
     loop {
         let event = events.next();
-        // The kernel closes the pipe that this event is about shortly before it says that the postmaster has ended.
-        let is_gone = |server: &&Server| matches!(event, Event::ServerGone) || !server.is_alive();
+        // What ends with the postmaster does so shortly before the kernel says that it has ended.
+        let is_gone = |server: &&Server| match &event {
+            Event::ServerGone => true,
+            Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),
+            _ => !server.is_alive(),
+        };
         if !said && let Some(server) = server.filter(is_gone) {
             aside!("pgfresh: the server went away while the command was running: {}", server.why_gone());
             said = true;

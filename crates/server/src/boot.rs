@@ -1,6 +1,7 @@
 //! Starting a server: copy, boot, ready, and the proof that it does what it was told.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
-use crate::address::{Address, PORT};
+use crate::address::{Address, PORT, SOCKET};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN;
@@ -314,6 +315,13 @@ impl Server {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
+    }
+
+    /// Whether its postmaster listens. The kernel ends that together with all that is open to a process, and its sessions notice;
+    /// that the process has ended it says shortly after.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
     }
 
     /// Calls `then`, in a thread of its own, when all processes of the server are gone, which is soon after the end of its

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Scene, User};
 
-/// Within this everything is gone, whatever died.
-pub(crate) const BOUND: Duration = Duration::from_secs(2);
+/// Within this everything is gone, whatever died and however busy the machine is. `kills` tells how soon that is on a quiet one.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// A process, as `/proc` shows it.
 #[derive(Debug, Clone)]
@@ -149,8 +149,11 @@ impl History {
         }
         let images = fs::read_dir(scene.cache.join("images")).into_iter().flatten().flatten();
         for path in images.map(|entry| entry.path()) {
-            // Somebody else's that is being built is nobody's leftover.
-            if path.extension().is_some() && processes_about(&path.with_extension("lock")).is_empty() {
+            // What another test builds is no leftover, nor what it has built since the directory was read.
+            if path.extension().is_some()
+                && processes_about(&path.with_extension("lock")).is_empty()
+                && path.symlink_metadata().is_ok()
+            {
                 left.push(format!("in the cache {}", path.display()));
             }
         }

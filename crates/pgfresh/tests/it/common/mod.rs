@@ -241,7 +241,7 @@ impl Scene {
         self.history.lock().unwrap().leftovers(self)
     }
 
-    /// Fails unless within two seconds nothing is left of all that ran here: no process, directory, lock or segment.
+    /// Fails unless soon nothing is left of all that ran here: no process, directory, lock or segment.
     pub(crate) fn assert_nothing_left(&self, context: impl fmt::Display) {
         let begun = Instant::now();
         loop {
