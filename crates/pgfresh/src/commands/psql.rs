@@ -1,8 +1,9 @@
 //! `pgfresh psql`: psql in a database of this run's server, or of the background server.
 
+use std::io::Read;
 use std::process::{Command, ExitCode};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use ureq::http::Method;
 
 use crate::background;
@@ -19,11 +20,8 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     let name = arguments.name.as_deref();
     let control = Control::of_this_run_or(|| Ok(background::join_for(settings, name)?.control))?;
     // A database that the user names is created by psql's session, and outlives it as any other does.
-    let leased = match &arguments.name {
-        Some(_) => None,
-        None => Some(control.call(&Method::POST, "/v1/databases", &Value::Null)?),
-    };
-    let leased = leased.as_ref().map(|leased| leased["name"].as_str().unwrap_or_default());
+    let leased = arguments.name.is_none().then(|| lease(&control)).transpose()?;
+    let leased = leased.as_ref().map(|(name, _held)| name.as_str());
     let name = arguments.name.as_deref().or(leased).unwrap_or_default();
     control.address(name).describe_to(&mut command);
     control.describe_to(&mut command);
@@ -33,4 +31,11 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     let code = code?;
     released.transpose()?;
     Ok(ExitCode::from(code))
+}
+
+/// Leases a database by a name of its own, for as long as the returned reader is there: also if this process is killed.
+fn lease(control: &Control) -> Result<(String, impl Read + use<>), Failure> {
+    let (holder, hold) = control.hold()?;
+    let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
+    Ok((leased["name"].as_str().unwrap_or_default().to_owned(), hold))
 }

@@ -274,3 +274,26 @@ fn what_is_not_there_is_not_swept_and_not_made() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), said), "{outcome}");
     assert!(!scene.directory.join("nope").exists());
 }
+
+#[test]
+fn psql_leaves_no_lease_whenever_it_is_killed() {
+    let scene = Scene::new(User::Ourselves);
+    let begun = Instant::now();
+    assert_eq!(scene.run(["psql", "--", "-qc", "SELECT 1"]).code, Some(0));
+    let (took, mut random) = (begun.elapsed(), Random::new());
+    for round in 0..6 {
+        let mut command = scene.pgfresh(["psql", "--", "-qc", "SELECT pg_sleep(600)"]);
+        let mut psql = command.stderr(Stdio::null()).spawn().unwrap();
+        // One is killed within psql in any case.
+        let leased = || !scene.run(["status", "--json"]).stdout.contains("\"leases\":[]");
+        if round == 0 {
+            wait_until("psql to have a lease", leased);
+        } else {
+            thread::sleep(random.moment(took));
+        }
+        kill_process(Pid::from_child(&psql), Signal::KILL).unwrap();
+        psql.wait().unwrap();
+        wait_until("the lease to be over", || !leased());
+    }
+    assert_eq!(scene.run(["stop"]).code, Some(0));
+}
