@@ -219,6 +219,9 @@ impl Examination {
         if progress.is_cancelled() {
             return Ok(None);
         }
+        if let Some(why) = watched.why_not_run() {
+            return Err(why.into());
+        }
         watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
         chart.report.add_table(watched.profile.kinds());
         chart.found.extend(watched.profile.findings().iter().cloned());

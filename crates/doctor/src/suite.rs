@@ -15,6 +15,8 @@ use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 
+/// What a shell ends with where a program cannot be run, or is not there. Source: POSIX, 2.8.2.
+const NOT_RUN: [i32; 2] = [126, 127];
 /// How often a short suite is watched, at most.
 const MOST_RUNS: usize = 5;
 /// After this long, a suite is not watched once more.
@@ -91,6 +93,12 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 impl Watched {
+    /// Why there was no suite to watch, if the shell found none.
+    pub(crate) fn why_not_run(&self) -> Option<String> {
+        let is_missing = self.status.code().is_some_and(|code| NOT_RUN.contains(&code));
+        is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program is not there".to_owned()))
+    }
+
     /// How long it took and where, and how it ended if not well.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut layers = self.profile.layers();

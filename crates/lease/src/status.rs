@@ -14,6 +14,9 @@ use crate::{Difference, Isolation, SharedStateChange};
 /// How long a last look may take. A server whose processes are stopped does not answer, and is to be ended all the same.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether all databases are ready: only measurements wait for that.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
+
 /// What there is, and what happened since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
@@ -57,6 +60,14 @@ pub struct LeaseStatus {
 }
 
 impl Leases {
+    /// Waits until as many databases are ready as should be without clients, for `patience` at most.
+    pub fn settle(&self, patience: Duration) {
+        let begun = Instant::now();
+        while !self.0.lock().table.is_supplied() && begun.elapsed() < patience {
+            thread::sleep(SETTLE_INTERVAL);
+        }
+    }
+
     /// What there is now.
     #[must_use]
     pub fn status(&self) -> Status {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gateway::Budget;
 use report::{
@@ -33,6 +33,8 @@ use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command;
 use crate::variable::Variable;
 
+/// How long a new server may take until its first databases are ready.
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// From this exit code on, a signal has ended the command.
 const SIGNALLED: u8 = 128;
 /// Lines of the command's output that are shown if it failed.
@@ -194,6 +196,8 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
+        // A server without pgfresh copies no databases ahead. On a durable one that takes a while, and is not the suite's.
+        service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
         let code = foreground::run(Some(&service.server), command);

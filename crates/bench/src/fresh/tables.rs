@@ -22,8 +22,6 @@ const GOAL: u32 = 3_000;
 const BLOCK: u32 = 10;
 /// How long the pool is left alone at most until it makes no more copies.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
-/// So long nothing was made: the pool has what it wants.
-const SETTLED: Duration = Duration::from_secs(1);
 
 /// A server whose template has so many tables, and what its first database cost.
 pub(super) struct Server {
@@ -45,34 +43,19 @@ impl Server {
 
     fn open(fresh: &Fresh, tables: u32) -> Result<Self, BenchError> {
         let fixture = fresh.fixture_of(tables)?;
-        settle(&fixture);
+        fixture.leases.settle(SETTLE_TIMEOUT);
         let by_hand = fixture.new_name();
         let begun = Instant::now();
         Strategy::best(fixture.major()).create(&mut fixture.admin()?, &by_hand)?;
         let copied = begun.elapsed();
         let name = fixture.leases.lease(Isolation::Clone, None, None)?.0;
         let first_reset = time_reset(&fixture, &name, &[&writes(tables, 1)])?;
-        settle(&fixture);
+        fixture.leases.settle(SETTLE_TIMEOUT);
         Ok(Self { tables, name, by_hand, first: [fixture.built, copied, first_reset], fixture })
     }
 
     pub(super) fn close(self) {
         self.fixture.close();
-    }
-}
-
-/// Waits until the pool has made all copies that it wants.
-fn settle(fixture: &Fixture) {
-    let begun = Instant::now();
-    let (mut made, mut since) = (0, begun);
-    while begun.elapsed() < SETTLE_TIMEOUT {
-        let created = fixture.leases.status().created.0;
-        if created != made {
-            (made, since) = (created, Instant::now());
-        } else if made > 0 && since.elapsed() > SETTLED {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -133,6 +133,14 @@ impl LeaseTable {
         self.databases.ready().filter(is_for_any).count()
     }
 
+    /// Whether as many are ready as should be, or as there is room for, and none is being made.
+    pub(crate) fn is_supplied(&self) -> bool {
+        let is_full = self.databases.len() >= self.capacity;
+        self.supplies.iter().all(|(source, supply)| {
+            self.making(source) == 0 && (is_full || self.ready(source) >= supply.wanted)
+        })
+    }
+
     /// Gives ready databases to those who wait for them.
     pub(super) fn serve(&mut self, source: &Source, now: Instant) {
         while let Some(demand) = self.first_demand(source) {

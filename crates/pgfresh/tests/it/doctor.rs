@@ -306,3 +306,13 @@ fn what_cannot_be_written_to_is_an_error_that_says_so() {
         "{outcome}"
     );
 }
+
+#[test]
+fn a_suite_that_cannot_be_run_is_an_error_and_no_finding() {
+    let scene = Scene::new(User::Ourselves);
+    let place = scene.place.to_str().unwrap();
+    let outcome = scene.run(["doctor", "--quick", "--suite", "pytst -q", place]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    let words = "pgfresh: could not examine the suite: sh: 1: pytst: not found";
+    assert!(outcome.stderr.contains(words) && !outcome.stdout.contains("No client"), "{outcome}");
+}

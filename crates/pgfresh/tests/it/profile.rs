@@ -544,6 +544,23 @@ fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
     assert!(rows(&report, "How many times as fast")[0]["gain"]["value"].as_f64().unwrap() > 0.0, "{report}");
 }
 
+#[test]
+fn a_comparison_times_no_copies_that_are_made_ahead() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("schema.sql", "CREATE TABLE t (n int)");
+    let script = "$0 status --json >>made; sleep 1; $0 status --json >>made";
+    let words = ["run", "--sql", "schema.sql", "--compare", "-n", "1", "--", "sh", "-euc", script];
+    let outcome = scene.run(words.iter().chain(&[ground::program().to_str().unwrap()]));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let made = fs::read_to_string(scene.directory.join("made")).unwrap();
+    let made: Vec<Value> = made.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(made.len(), 4);
+    for begins_and_ends in made.chunks(2) {
+        let [begins, ends] = [0, 1].map(|at: usize| &begins_and_ends[at]["created"]["count"]);
+        assert!(begins == ends && ends.as_u64() > Some(0), "{made:?}");
+    }
+}
+
 /// Ctrl-C reaches pgfresh and the command, which may end well all the same.
 #[test]
 fn a_comparison_that_is_interrupted_says_what_there_is_until_then() {
