@@ -31,11 +31,24 @@ class Server {
   #port;
   #secret;
 
-  constructor(url, secret, holder) {
+  #child;
+
+  // `child` is the binary, where this process has started it.
+  constructor(url, secret, holder, child) {
     this.#host = url.hostname;
     this.#port = url.port;
     this.#secret = secret;
     this.holder = holder;
+    this.#child = child;
+  }
+
+  get isOurs() {
+    return this.#child !== undefined;
+  }
+
+  // Gives up what is held for us. Only a server that this process has started.
+  end() {
+    this.#child?.stdin.end();
   }
 
   // The variables with which another process finds it and holds databases for us.
@@ -107,11 +120,40 @@ function told({ message, code, detail, hint }) {
 let found;
 
 // The server of this process, which is started if it is needed for the first time. If there is none, all calls reject: what has
-// failed, the setup of a template above all, is not tried again for each test. `again` does, where tests run again.
-function server({ again = false } = {}) {
-  if (again) found = undefined;
+// failed, the setup of a template above all, is not tried again for each test.
+function server() {
   found ??= find();
   return found;
+}
+
+// What `handOn` has set: these name no server of others.
+let handed = {};
+
+// Finds or starts a server for a run of the tests, and sets the variables with which other processes find it. In watch mode
+// there are several runs: a template may have changed, and a server may have been stopped.
+async function handOn() {
+  const before = found;
+  for (const name of Object.keys(handed)) delete process.env[name];
+  [handed, found] = [{}, undefined];
+  try {
+    const { environment, isOurs } = await server();
+    if (isOurs) handed = environment;
+    Object.assign(process.env, environment);
+    return environment;
+  } finally {
+    // Not earlier: a server without users may end.
+    before?.then((server) => server.end(), () => {});
+  }
+}
+
+let taken;
+
+// Uses the server of these variables, which a run has handed on, from now on.
+function take(environment) {
+  if (!environment || environment.PGFRESH_CONTROL === taken) return;
+  taken = environment.PGFRESH_CONTROL;
+  Object.assign(process.env, environment);
+  found = undefined;
 }
 
 async function find() {
@@ -136,7 +178,7 @@ async function started() {
   // None of it keeps this process from ending.
   for (const handle of [child, child.stdin, child.stdout]) handle.unref();
   if (place.error) throw told(place.error);
-  return new Server(new URL(place.http_url), place.password, place.holder);
+  return new Server(new URL(place.http_url), place.password, place.holder, child);
 }
 
 function firstLine(child, binary) {
@@ -164,4 +206,4 @@ function notRun(cause, binary) {
   return new PgfreshError(primary, { hint: "Set PGFRESH_BIN to where pgfresh is, or unset it.", cause });
 }
 
-module.exports = { PgfreshError, server };
+module.exports = { PgfreshError, handOn, server, take };
