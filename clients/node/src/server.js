@@ -97,6 +97,10 @@ class Server {
 // What to do where there is no answer.
 const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
+// What to do where the binary is another one.
+const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
+const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
+
 // What hints say to users of HTTP, and what they say here.
 const HINTS = [
   ['set "close_sessions"', "call reset({ closeSessions: true })"],
@@ -113,6 +117,7 @@ function refusal(status, text) {
 
 // The error that pgfresh writes so.
 function told({ message, code, detail, hint }) {
+  if (typeof message !== "string") throw new TypeError("it has no message");
   const here = HINTS.reduce((hint, [there, here]) => hint?.replace(there, here), hint);
   return new PgfreshError(message, { code, detail, hint: here });
 }
@@ -174,11 +179,22 @@ async function started() {
   if (!binary) throw notRun({ code: "ENOENT" }, "pgfresh");
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
-  const place = JSON.parse(await firstLine(child, binary));
+  const line = await firstLine(child, binary);
   // None of it keeps this process from ending.
   for (const handle of [child, child.stdin, child.stdout]) handle.unref();
-  if (place.error) throw told(place.error);
-  return new Server(new URL(place.http_url), place.password, place.holder, child);
+  try {
+    return placeOf(line, child);
+  } catch (cause) {
+    child.stdin.end();
+    if (cause instanceof PgfreshError) throw cause;
+    throw new PgfreshError(`could not read what "${binary}" printed`, { hint: CHECK, cause });
+  }
+}
+
+function placeOf(line, child) {
+  const { error, http_url, password, holder } = JSON.parse(line);
+  if (error) throw told(error);
+  return new Server(new URL(http_url), password, holder, child);
 }
 
 function firstLine(child, binary) {
@@ -200,10 +216,10 @@ function firstLine(child, binary) {
 }
 
 function notRun(cause, binary) {
-  if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { cause });
+  if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { hint: SET, cause });
   if (!process.env.PGFRESH_BIN) return new PgfreshError(`cannot find "${binary}"`, { hint: HINT, cause });
   const primary = `cannot find "${binary}", which PGFRESH_BIN names`;
-  return new PgfreshError(primary, { hint: "Set PGFRESH_BIN to where pgfresh is, or unset it.", cause });
+  return new PgfreshError(primary, { hint: SET, cause });
 }
 
 module.exports = { PgfreshError, handOn, server, take };
