@@ -18,11 +18,29 @@ const PATIENCE = 600_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
+  // No properties of their own: vitest and Node would show them behind the message, which has them.
+  #parts;
 
   constructor(primary, { code, detail, hint, cause } = {}) {
     const more = (detail ? `\nDETAIL:  ${detail}` : "") + (hint ? `\nHINT:  ${hint}` : "");
-    super(primary + more, { cause });
-    Object.assign(this, { primary, code, detail, hint });
+    super(primary + more, cause && { cause });
+    this.#parts = { primary, code, detail, hint };
+  }
+
+  get primary() {
+    return this.#parts.primary;
+  }
+
+  get code() {
+    return this.#parts.code;
+  }
+
+  get detail() {
+    return this.#parts.detail;
+  }
+
+  get hint() {
+    return this.#parts.hint;
   }
 }
 
