@@ -95,7 +95,8 @@ class Server {
       headers["content-length"] = Buffer.byteLength(text);
     }
     return new Promise((resolve, reject) => {
-      const to = { host: this.#host, port: this.#port, method, path, headers, agent: false };
+      // An address of IPv6 has its brackets in URLs only.
+      const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
       const request = http.request({ ...to, timeout: PATIENCE }, async (response) => {
         try {
           let answer = "";

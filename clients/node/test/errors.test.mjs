@@ -45,6 +45,12 @@ test("an error that nothing catches is shown without its parts", async () => {
   assert.doesNotMatch(inspect(error), /primary|hint:/);
 });
 
+test("a server may have an address of IPv6", async (t) => {
+  const server = await counterpart(() => ({ status: 409, body: { error: { message: "no" } } }), "::1");
+  t.after(server.close);
+  await assert.rejects(newClient({ PGFRESH_CONTROL: server.control }).freshDatabase(), { message: "no" });
+});
+
 for (const [there, here] of [
   ['Close them first, or set "close_sessions".', "Close them first, or call reset({ closeSessions: true })."],
   ['Lease it with "record": true.', "Lease it with { record: true }, or a budget."],

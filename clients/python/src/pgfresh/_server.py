@@ -62,11 +62,12 @@ class Server:
         self._host = host
         self._port = port
         self._secret = secret
+        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.holder = holder
 
     def environment(self) -> dict[str, str]:
         """The variables with which another process finds it and holds databases for us."""
-        control = f"http://:{quote(self._secret, safe='')}@{self._host}:{self._port}"
+        control = f"http://:{quote(self._secret, safe='')}@{self._where}"
         holder = {"PGFRESH_HOLDER": self.holder} if self.holder else {}
         return {"PGFRESH_CONTROL": control} | holder
 
@@ -82,8 +83,9 @@ class Server:
             response = connection.getresponse()
             answer = response.read()
         except (OSError, HTTPException) as error:
-            where = f"{self._host}:{self._port}"
-            raise Error(f"could not talk to pgfresh at {where}: {error}", hint=_GONE) from error
+            raise Error(
+                f"could not talk to pgfresh at {self._where}: {error}", hint=_GONE
+            ) from error
         finally:
             connection.close()
         if response.status >= 300:
