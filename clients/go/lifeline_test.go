@@ -56,7 +56,7 @@ type standIn struct {
 }
 
 // newStandIn makes the script the binary of this process, and sets what it prints or its exit code.
-func newStandIn(t *testing.T, line map[string]any, code int) *standIn {
+func newStandIn(t *testing.T, line any, code int) *standIn {
 	script, err := filepath.Abs(filepath.Join(transcripts, "pgfresh"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,11 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 )
 
 // serve is what pgfresh is asked for.
@@ -61,12 +63,29 @@ func find(named string) (string, error) {
 	switch {
 	case err == nil:
 		return path, nil
+	case named != "" && exists(named):
+		return "", notRun(named, errors.New("it is not an executable file"))
 	case named != "":
-		return "", fmt.Errorf("cannot find %q, which PGFRESH_BIN names\nHINT:  Set PGFRESH_BIN to where pgfresh is, or unset it.", named)
+		return "", fmt.Errorf("cannot find %q, which PGFRESH_BIN names\n%s", named, set)
 	default:
 		return "", fmt.Errorf("cannot find %q\nHINT:  "+
 			"Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.", binary)
 	}
+}
+
+// What to do where the binary is another one.
+const (
+	set   = "HINT:  Set PGFRESH_BIN to where pgfresh is, or unset it."
+	check = "HINT:  Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
+)
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func notRun(path string, err error) error {
+	return fmt.Errorf("cannot run %q: %w\n%s", path, err, set)
 }
 
 // existing is the server that somebody else started.
@@ -92,7 +111,11 @@ func start(command *exec.Cmd) (*server, error) {
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("could not start pgfresh: %w", err)
+		var at *fs.PathError // It names the path once more.
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return nil, notRun(command.Path, err)
 	}
 	line, err := bufio.NewReader(output).ReadBytes('\n')
 	if err != nil {
@@ -100,22 +123,33 @@ func start(command *exec.Cmd) (*server, error) {
 		return nil, fmt.Errorf("pgfresh ended with %s before it was ready\nHINT:  Its own message is on standard error.",
 			strings.Replace(command.ProcessState.String(), "exit status", "exit code", 1))
 	}
+	server, err := read(line, command.Path)
+	if err != nil {
+		lifeline.Close()
+		// What is not pgfresh need not end by itself.
+		defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
+		command.Wait() // It has said all then.
+		return nil, err
+	}
+	server.lifeline = lifeline
+	return server, nil
+}
+
+// read is the server that the line of the binary tells of.
+func read(line []byte, binary string) (*server, error) {
 	var place struct {
 		said
 		HTTPURL  string `json:"http_url"`
 		Password string `json:"password"`
 		Holder   string `json:"holder"`
 	}
-	if err := json.Unmarshal(line, &place); err != nil {
-		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
-	}
+	unreadable := json.Unmarshal(line, &place)
 	if err := place.err(); err != nil {
-		command.Wait() // It has said all.
 		return nil, err
 	}
 	address, err := url.Parse(place.HTTPURL)
-	if err != nil {
-		return nil, fmt.Errorf("could not read what pgfresh printed: %w", err)
+	if unreadable != nil || err != nil || address.Host == "" {
+		return nil, fmt.Errorf("could not read what %q printed\n%s", binary, check)
 	}
-	return &server{api: newAPI(address.Host, place.Password), holder: place.Holder, lifeline: lifeline}, nil
+	return &server{api: newAPI(address.Host, place.Password), holder: place.Holder}, nil
 }

@@ -23,7 +23,7 @@ type transcript struct {
 	Environment map[string]string
 	Start       struct {
 		Arguments []string
-		Line      map[string]any
+		Line      any
 		Exit      int
 	}
 	Steps   []step

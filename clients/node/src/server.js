@@ -18,11 +18,29 @@ const PATIENCE = 600_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
+  // No properties of their own: vitest and Node would show them behind the message, which has them.
+  #parts;
 
   constructor(primary, { code, detail, hint, cause } = {}) {
     const more = (detail ? `\nDETAIL:  ${detail}` : "") + (hint ? `\nHINT:  ${hint}` : "");
-    super(primary + more, { cause });
-    Object.assign(this, { primary, code, detail, hint });
+    super(primary + more, cause && { cause });
+    this.#parts = { primary, code, detail, hint };
+  }
+
+  get primary() {
+    return this.#parts.primary;
+  }
+
+  get code() {
+    return this.#parts.code;
+  }
+
+  get detail() {
+    return this.#parts.detail;
+  }
+
+  get hint() {
+    return this.#parts.hint;
   }
 }
 
@@ -31,11 +49,24 @@ class Server {
   #port;
   #secret;
 
-  constructor(url, secret, holder) {
+  #child;
+
+  // `child` is the binary, where this process has started it.
+  constructor(url, secret, holder, child) {
     this.#host = url.hostname;
     this.#port = url.port;
     this.#secret = secret;
     this.holder = holder;
+    this.#child = child;
+  }
+
+  get isOurs() {
+    return this.#child !== undefined;
+  }
+
+  // Gives up what is held for us. Only a server that this process has started.
+  end() {
+    this.#child?.stdin.end();
   }
 
   // The variables with which another process finds it and holds databases for us.
@@ -64,7 +95,8 @@ class Server {
       headers["content-length"] = Buffer.byteLength(text);
     }
     return new Promise((resolve, reject) => {
-      const to = { host: this.#host, port: this.#port, method, path, headers, agent: false };
+      // An address of IPv6 has its brackets in URLs only.
+      const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
       const request = http.request({ ...to, timeout: PATIENCE }, async (response) => {
         try {
           let answer = "";
@@ -84,6 +116,10 @@ class Server {
 // What to do where there is no answer.
 const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
+// What to do where the binary is another one.
+const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
+const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
+
 // What hints say to users of HTTP, and what they say here.
 const HINTS = [
   ['set "close_sessions"', "call reset({ closeSessions: true })"],
@@ -100,6 +136,7 @@ function refusal(status, text) {
 
 // The error that pgfresh writes so.
 function told({ message, code, detail, hint }) {
+  if (typeof message !== "string") throw new TypeError("it has no message");
   const here = HINTS.reduce((hint, [there, here]) => hint?.replace(there, here), hint);
   return new PgfreshError(message, { code, detail, hint: here });
 }
@@ -107,11 +144,40 @@ function told({ message, code, detail, hint }) {
 let found;
 
 // The server of this process, which is started if it is needed for the first time. If there is none, all calls reject: what has
-// failed, the setup of a template above all, is not tried again for each test. `again` does, where tests run again.
-function server({ again = false } = {}) {
-  if (again) found = undefined;
+// failed, the setup of a template above all, is not tried again for each test.
+function server() {
   found ??= find();
   return found;
+}
+
+// What `handOn` has set: these name no server of others.
+let handed = {};
+
+// Finds or starts a server for a run of the tests, and sets the variables with which other processes find it. In watch mode
+// there are several runs: a template may have changed, and a server may have been stopped.
+async function handOn() {
+  const before = found;
+  for (const name of Object.keys(handed)) delete process.env[name];
+  [handed, found] = [{}, undefined];
+  try {
+    const { environment, isOurs } = await server();
+    if (isOurs) handed = environment;
+    Object.assign(process.env, environment);
+    return environment;
+  } finally {
+    // Not earlier: a server without users may end.
+    before?.then((server) => server.end(), () => {});
+  }
+}
+
+let taken;
+
+// Uses the server of these variables, which a run has handed on, from now on.
+function take(environment) {
+  if (!environment || environment.PGFRESH_CONTROL === taken) return;
+  taken = environment.PGFRESH_CONTROL;
+  Object.assign(process.env, environment);
+  found = undefined;
 }
 
 async function find() {
@@ -132,11 +198,22 @@ async function started() {
   if (!binary) throw notRun({ code: "ENOENT" }, "pgfresh");
   // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
-  const place = JSON.parse(await firstLine(child, binary));
+  const line = await firstLine(child, binary);
   // None of it keeps this process from ending.
   for (const handle of [child, child.stdin, child.stdout]) handle.unref();
-  if (place.error) throw told(place.error);
-  return new Server(new URL(place.http_url), place.password, place.holder);
+  try {
+    return placeOf(line, child);
+  } catch (cause) {
+    child.stdin.end();
+    if (cause instanceof PgfreshError) throw cause;
+    throw new PgfreshError(`could not read what "${binary}" printed`, { hint: CHECK, cause });
+  }
+}
+
+function placeOf(line, child) {
+  const { error, http_url, password, holder } = JSON.parse(line);
+  if (error) throw told(error);
+  return new Server(new URL(http_url), password, holder, child);
 }
 
 function firstLine(child, binary) {
@@ -158,10 +235,10 @@ function firstLine(child, binary) {
 }
 
 function notRun(cause, binary) {
-  if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { cause });
+  if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { hint: SET, cause });
   if (!process.env.PGFRESH_BIN) return new PgfreshError(`cannot find "${binary}"`, { hint: HINT, cause });
   const primary = `cannot find "${binary}", which PGFRESH_BIN names`;
-  return new PgfreshError(primary, { hint: "Set PGFRESH_BIN to where pgfresh is, or unset it.", cause });
+  return new PgfreshError(primary, { hint: SET, cause });
 }
 
-module.exports = { PgfreshError, server };
+module.exports = { PgfreshError, handOn, server, take };

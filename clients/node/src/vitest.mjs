@@ -1,13 +1,16 @@
 // For vitest: `test` with the fixtures `freshDatabase` and `freshUrl`.
 
-import { test as base } from "vitest";
+import { inject, test as base } from "vitest";
 import { endTest, freshDatabaseFor } from "./index.js";
+import { take } from "./server.js";
 
 export const test = base.extend({
   freshWish: [{}, { injected: true }],
 
   freshDatabase: async ({ freshWish, task, onTestFinished }, use) => {
     const test = nameOf(task);
+    // By the global setup, if there is one.
+    take(inject("pgfresh"));
     const database = await freshDatabaseFor(test, freshWish);
     // These run last, and the first that was added is the last of them: those of the test can close its connections.
     onTestFinished(async () => {

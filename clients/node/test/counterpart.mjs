@@ -6,7 +6,7 @@ import http from "node:http";
 export const SECRET = "5ec7e700000000000000000000000000";
 
 // `answer` gets what was asked for and says status and body; null closes the connection.
-export async function counterpart(answer) {
+export async function counterpart(answer, host = "127.0.0.1") {
   const asked = [];
   const server = http.createServer(async (request, response) => {
     let text = "";
@@ -19,10 +19,10 @@ export async function counterpart(answer) {
     if (reply === null) return request.socket.destroy();
     response.writeHead(reply.status).end(reply.body && JSON.stringify(reply.body));
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(0, host);
   await once(server, "listening");
   const { port } = server.address();
-  const control = `http://:${SECRET}@127.0.0.1:${port}`;
+  const control = `http://:${SECRET}@${host.includes(":") ? `[${host}]` : host}:${port}`;
   return { asked, port, control, close: () => server.close() };
 }
 

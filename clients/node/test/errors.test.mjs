@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { inspect } from "node:util";
 
 import { counterpart } from "./counterpart.mjs";
 
@@ -33,6 +34,21 @@ test("a server that does not start is tried once, and its error has the cause", 
     await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message, detail, hint });
   }
   assert.equal(readFileSync(log, "utf8"), "started serve --shared --json\n");
+});
+
+test("an error that nothing catches is shown without its parts", async () => {
+  const client = newClient({ PGFRESH_BIN: "/no/such/pgfresh" });
+  const error = await client.freshDatabase().catch((error) => error);
+  const { cause } = error;
+  assert.equal(cause.code, "ENOENT");
+  assert.equal(inspect(new client.PgfreshError("no room", { code: "53400", hint: "Wait." })).split("\n    at")[0], "PgfreshError: no room\nHINT:  Wait.");
+  assert.doesNotMatch(inspect(error), /primary|hint:/);
+});
+
+test("a server may have an address of IPv6", async (t) => {
+  const server = await counterpart(() => ({ status: 409, body: { error: { message: "no" } } }), "::1");
+  t.after(server.close);
+  await assert.rejects(newClient({ PGFRESH_CONTROL: server.control }).freshDatabase(), { message: "no" });
 });
 
 for (const [there, here] of [

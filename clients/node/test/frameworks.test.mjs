@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { keeping } from "./counterpart.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
+const standIn = fileURLToPath(new URL("../../transcripts/pgfresh", import.meta.url));
 const frameworks = {
   jest: ["node_modules/jest/bin/jest.js", "--config=test/jest/jest.config.js"],
   vitest: ["node_modules/vitest/vitest.mjs", "run", "--root=test/vitest"],
@@ -115,6 +116,16 @@ for (const framework of Object.keys(frameworks)) {
     const { tests } = JSON.parse(await readFile(report, "utf8"));
     const divided = tests.filter(({ name }) => name.endsWith("before a reset"));
     assert.deepEqual(divided.map(({ statements }) => statements).sort(), [1, 10], JSON.stringify(tests));
+  });
+}
+
+for (const framework of ["jest", "vitest"]) {
+  test(`${framework}: the parts of an error of the global setup are shown once`, { timeout: 120_000 }, async () => {
+    const error = { message: "no room", detail: "All is taken.", hint: "Wait." };
+    const environment = { PGFRESH_BIN: standIn, FAKE_LOG: "/dev/null", FAKE_EXIT: "1", FAKE_LINE: JSON.stringify({ error }) };
+    const { code, text } = await run(framework, "built", { PGFRESH_CONTROL: "", ...environment });
+    assert.notEqual(code, 0, text);
+    assert.deepEqual(text.match(/All is taken|Wait\./g), ["All is taken", "Wait."], text);
   });
 }
 

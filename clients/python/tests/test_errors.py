@@ -93,3 +93,14 @@ def test_hints_are_in_words_of_python(
         with pytest.raises(Error) as raised:
             fresh_database()
     assert raised.value.hint == here
+
+
+def test_an_address_of_ipv6_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing listens there.
+    control = "http://:secret@[::1]:1"
+    monkeypatch.setenv("PGFRESH_CONTROL", control)
+    monkeypatch.setattr(_server, "_found", None)
+    monkeypatch.setattr(_server, "_failed", None)
+    assert _server.server().environment()["PGFRESH_CONTROL"] == control
+    with pytest.raises(Error, match=r"pgfresh at \[::1\]:1: "):
+        fresh_database()

@@ -91,7 +91,7 @@ def test_transcript(
                 for name, value in step["answer"]["body"].items():
                     assert getattr(database, name) == value
 
-        started = log.read_text().splitlines()
+        started = [line for line in log.read_text().splitlines() if line != "ended"]
         assert len(started) == transcript["spawned"]
         if "arguments" in start:
             assert started == [" ".join(["started", *start["arguments"]])]

@@ -24,11 +24,11 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+use std::{fmt, mem};
 
 pub use error::Error;
 use server::Server;
@@ -180,9 +180,11 @@ fn budget_exceeded(message: &str) -> String {
     format!("budget exceeded: {message}")
 }
 
-/// A test has a thread of its own, which is called after it, unless tests run one after the other.
+/// A test has a thread of its own, which is called after it, unless tests run one after the other. Of a thread that it has
+/// started, tokio's workers above all, it is not known.
 fn this_test() -> String {
-    thread::current().name().filter(|name| *name != "main").unwrap_or_default().to_owned()
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    if ["main", "tokio-rt-worker", "tokio-runtime-worker"].contains(&&*name) { String::new() } else { name }
 }
 
 impl Drop for Database {
@@ -190,7 +192,10 @@ impl Drop for Database {
         // A second panic would abort the process, and the first one says why the test fails.
         let panicking = thread::panicking();
         let reason = if panicking { None } else { self.check() };
-        if let Some(line) = self.release(panicking || reason.is_some(), &this_test()) {
+        let here = this_test();
+        let test = self.test.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let test = if here.is_empty() { mem::take(test) } else { here };
+        if let Some(line) = self.release(panicking || reason.is_some(), &test) {
             eprintln!("{line}");
         }
         if let Some(reason) = reason {
@@ -278,7 +283,12 @@ impl Options {
     /// # Errors
     /// If there is no server and none can be started, or if it refuses.
     pub fn lease(&self) -> Result<Database, Error> {
-        let mut database = self.lease_from(&Server::of_this_process()?)?;
+        self.lease_for_test(&Server::of_this_process()?)
+    }
+
+    /// For the test that runs.
+    fn lease_for_test(&self, server: &Arc<Server>) -> Result<Database, Error> {
+        let mut database = self.lease_from(server)?;
         *database.test.get_mut().unwrap_or_else(PoisonError::into_inner) = this_test();
         Ok(database)
     }

@@ -81,9 +81,11 @@ impl Server {
     /// Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
     /// takes as long as the migrations do. What it does and what goes wrong, it says itself.
     fn start(named: Option<&OsStr>, environment: &Environment) -> Result<Self, Error> {
-        let could_not =
-            |error: &dyn std::fmt::Display| Error::new(format!("could not start pgfresh: {error}"));
-        let mut process = Command::new(named.unwrap_or(OsStr::new("pgfresh")))
+        let binary = named.unwrap_or(OsStr::new("pgfresh"));
+        let could_not = |error: &dyn std::fmt::Display| {
+            Error::new(format!("cannot run \"{}\": {error}", binary.display())).hint(SET)
+        };
+        let mut process = Command::new(binary)
             .args(SERVE)
             .envs(environment)
             .stdin(Stdio::piped())
@@ -102,12 +104,17 @@ impl Server {
             return Err(Error::new(format!("pgfresh ended with {how} before it was ready"))
                 .hint("Its own message is on standard error."));
         }
-        let place = match serde_json::from_str(&line).map_err(|error| could_not(&error))? {
-            Line::Ready(place) => place,
-            Line::Failed { error } => {
-                // It has said all.
+        let place = match serde_json::from_str(&line) {
+            Ok(Line::Ready(place)) => place,
+            Ok(Line::Failed { error }) => {
+                // It has said all. This closes its standard input.
                 process.wait().map_err(|error| could_not(&error))?;
                 return Err(error.in_rust());
+            }
+            Err(_) => {
+                return Err(
+                    Error::new(format!("could not read what \"{}\" printed", binary.display())).hint(CHECK)
+                );
             }
         };
         let address = place.http_url.trim_start_matches("http://").trim_end_matches('/');
@@ -214,11 +221,15 @@ fn encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, UNRESERVED)
 }
 
+/// What to do where the binary is another one.
+const SET: &str = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
+const CHECK: &str = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
+
 /// There is no such program.
 fn not_found(named: Option<&OsStr>) -> Error {
     match named {
         Some(named) => Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display()))
-            .hint("Set PGFRESH_BIN to where pgfresh is, or unset it."),
+            .hint(SET),
         None => Error::new("cannot find \"pgfresh\"").hint(
             "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.",
         ),

@@ -62,11 +62,12 @@ class Server:
         self._host = host
         self._port = port
         self._secret = secret
+        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.holder = holder
 
     def environment(self) -> dict[str, str]:
         """The variables with which another process finds it and holds databases for us."""
-        control = f"http://:{quote(self._secret, safe='')}@{self._host}:{self._port}"
+        control = f"http://:{quote(self._secret, safe='')}@{self._where}"
         holder = {"PGFRESH_HOLDER": self.holder} if self.holder else {}
         return {"PGFRESH_CONTROL": control} | holder
 
@@ -82,8 +83,9 @@ class Server:
             response = connection.getresponse()
             answer = response.read()
         except (OSError, HTTPException) as error:
-            where = f"{self._host}:{self._port}"
-            raise Error(f"could not talk to pgfresh at {where}: {error}", hint=_GONE) from error
+            raise Error(
+                f"could not talk to pgfresh at {self._where}: {error}", hint=_GONE
+            ) from error
         finally:
             connection.close()
         if response.status >= 300:
@@ -165,10 +167,9 @@ def _started() -> Server:
     named = os.environ.get("PGFRESH_BIN")
     path = shutil.which(named or _carried() or "pgfresh")
     if path is None and named:
-        raise Error(
-            f'cannot find "{named}", which PGFRESH_BIN names',
-            hint="Set PGFRESH_BIN to where pgfresh is, or unset it.",
-        )
+        if os.path.exists(named):
+            raise _not_run(named, "it is not an executable file")
+        raise Error(f'cannot find "{named}", which PGFRESH_BIN names', hint=_SET)
     if path is None:
         raise Error(
             'cannot find "pgfresh"',
@@ -176,21 +177,51 @@ def _started() -> Server:
             "or set PGFRESH_BIN to where it is.",
         )
     # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
-    process = subprocess.Popen(
-        [path, *ARGUMENTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
-    assert process.stdin is not None and process.stdout is not None
-    line = process.stdout.readline()
-    told = json.loads(line) if line.endswith(b"\n") else None
-    if told is None or "error" in told:
-        process.stdin.close()
-        process.stdout.close()
-        code = process.wait(STOP)
-        raise _error(told["error"]) if told else _ended(code)
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(
+            [path, *ARGUMENTS], stdin=pipe, stdout=pipe, start_new_session=True
+        )
+    except OSError as error:
+        raise _not_run(path, error.strerror or str(error)) from error
+    assert process.stdout is not None
+    try:
+        found = _place(process.stdout.readline(), path)
+    except EOFError:
+        raise _ended(_end(process)) from None
+    except Error:
+        _end(process)
+        raise
+    except BaseException:
+        # Ctrl-C waits for nothing.
+        _close(process)
+        raise
     atexit.register(_stop, process, os.getpid())
-    url = urlsplit(told["http_url"])
-    assert url.hostname is not None and url.port is not None
-    return Server(url.hostname, url.port, told["password"], told.get("holder"))
+    return found
+
+
+def _place(line: bytes, path: str) -> Server:
+    """What the line of the binary tells. There is none if it has ended."""
+    if not line.endswith(b"\n"):
+        raise EOFError
+    try:
+        told = json.loads(line)
+        if "error" in told:
+            raise _error(told["error"])
+        url = urlsplit(told["http_url"])
+        if not (url.hostname and url.port):
+            raise ValueError
+        return Server(url.hostname, url.port, told["password"], told.get("holder"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Error(f'could not read what "{path}" printed', hint=_CHECK) from None
+
+
+_SET = "Set PGFRESH_BIN to where pgfresh is, or unset it."
+_CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
+
+
+def _not_run(path: str, why: str) -> Error:
+    return Error(f'cannot run "{path}": {why}', hint=_SET)
 
 
 def _ended(code: int) -> Error:
@@ -200,10 +231,24 @@ def _ended(code: int) -> Error:
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
     """Closes the lifeline. A forked child has a copy of it, and no child to wait for."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
-    process.stdout.close()
+    _close(process)
     if os.getpid() == owner:
         process.wait(STOP)
     else:
         process.returncode = 0
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code, once it has said all. What is not pgfresh need not end by itself."""
+    _close(process)
+    try:
+        return process.wait(STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()

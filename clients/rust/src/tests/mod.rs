@@ -2,5 +2,6 @@
 
 mod http;
 mod lifeline;
+mod names;
 mod stand_in;
 mod transcripts;

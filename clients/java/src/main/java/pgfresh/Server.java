@@ -7,12 +7,14 @@ import java.net.URISyntaxException;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -22,6 +24,9 @@ final class Server {
 
     /** What pgfresh is asked for. */
     private static final List<String> SERVE = List.of("serve", "--shared", "--json");
+
+    /** What to do where the binary is another one. */
+    private static final String SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 
     /** The server of this process, or why there is none, once somebody has asked. */
     private static Supplier<Server> joined;
@@ -83,21 +88,31 @@ final class Server {
     private static String binary(Map<String, String> environment) {
         String set = environment.getOrDefault("PGFRESH_BIN", "");
         String wanted = set.isEmpty() ? "pgfresh" : set;
-        Stream<Path> places = wanted.contains("/")
-                ? Stream.of(Path.of(wanted))
+        Stream<String> places = wanted.contains("/")
+                ? Stream.of(wanted)
                 : Stream.of(environment.getOrDefault("PATH", "").split(File.pathSeparator))
-                        .map(folder -> Path.of(folder, wanted));
-        return places.filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
+                        .map(folder -> folder + "/" + wanted);
+        return places.flatMap(Server::sayable).filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
                 .findFirst()
                 .orElseThrow(() -> notFound(wanted, !set.isEmpty()))
                 .toString();
     }
 
+    /** Empty where Java cannot say the path: in the locale C, any that is not ASCII. */
+    private static Stream<Path> sayable(String text) {
+        try {
+            return Stream.of(Path.of(text));
+        } catch (InvalidPathException unsayable) {
+            return Stream.empty();
+        }
+    }
+
     private static PgfreshException notFound(String wanted, boolean isSet) {
+        if (isSet && sayable(wanted).anyMatch(Files::exists)) {
+            return new PgfreshException("cannot run \"" + wanted + "\": it is not an executable file", SET);
+        }
         return isSet
-                ? new PgfreshException(
-                        "cannot find \"" + wanted + "\", which PGFRESH_BIN names",
-                        "Set PGFRESH_BIN to where pgfresh is, or unset it.")
+                ? new PgfreshException("cannot find \"" + wanted + "\", which PGFRESH_BIN names", SET)
                 : new PgfreshException(
                         "cannot find \"" + wanted + "\"",
                         "Install it with the script of its release, sh pgfresh-install.sh, "
@@ -112,29 +127,68 @@ final class Server {
         List<String> command = new ArrayList<>(SERVE);
         command.add(0, binary);
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
-        builder.environment().putAll(environment);
+        // Those of this process it has anyway. As strings they would lose what the locale cannot say.
+        if (!environment.equals(System.getenv())) {
+            builder.environment().clear();
+            builder.environment().putAll(environment);
+        }
+        Process process;
         try {
-            Process process = builder.start();
-            String line = process.inputReader().readLine();
-            if (line == null) {
-                throw new PgfreshException(
-                        "pgfresh ended with exit code " + process.waitFor() + " before it was ready",
-                        "Its own message is on standard error.");
+            process = builder.start();
+        } catch (IOException error) {
+            Throwable why = error.getCause() == null ? error : error.getCause();
+            throw new PgfreshException("cannot run \"" + binary + "\": " + why.getMessage(), SET, error);
+        }
+        try {
+            return read(process);
+        } catch (IOException | RuntimeException | InterruptedException error) {
+            end(process);
+            if (error instanceof PgfreshException told) {
+                throw told;
             }
-            Json place = Json.read(line);
-            if (place.has("error")) {
-                process.waitFor(); // It has said all.
-                throw Api.told(place.object("error"));
+            if (error instanceof InterruptedException) {
+                Thread.currentThread().interrupt();
+                throw new PgfreshException("could not wait for pgfresh", error);
             }
-            URI address = URI.create(place.text("http_url"));
-            return new Server(
-                    new Api(address.getHost(), address.getPort(), place.text("password")), place.text("holder"), process);
-        } catch (IOException | IllegalArgumentException error) {
-            throw new PgfreshException("could not start pgfresh: " + error.getMessage(), error);
+            throw new PgfreshException(
+                    "could not read what \"" + binary + "\" printed",
+                    "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.",
+                    error);
+        }
+    }
+
+    /** Waits until it has said all. What is not pgfresh need not end by itself. */
+    private static void end(Process process) {
+        try {
+            process.getOutputStream().close();
+            if (!process.waitFor(10, TimeUnit.SECONDS)) {
+                process.destroyForcibly();
+            }
+        } catch (IOException gone) {
+            // So has pgfresh.
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-            throw new PgfreshException("could not wait for pgfresh", stopped);
         }
+    }
+
+    /** Reads the line that pgfresh prints. */
+    private static Server read(Process process) throws IOException, InterruptedException {
+        String line = process.inputReader(StandardCharsets.UTF_8).readLine();
+        if (line == null) {
+            throw new PgfreshException(
+                    "pgfresh ended with exit code " + process.waitFor() + " before it was ready",
+                    "Its own message is on standard error.");
+        }
+        Json place = Json.read(line);
+        if (place.has("error")) {
+            throw Api.told(place.object("error"));
+        }
+        URI address = URI.create(place.text("http_url"));
+        if (address.getHost() == null) {
+            throw new IllegalArgumentException("there is no address");
+        }
+        return new Server(
+                new Api(address.getHost(), address.getPort(), place.text("password")), place.text("holder"), process);
     }
 
     Database lease(Options options) {
