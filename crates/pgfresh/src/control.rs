@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use server::{Address, percent_encode};
 use ureq::Agent;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Method, Request};
+use ureq::typestate::AgentScope;
 
 use crate::failure::Failure;
 
@@ -48,8 +50,7 @@ impl Control {
         let unreadable =
             || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
         let (address, secret) = Address::parse_control_url(text).ok_or_else(unreadable)?;
-        let config =
-            Agent::config_builder().timeout_global(Some(ANSWER_TIMEOUT)).http_status_as_error(false).build();
+        let config = direct().timeout_global(Some(ANSWER_TIMEOUT)).http_status_as_error(false).build();
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
@@ -75,7 +76,7 @@ impl Control {
 
     /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
-        let config = Agent::config_builder()
+        let config = direct()
             .timeout_connect(Some(ANSWER_TIMEOUT))
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .build();
@@ -121,6 +122,11 @@ impl Control {
         let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;
         failed(error).hint(is_over.then(|| format!("The run that set {VARIABLE} is over; unset it.")))
     }
+}
+
+/// Of an agent that asks no proxy: what it talks to is on this machine, or has an address that the user has named.
+fn direct() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder().proxy(None)
 }
 
 fn failed(what: impl Display) -> Failure {

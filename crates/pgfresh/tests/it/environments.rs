@@ -428,3 +428,23 @@ fn a_process_of_the_server_keeps_its_memory_for_the_next_statement_unless_told()
     }
     assert!(pages_of_a_statement(15, &[("MALLOC_TRIM_THRESHOLD_", "65536")]) > 10);
 }
+
+#[test]
+fn no_proxy_is_asked_for_a_server_on_this_machine() {
+    let scene = Scene::new(User::Ourselves);
+    let ask = |arguments: &[&str]| {
+        let mut command = scene.pgfresh(arguments);
+        // No process listens there.
+        for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env(name, "http://127.0.0.1:1");
+        }
+        let outcome = finish(command);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        outcome.stdout
+    };
+    ask(&["url", "orders"]);
+    assert_eq!(ask(&["psql", "--", "-XAtqc", "SELECT 1"]), "1\n");
+    assert!(ask(&["status", "--json"]).contains("\"orders\""));
+    ask(&["release", "orders"]);
+    ask(&["stop"]);
+}
