@@ -14,6 +14,11 @@ pub(crate) async fn closed(closing: &mut Closing) {
     }
 }
 
+/// Whether that is so.
+pub(crate) fn is_closed(closing: &Closing) -> bool {
+    *closing.borrow()
+}
+
 /// What `work` comes to; `None` if `end` comes first.
 pub(crate) async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {

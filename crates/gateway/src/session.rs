@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, unless};
+use crate::closing::{Closing, closed, is_closed, unless};
 use crate::forward::{End, Forward};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
@@ -213,10 +213,11 @@ impl Session {
             Some(End::Client) => return,
             Some(End::Server | End::Closed) | None => {}
         }
+        let told = is_closed(&self.closing);
         let unsaid = forward.take_unsaid();
         let Forward { client, server, conversation, .. } = forward;
         drop((server, self));
-        if let Some(words) = last_words(&conversation, end) {
+        if let Some(words) = last_words(&conversation, end, told) {
             client.say_and_close(&[unsaid, words].concat()).await;
         }
     }
@@ -260,9 +261,9 @@ impl Session {
     }
 }
 
-/// What a client is told at the end of a session that it has not ended itself; without an `end` the gateway closes.
-/// `None` where it is within a message of the server's.
-fn last_words(conversation: &Conversation, end: Option<End>) -> Option<Vec<u8>> {
+/// What a client is told at the end of a session that it has not ended itself; without an `end` the gateway closes. `told`: the
+/// server was told to end it, and its own words may be lost. `None` where it is within a message of the server's.
+fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
@@ -273,6 +274,7 @@ fn last_words(conversation: &Conversation, end: Option<End>) -> Option<Vec<u8>> 
     let words = match end {
         None => refusal::shutting_down(),
         Some(End::Closed) => refusal::closed(),
+        Some(_) if told => refusal::closed(),
         Some(_) => refusal::server_gone(),
     };
     Some(words.to_bytes())

@@ -257,6 +257,8 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
+                // Any session may have told it to end just now.
+                b'Z' if greeting[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
                 // Authentication: anything but "ok" means that a test has changed pg_hba.conf.
@@ -277,4 +279,28 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
 fn malformed(what: &str) -> LeaseError {
     let source = io::Error::new(io::ErrorKind::InvalidData, format!("the server sent {what}"));
     LeaseError::Io { verb: "start a session", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+    const ENDS: &[u8] = b"E\0\0\0\x0cC57P01\0\0";
+
+    fn greeting(words: &[u8]) -> Result<Vec<u8>, LeaseError> {
+        let (mut server, mut client) = UnixStream::pair().unwrap();
+        server.write_all(words).unwrap();
+        read_greeting(&mut client)
+    }
+
+    #[test]
+    fn a_server_that_ends_a_session_as_it_begins_is_understood() {
+        assert_eq!(greeting(READY).unwrap(), READY);
+        let both = [READY, ENDS].concat();
+        let Err(LeaseError::Refused(words)) = greeting(&both) else { panic!("it was let in") };
+        assert_eq!(words, ENDS);
+        let notice = [READY, b"N\0\0\0\x05\0"].concat();
+        assert!(matches!(greeting(&notice), Err(LeaseError::Io { .. })));
+    }
 }

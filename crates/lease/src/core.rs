@@ -18,9 +18,9 @@ use crate::expected::ExpectedParams;
 use crate::growth::Growth;
 use crate::leased_server::LeasedServer;
 use crate::rollback::TransactionSession;
-use crate::slot::Slot;
+use crate::slot::{Newcomer, Slot};
 use crate::stats::DatabaseStats;
-use crate::table::{Action, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
+use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 use crate::template::{PREFIX, Template};
 use crate::wal::Changes;
 
@@ -345,9 +345,14 @@ impl Core {
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
                     // Every client waits until its slot is answered, so each session that is counted here has a client.
-                    if let Some(slot) = self.slots.remove(&ticket) {
-                        slot.answer(answer);
+                    let Some(slot) = self.slots.remove(&ticket) else { continue };
+                    // From now on it hears that its session ends, also before its own thread goes on.
+                    if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
+                        && let Some(held) = self.databases.get_mut(id)
+                    {
+                        held.clients.push(Arc::clone(client));
                     }
+                    slot.answer(answer);
                 }
             }
         }
@@ -361,11 +366,11 @@ impl Core {
         &mut self,
         name: &str,
         want: Want,
-        params: Option<&StartupParams>,
+        newcomer: Option<Newcomer>,
     ) -> (Arc<Slot>, Ticket, Vec<Task>) {
         self.notice_gone_clients(name);
         self.last_ticket += 1;
-        let slot = Arc::new(Slot::new(params.cloned()));
+        let slot = Arc::new(Slot::new(newcomer));
         let ticket = Ticket(self.last_ticket);
         self.slots.insert(ticket, Arc::clone(&slot));
         let tasks = self.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
@@ -543,7 +548,8 @@ mod tests {
                 explicit: Explicit::default(),
                 reset: false,
             };
-            core.request("db", want, Some(&params));
+            let client = Arc::new(Client::new(None));
+            core.request("db", want, Some(Newcomer { client, params: params.clone() }));
             params
         };
         let first = ask(0);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pgwire::StartupParams;
 use server::literal;
 use sys::lock;
 
@@ -20,6 +19,7 @@ use crate::options::LeaseOptions;
 use crate::processors::Processors;
 use crate::seats::Seats;
 use crate::shared::SharedWatch;
+use crate::slot::Newcomer;
 use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
 use crate::template::Template;
 use crate::{Isolation, LeaseError};
@@ -84,10 +84,10 @@ impl Inner {
         &self,
         name: &str,
         want: Want,
-        params: Option<&StartupParams>,
+        newcomer: Option<Newcomer>,
     ) -> Result<Answer, LeaseError> {
         let mut core = self.lock();
-        let (slot, ticket, mut tasks) = core.request(name, want, params);
+        let (slot, ticket, mut tasks) = core.request(name, want, newcomer);
         self.wake_worker(core);
         loop {
             while let Some(task) = tasks.pop() {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use pgwire::StartupParams;
+use pgwire::{ErrorResponse, StartupParams};
 
 use crate::admin::ROOM_TIMEOUT;
 use crate::backend::{
@@ -21,6 +21,7 @@ use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut};
 use crate::rollback::{LeaseTransaction, TransactionSession};
 use crate::seats::Seat;
+use crate::slot::Newcomer;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
@@ -131,7 +132,9 @@ impl Leases {
         };
         let mut last = LeaseError::NotLeased(name.to_owned());
         for _ in 0..ATTEMPTS {
-            let answer = match inner.ask(name, want.clone(), Some(request.params)) {
+            let client = Arc::new(Client::new(request.client.clone()));
+            let newcomer = Newcomer { client: Arc::clone(&client), params: request.params.clone() };
+            let answer = match inner.ask(name, want.clone(), Some(newcomer)) {
                 Err(error @ (LeaseError::Closed | LeaseError::Gone)) => return Err(error),
                 // There is no database that could be given the name, but there may be one of SQL's that has it.
                 Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
@@ -141,9 +144,10 @@ impl Leases {
                 Ok(answer) => answer,
             };
             match answer {
-                Answer::Session(id) => match self.enter(id, name, request) {
-                    // Dropped by SQL since, or its session terminated: the next round begins a new lease.
-                    Err(error) if is_gone(&error) => last = error,
+                Answer::Session(id) => match self.enter(id, name, request.params, client) {
+                    // Dropped by SQL since, or its session terminated: the next round begins a new lease, or waits until the
+                    // change of this one is done.
+                    Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
                 _ => return inner.connect_unleased(name, request.params),
@@ -153,22 +157,31 @@ impl Leases {
     }
 
     /// Starts a session with a leased database, in which it counts already.
-    fn enter(&self, id: DatabaseId, name: &str, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
+    fn enter(
+        &self,
+        id: DatabaseId,
+        name: &str,
+        params: &StartupParams,
+        client: Arc<Client>,
+    ) -> Result<Entered, LeaseError> {
         let inner = &self.0;
-        let mut stay = LeasedSession::new(inner, id, request);
+        let stay = LeasedSession::new(inner, id, params, client);
         let (server, transaction, is_first) = {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else {
                 drop(core);
                 return Err(stay.lost(name));
             };
-            held.clients.push(Arc::clone(&stay.client));
             (held.server.clone(), held.transaction.take(), !held.entered)
         };
         if let Some(server) = server {
-            let backend = LeasedServer::connect(&server, &stay.params);
-            let guard = SessionGuard(Some(stay));
-            return Ok(Entered::Plain(Connected { backend: backend?, guard }));
+            return match LeasedServer::connect(&server, &stay.params) {
+                Ok(backend) => stay.entered(backend),
+                Err(error) => {
+                    stay.leave(false);
+                    Err(error)
+                }
+            };
         }
         if let Some(session) = transaction {
             // The table compares digests of parameters.
@@ -182,29 +195,7 @@ impl Leases {
         if inner.lock().table.lease(name).is_some_and(|lease| lease.terms.isolation == Isolation::Rollback) {
             return Err(stay.lost(name));
         }
-        let backend = match stay.find_waiting() {
-            Some(backend) => {
-                stay.begun(|counters| &mut counters.warm);
-                backend
-            }
-            None => match inner.start_backend(name, &stay.params) {
-                // The server may have crashed after the database was given its name, and before this session began.
-                Ok(_) if is_first && inner.has_crashed_since(id) => return Err(stay.lost(name)),
-                Ok(backend) => {
-                    stay.begun(|counters| &mut counters.cold);
-                    backend
-                }
-                Err(error) if is_gone(&error) => return Err(stay.lost(name)),
-                Err(error) => {
-                    stay.leave(false);
-                    return Err(error);
-                }
-            },
-        };
-        if is_first && let Some(held) = inner.lock().databases.get_mut(&id) {
-            held.entered = true;
-        }
-        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(stay)) }))
+        stay.begin(name, is_first)
     }
 }
 
@@ -255,12 +246,12 @@ impl Inner {
 }
 
 impl LeasedSession {
-    fn new(inner: &Arc<Inner>, id: DatabaseId, request: &ConnectRequest<'_>) -> Self {
+    fn new(inner: &Arc<Inner>, id: DatabaseId, params: &StartupParams, client: Arc<Client>) -> Self {
         Self {
             inner: Arc::clone(inner),
             id,
-            client: Arc::new(Client::new(request.client.clone())),
-            params: request.params.clone(),
+            client,
+            params: params.clone(),
             stamp: CatalogStamp::from(""),
             since: None,
         }
@@ -313,6 +304,44 @@ impl LeasedSession {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
         core.expected.served(&self.params);
+    }
+
+    /// Begins the session with a backend that waits in the database, or with a new one.
+    fn begin(mut self, name: &str, is_first: bool) -> Result<Entered, LeaseError> {
+        let backend = match self.find_waiting() {
+            Some(backend) => {
+                self.begun(|counters| &mut counters.warm);
+                backend
+            }
+            None => match self.inner.start_backend(name, &self.params) {
+                // The server may have crashed after the database was given its name, and before this session began.
+                Ok(_) if is_first && self.inner.has_crashed_since(self.id) => return Err(self.lost(name)),
+                Ok(backend) => {
+                    self.begun(|counters| &mut counters.cold);
+                    backend
+                }
+                Err(error) if is_gone(&error) => return Err(self.lost(name)),
+                Err(error) => {
+                    self.leave(false);
+                    return Err(error);
+                }
+            },
+        };
+        if is_first && let Some(held) = self.inner.lock().databases.get_mut(&self.id) {
+            held.entered = true;
+        }
+        self.entered(backend)
+    }
+
+    /// The session begins with that backend. One that had not started yet when the sessions of the lease were told to end has not
+    /// heard of it from the server.
+    fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
+        if self.client.is_closed() {
+            drop(backend);
+            self.leave(false);
+            return Err(told_to_end());
+        }
+        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
     /// The session has ended. `lost`: so has the lease. Does not wait for anything.
@@ -449,6 +478,17 @@ impl Drop for TransactionGuard {
 /// Whether there is such a field in what the server said.
 fn says(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
+}
+
+/// What the server says to a session that is told to end.
+fn told_to_end() -> LeaseError {
+    let words = ErrorResponse::fatal("57P01", "terminating connection due to administrator command");
+    LeaseError::Refused(words.to_bytes())
+}
+
+/// Whether the session was told to end before it had begun.
+fn is_closed(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
 }
 
 /// Whether there is no such database any more.

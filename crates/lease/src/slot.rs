@@ -1,18 +1,26 @@
 //! Where a request waits for its answer.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use pgwire::StartupParams;
 use sys::lock;
 
 use crate::LeaseError;
+use crate::client::Client;
 use crate::table::Answer;
+
+/// Who asks for a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Newcomer {
+    pub(crate) client: Arc<Client>,
+    pub(crate) params: StartupParams,
+}
 
 /// Where a request waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    params: Option<StartupParams>,
+    newcomer: Option<Newcomer>,
     reply: Mutex<Reply>,
     answered: Condvar,
 }
@@ -26,14 +34,19 @@ struct Reply {
 }
 
 impl Slot {
-    /// One for a request; a session is asked for with `params`.
-    pub(crate) fn new(params: Option<StartupParams>) -> Self {
-        Self { params, reply: Mutex::default(), answered: Condvar::new() }
+    /// One for a request; a `newcomer` asks for a session.
+    pub(crate) fn new(newcomer: Option<Newcomer>) -> Self {
+        Self { newcomer, reply: Mutex::default(), answered: Condvar::new() }
     }
 
     /// Of the session that is asked for.
     pub(crate) fn params(&self) -> Option<&StartupParams> {
-        self.params.as_ref()
+        self.newcomer.as_ref().map(|newcomer| &newcomer.params)
+    }
+
+    /// Who asks for a session.
+    pub(crate) fn client(&self) -> Option<&Arc<Client>> {
+        self.newcomer.as_ref().map(|newcomer| &newcomer.client)
     }
 
     pub(crate) fn answer(&self, answer: Answer) {

@@ -238,7 +238,16 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
-        self.stream.write_all(message).map_err(timed_out).map_err(io("write to the server"))
+        let Err(error) = self.stream.write_all(message) else { return Ok(()) };
+        // One that has ended the session has said why.
+        if is_end(error.kind()) {
+            while let Ok(frame) = self.next() {
+                if frame.tag == b'E' {
+                    return Err(ErrorResponse::read(frame.body).into());
+                }
+            }
+        }
+        Err(io("write to the server")(timed_out(error)))
     }
 
     /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.

@@ -9,7 +9,7 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, unless};
+use crate::closing::{Closing, closed, is_closed, unless};
 use crate::refusal;
 use crate::state::Presence;
 use crate::stream::{Socket, Stream};
@@ -56,6 +56,8 @@ impl RollbackConnection {
                 }
                 return;
             }
+            // The server was told to end it; its own words may be lost.
+            Some(End::Server) if is_closed(&closing) => refusal::closed(),
             Some(End::Server) => refusal::server_gone(),
             Some(End::Closed) => refusal::closed(),
             Some(End::Broken(why)) => why,

@@ -73,10 +73,15 @@ fn a_backend_that_fails_or_says_more_serves_nobody_else() {
 
 /// What a client that has heard `down` of the server is told at last.
 fn told(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
+    told_when(false, up, down, end)
+}
+
+/// The same; `closing`: its server was told to end the session.
+fn told_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
     conversation.server_says(down);
-    last_words(&conversation, end)
+    last_words(&conversation, end, closing)
 }
 
 #[test]
@@ -98,6 +103,8 @@ fn a_client_hears_of_the_end_once_and_never_within_a_message() {
             assert_eq!(told(b"", &error[..at], ended), None, "{at}");
         }
     }
+    // One that was told to end the session has done so, however it has left.
+    assert!(has(told_when(true, b"", b"", Some(End::Server)), "57P01"));
     // A server refuses a length without a word; a gateway that closes says so all the same.
     assert_eq!(told(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
     assert!(has(told(b"Q\0\0\0\x03", b"", None), "57P01"));

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sys::lock;
 
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
@@ -17,6 +19,8 @@ on_every_major! {
     a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error
     a_database_that_a_client_has_made_a_template_is_dropped
     a_client_may_leave_while_its_session_is_closed
+    a_session_that_begins_while_the_others_are_closed_is_not_waited_for
+    a_client_that_is_busy_hears_that_its_session_is_closed
     requests_that_close_the_sessions_of_a_lease_without_linger_are_served
     a_name_is_free_for_any_isolation_once_its_client_has_gone
     of_snapshots_with_one_name_one_is_made
@@ -119,6 +123,66 @@ fn a_client_may_leave_while_its_session_is_closed(major: u32) {
     }
     let status = gateway.status();
     assert_eq!((&status["errors"], &status["dropped"]), (&json!({}), &json!({})));
+}
+
+/// A session may be counted in a lease before it has a backend that can be told.
+fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
+    let mut random = Random::new();
+    for round in 0..20 {
+        let isolation =
+            if round % 5 == 4 { "server" } else { *random.choose(&["clone", "clone", "rollback"]) };
+        let (name, options) = (format!("{isolation}_{round}"), format!("-cpgfresh.isolation={isolation}"));
+        let stay = Mutex::new(vec![gateway.connect(&name, &options).unwrap()]);
+        let join = || {
+            if let Ok(session) = gateway.connect(&name, &options) {
+                lock(&stay).push(session);
+            }
+        };
+        // In rollback isolation nothing of a lease is left once it is reset and has no session.
+        let is_served = |code: u16| assert!([204, 404].contains(&code), "{name}: {code}");
+        let reset = || is_served(gateway.reset(&name).0);
+        let release = || is_served(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0);
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let acts: [&(dyn Fn() + Sync); 4] = [&reset, &join, &join, &release];
+            for act in acts {
+                let moment = random.moment(Duration::from_millis(3));
+                scope.spawn(move || {
+                    thread::sleep(moment);
+                    act();
+                });
+            }
+        });
+        assert!(begun.elapsed() < Duration::from_secs(8), "{name}: {:?}", begun.elapsed());
+    }
+    assert_eq!(gateway.status()["errors"], json!({}));
+}
+
+/// The server may go while a statement is on its way to it. Then its own words may be lost, as with any server.
+fn a_client_that_is_busy_hears_that_its_session_is_closed(major: u32) {
+    let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
+    for round in 0..20 {
+        let isolation = ["clone", "rollback"][round % 2];
+        let mut session = gateway.connect("busy", &format!("-cpgfresh.isolation={isolation}")).unwrap();
+        let (began, is_busy) = mpsc::channel();
+        let (told, code) = thread::scope(|scope| {
+            let client = scope.spawn(move || {
+                session.rows("SELECT 1").unwrap();
+                began.send(()).unwrap();
+                loop {
+                    if let Err(error) = session.rows("INSERT INTO t VALUES ('x')") {
+                        return error.sqlstate;
+                    }
+                }
+            });
+            is_busy.recv().unwrap();
+            let code = gateway.http("DELETE", "/v1/databases/busy", "").0;
+            (client.join().unwrap(), code)
+        });
+        assert!(["57P01", "08006"].contains(&&*told), "{isolation}: {told}");
+        assert_eq!(code, 204, "{isolation}");
+    }
 }
 
 fn requests_that_close_the_sessions_of_a_lease_without_linger_are_served(major: u32) {

@@ -170,3 +170,22 @@ fn a_server_that_takes_nothing_is_not_waited_for_for_ever() {
         "{late:?}"
     );
 }
+
+#[test]
+fn what_a_server_has_said_at_the_end_of_a_session_is_the_answer_to_what_it_does_not_take() {
+    for (words, expected) in [
+        (
+            ErrorResponse::fatal("57P01", "terminating connection").to_bytes(),
+            "FATAL 57P01: terminating connection",
+        ),
+        (Vec::new(), "could not write to the server"),
+    ] {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut session = AdminConnection::adopt(ours, Duration::from_mins(1)).unwrap();
+        theirs.write_all(&words).unwrap();
+        drop(theirs);
+        let error = session.query("SELECT 1").unwrap_err();
+        assert!(error.is_fatal());
+        assert_eq!(error.to_string(), expected);
+    }
+}
