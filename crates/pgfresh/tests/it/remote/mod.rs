@@ -305,6 +305,30 @@ fn only_the_branch_that_is_named_pushes() {
     assert_eq!(heads(&running.folder), 0);
 }
 
+/// On a machine without the mount, each would push to a disk of its own.
+#[test]
+fn a_directory_that_is_not_mounted_is_said_and_not_created() {
+    let fleet = Fleet::new();
+    let running = Store::File.start(&fleet.scene);
+    fs::remove_dir(&running.folder).unwrap();
+    let said = format!(
+        "{}: could not open the store: there is no such directory: mount or create it",
+        running.writes
+    );
+    for command in [fleet.reader("reader", &running, &ask()), fleet.pusher("builder", &running, &ask())] {
+        let outcome = finish(command);
+        assert!(!assert_right(&outcome, "run"));
+        assert!(warnings(&outcome).concat().ends_with(&format!(" is built here: {said}")), "{outcome}");
+    }
+    let builds = fleet.builds();
+    for (words, what) in [(["template", "push"], "push to"), (["template", "pull"], "pull from")] {
+        let outcome = finish(fleet.pusher("third", &running, &words));
+        assert_eq!((outcome.code, outcome.stderr.lines().count()), (Some(1), 1), "{outcome}");
+        assert!(outcome.stderr.contains(&format!("could not {what} {said}")), "{outcome}");
+    }
+    assert!(!running.folder.exists() && fleet.builds() == builds);
+}
+
 #[test]
 fn settings_that_cannot_be_meant_are_refused_in_one_line() {
     let fleet = Fleet::new();
