@@ -330,6 +330,27 @@ fn a_directory_that_is_not_mounted_is_said_and_not_created() {
 }
 
 #[test]
+fn a_configuration_for_ci_says_what_the_remote_lacks() {
+    let fleet = Fleet::new();
+    let url = "file:///srv/templates";
+    let untrusted = format!("no key is trusted, and pgfresh run refuses {url} without");
+    let (mounted, unused) =
+        (format!("# - {url}: mount the directory on each runner, "), "and nothing is in the remote");
+    let said = |keys: &str| {
+        let mut command = fleet.pgfresh("any", url, &[], &["ci", "github"]);
+        let outcome = finish({
+            command.env("PGFRESH_CACHE_KEYS", keys);
+            command
+        });
+        let header: Vec<_> = outcome.stdout.lines().take_while(|line| line.starts_with('#')).collect();
+        [&*untrusted, &*mounted, unused].map(|what| header.iter().filter(|line| line.contains(what)).count())
+    };
+    assert_eq!((said(&fleet.public), said("")), ([0, 1, 0], [1, 1, 0]));
+    fleet.scene.write("pgfresh.toml", "");
+    assert_eq!((said(&fleet.public), said("")), ([0, 0, 1], [1, 0, 1]));
+}
+
+#[test]
 fn settings_that_cannot_be_meant_are_refused_in_one_line() {
     let fleet = Fleet::new();
     let refused = |url: &str, words: &[&str], keys: &str, said: &str| {
