@@ -297,6 +297,28 @@ fn only_the_branch_that_is_named_pushes() {
     ];
     assert_eq!(push("proposed", &proposed), 0);
     assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
+    // Why not, for those who ask.
+    let feature = [("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "feature")];
+    let nowhere = "no CI system says which this is";
+    for (push, variables, verbose, why) in [
+        ("main", &feature[..], true, Some("\"main\", and this is \"feature\"")),
+        ("alway", &[], true, Some(&*format!("\"alway\", and {nowhere}"))),
+        ("main", &feature, false, None),
+        ("never", &feature, true, None),
+    ] {
+        let words: &[&str] = if verbose { &["run", "-v", "--", "true"] } else { &["run", "--", "true"] };
+        let mut command = fleet.pusher("laptop", &running, words);
+        command.env("PGFRESH_CACHE_PUSH", push).envs(variables.iter().copied());
+        let outcome = finish(command);
+        let lines = outcome.stderr.lines().filter(|line| line.contains("nothing is pushed"));
+        let said = why.map(|why| {
+            format!(
+                "pgfresh: nothing is pushed to {} after a build: that waits for the branch {why}",
+                running.writes
+            )
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), Vec::from_iter(said.as_deref()), "{push}: {outcome}");
+    }
     // Without the key, nothing is pushed, and nothing fails.
     fs::remove_dir_all(running.folder.join("heads")).unwrap();
     let mut command = fleet.reader("keyless", &running, &ask());
