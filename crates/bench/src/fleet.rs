@@ -186,7 +186,7 @@ impl Fleet {
     ) -> Result<Option<Outcome>, BenchError> {
         project.empty_caches(self.shards)?;
         project.forget_builds()?;
-        let store = project.folder.join("store");
+        let store = project.store();
         let remote = self.remote.clone().unwrap_or_else(|| format!("file://{}", store.display()));
         let begun = Instant::now();
         let mut shards = Vec::new();

@@ -90,6 +90,9 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
     }
     let remote = RemoteCache::new(address.clone(), cache, settings.trusted.clone());
     if !push.applies() {
+        if let Some(why) = push.waits_for().filter(|_| settings.verbosity.is_verbose()) {
+            aside!("pgfresh: nothing is pushed to {address} after a build: {why}");
+        }
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {

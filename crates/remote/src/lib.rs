@@ -138,6 +138,14 @@ impl RemoteCache {
         Ok(())
     }
 
+    /// Makes sure of what can be told before anything is sent: that the settings fit, and that a directory is there.
+    ///
+    /// # Errors
+    /// Nothing can be pushed there.
+    pub fn expect_usable(&self) -> Result<(), RemoteError> {
+        with_store(&self.address, |_, _| Ok(()))
+    }
+
     /// Pushes an entry of the cache, signed with `key`, unless the remote has it.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ use crate::wary::WaryConnector;
 
 /// How long a connection may take to come about; every wait has a bound of its own besides.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a look for the directory may take. One that does not answer is told by what is read from it.
+const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const NOTICES: &str = "notices";
@@ -128,6 +130,19 @@ impl ObjectBucket {
             _ => Arc::clone(&store),
         };
         Ok(Self { store, notices, prefix, folder })
+    }
+
+    /// An error if it is a directory that is missing.
+    pub(crate) async fn expect_directory(&self) -> Result<(), StoreError> {
+        let Some(folder) = self.folder.clone() else { return Ok(()) };
+        let look = tokio::task::spawn_blocking(move || std::fs::metadata(folder));
+        let why = match tokio::time::timeout(LOOK_BOUND, look).await {
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotFound => "there is no such directory",
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotADirectory => "it is no directory",
+            Ok(Ok(Ok(found))) if !found.is_dir() => "it is no directory",
+            _ => return Ok(()),
+        };
+        Err(StoreError::Refused(format!("{why}: mount or create it")))
     }
 
     fn at(&self, kind: &'static str, name: &str) -> Path {

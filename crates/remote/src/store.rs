@@ -31,6 +31,17 @@ impl TemplateStore {
         }
     }
 
+    /// Makes sure that the directory is there, if it is one.
+    ///
+    /// # Errors
+    /// It is missing. It is not created: on a machine without the mount, templates would be pushed to where no other one sees them.
+    async fn expect_directory(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Objects(bucket) => bucket.expect_directory().await,
+            Self::Registry(_) => Ok(()),
+        }
+    }
+
     /// The head of the template `fingerprint`, of at most `most` bytes.
     pub(crate) async fn head(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
@@ -174,7 +185,8 @@ pub(crate) fn with_store<T>(
 ) -> Result<T, RemoteError> {
     // There is one already if another part of the process was quicker.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let open = |error: StoreError| error.attempt("open", format!("\"{address}\""));
+    // Those who show it name the address.
+    let open = |error: StoreError| error.attempt("open", "the store");
     let io = |error: std::io::Error| open(StoreError::broken(&error));
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
     let handle = runtime.handle().clone();
@@ -183,6 +195,7 @@ pub(crate) fn with_store<T>(
         let _context = handle.enter();
         TemplateStore::open(address).map_err(open)?
     };
+    handle.block_on(store.expect_directory()).map_err(open)?;
     work(&handle, &store)
 }
 

@@ -23,6 +23,7 @@ impl Ground {
         let directory = tempfile::tempdir().unwrap();
         let files = directory.path().join("files");
         fs::create_dir_all(&files).unwrap();
+        fs::create_dir(directory.path().join("store")).unwrap();
         // No two frames of it are alike.
         let bytes: Vec<u8> = (0..400_000_u32)
             .flat_map(|number| blake3::hash(&number.to_ne_bytes()).as_bytes()[..4].to_vec())
@@ -102,4 +103,30 @@ fn a_pack_that_is_removed_while_it_is_found_is_sent_again() {
     });
     assert!(removed.get() && sent > 0);
     assert!(ground.is_fetched("first"));
+}
+
+#[test]
+fn a_directory_that_is_missing_is_not_created() {
+    let ground = Ground::new();
+    let (remote, cache) = ground.remote("here");
+    let building = cache.building("other", || ()).unwrap();
+    for (is_file, said) in [(false, "there is no such directory"), (true, "it is no directory")] {
+        fs::remove_dir(ground.store()).unwrap();
+        if is_file {
+            fs::write(ground.store(), "").unwrap();
+        }
+        let pushed = remote.push(&ground.entry, &ground.key, Patience::ASKED_FOR, &|_, _| ()).map(drop);
+        let fetched = remote.fetch("other", (&building, u64::MAX), Patience::ASKED_FOR, &|_, _| ()).map(drop);
+        let (listed, removed) =
+            (remote.usage(Duration::MAX).map(drop), remote.collect(Duration::ZERO).map(drop));
+        for done in [pushed, fetched, listed, removed, remote.expect_usable()] {
+            assert_eq!(
+                done.unwrap_err().to_string(),
+                format!("could not open the store: {said}: mount or create it")
+            );
+        }
+        assert_eq!(ground.store().exists(), is_file);
+        drop(fs::remove_file(ground.store()));
+        fs::create_dir(ground.store()).unwrap();
+    }
 }

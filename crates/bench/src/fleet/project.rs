@@ -23,7 +23,7 @@ impl Project {
     /// Below `parent`.
     pub(super) fn create(parent: &Path, seconds: u32) -> Result<Self, FileError> {
         let project = Self { folder: parent.join("fleet") };
-        for folder in [project.of(false), project.of(true)] {
+        for folder in [project.of(false), project.of(true), project.store()] {
             fs::create_dir_all(&folder).attempt("create", &folder)?;
         }
         let note = format!("echo \"${SHARD}\" >>'{}'", project.builds().display());
@@ -48,6 +48,11 @@ impl Project {
 
     pub(super) fn dump(&self) -> PathBuf {
         self.folder.join("template.dump")
+    }
+
+    /// The remote, unless another one is named.
+    pub(super) fn store(&self) -> PathBuf {
+        self.folder.join("store")
     }
 
     /// The cache of a shard.

@@ -6,7 +6,7 @@ mod project;
 use std::path::Path;
 use std::process::ExitCode;
 
-use credentials::{Credentials, SharedTemplates};
+use credentials::SharedTemplates;
 use project::Project;
 use server::VersionRequest;
 
@@ -38,10 +38,7 @@ struct Context<'a> {
 
 pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     let mut project = project::detect(&settings.folder);
-    if settings.templates.is_empty() {
-        let note = "there is no template in pgfresh.toml: each run starts from an empty database";
-        project.notes.push(note.to_owned());
-    }
+    project.notes.extend(missing(settings));
     let major = match &settings.server_options.installation {
         VersionRequest::Major(major) => Some(*major),
         VersionRequest::Any | VersionRequest::Bin(_) => None,
@@ -51,6 +48,24 @@ pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     let shared = shared(settings);
     output::print(fill_in(&Context { system, project: &project, major, inputs, shared }));
     ExitCode::SUCCESS
+}
+
+/// What the settings lack.
+fn missing(settings: &ResolvedSettings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
+        notes.push(format!(
+            "keys under [cache], or PGFRESH_CACHE_KEYS: no key is trusted, and pgfresh run refuses {} without",
+            remote.address
+        ));
+    }
+    if settings.templates.is_empty() {
+        let unused = if settings.remote.is_some() { ", and nothing is in the remote" } else { "" };
+        notes.push(format!(
+            "there is no template in pgfresh.toml: each run starts from an empty database{unused}"
+        ));
+    }
+    notes
 }
 
 /// The remote of the settings.
@@ -63,11 +78,7 @@ fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
         }
         _ => None,
     };
-    Some(SharedTemplates {
-        credentials: Credentials::of(&remote.address.to_string()),
-        pushes: branch.is_some(),
-        branch: branch.unwrap_or_else(|| "main".to_owned()),
-    })
+    Some(SharedTemplates::new(&remote.address.to_string(), branch))
 }
 
 /// A folder stands for all that is in it.
@@ -252,6 +263,7 @@ mod tests {
 
     use clap::ValueEnum;
 
+    use super::credentials::Credentials;
     use super::*;
     use crate::settings::SIGNING_KEY;
 
@@ -306,11 +318,7 @@ mod tests {
 
     /// Templates in the remote, which are pushed on `branch`.
     fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
-        SharedTemplates {
-            credentials: Credentials::of(remote),
-            branch: branch.unwrap_or("main").to_owned(),
-            pushes: branch.is_some(),
-        }
+        SharedTemplates::new(remote, branch.map(str::to_owned))
     }
 
     /// What is printed for an empty folder.
@@ -433,6 +441,45 @@ mod tests {
                     assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                     assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_must_be_mounted_and_no_other_remote() {
+        for (&system, remote) in System::value_variants()
+            .iter()
+            .flat_map(|system| REMOTES.into_iter().flatten().map(move |remote| (system, remote)))
+        {
+            for text in printed(system, remote, Some("main")) {
+                let said = format!("{remote}: mount the directory on each runner, ");
+                let lines = text.lines().filter(|line| line.contains("mount the directory"));
+                let lines: Vec<_> = lines.map(|line| line.contains(&said)).collect();
+                assert_eq!(lines, [true].repeat(usize::from(remote.starts_with("file://"))), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn before_the_tests_with_a_service_comes_a_place_for_migrations() {
+        for &system in System::value_variants() {
+            for text in printed(system, "s3://bucket", None).into_iter().chain([plain(system)]) {
+                let (mut lines, mut places) = (text.lines().map(str::trim), 0);
+                while lines.any(|line| line.ends_with("# The database is empty: run your migrations here.")) {
+                    let test = lines.next().unwrap_or_default();
+                    assert!(!test.contains("pgfresh run"), "{system:?}: {text}");
+                    assert!(
+                        text.contains(&format!(
+                            "pgfresh run -- {}",
+                            test.trim_start_matches("- ")
+                                .trim_start_matches("run: ")
+                                .trim_start_matches("script: ")
+                        )),
+                        "{system:?}: {test}"
+                    );
+                    places += 1;
+                }
+                assert_eq!(places, 1, "{system:?}: {text}");
             }
         }
     }

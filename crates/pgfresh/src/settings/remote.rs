@@ -40,8 +40,17 @@ impl PushPolicy {
         match self {
             Self::Never => false,
             Self::Always => true,
-            Self::Branch(name) => branch(|name| env::var(name).ok()).as_ref() == Some(name),
+            Self::Branch(name) => current_branch().as_ref() == Some(name),
         }
+    }
+
+    /// Why it is not to be done here, where another branch does it.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let Self::Branch(name) = self else { return None };
+        (!self.applies()).then(|| match current_branch() {
+            Some(here) => format!("that waits for the branch \"{name}\", and this is \"{here}\""),
+            None => format!("that waits for the branch \"{name}\", and no CI system says which this is"),
+        })
     }
 }
 
@@ -86,6 +95,10 @@ pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<Remote
 fn visible(place: &str) -> Failure {
     Failure::new(format!("the password of the remote template cache is on {place}, where others can read it"))
         .hint(format!("Set {REMOTE} to the whole URL, as a secret of the CI system."))
+}
+
+fn current_branch() -> Option<String> {
+    branch(|name| env::var(name).ok())
 }
 
 /// The branch whose code this is, if a CI system says so; none for code that is only proposed for it.

@@ -3,6 +3,9 @@
 use crate::cli::System;
 use crate::settings::SIGNING_KEY;
 
+/// What is easily forgotten of a directory that runners share.
+const MOUNTED: &str = "and in the container of the job if there is one";
+
 /// A remote template cache, as a CI system has to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SharedTemplates {
@@ -11,6 +14,8 @@ pub(super) struct SharedTemplates {
     pub(super) branch: String,
     /// Whether pgfresh.toml says so. The configuration has to do it otherwise.
     pub(super) pushes: bool,
+    /// The address of a directory.
+    pub(super) directory: Option<String>,
 }
 
 /// What a store wants to see. Pull requests get those that may read.
@@ -97,6 +102,16 @@ fn docker_login(system: System, host: &str) -> Vec<String> {
 }
 
 impl SharedTemplates {
+    /// Those at `address`, which is shown without its password. pgfresh.toml may name the branch that pushes.
+    pub(super) fn new(address: &str, branch: Option<String>) -> Self {
+        Self {
+            credentials: Credentials::of(address),
+            pushes: branch.is_some(),
+            branch: branch.unwrap_or_else(|| "main".to_owned()),
+            directory: address.starts_with("file://").then(|| address.to_owned()),
+        }
+    }
+
     /// The secrets of all jobs.
     pub(super) fn secrets_to_pull(&self, system: System) -> Vec<String> {
         self.credentials.secrets(system).iter().map(|&name| name.to_owned()).collect()
@@ -154,6 +169,9 @@ impl SharedTemplates {
     pub(super) fn notes(&self, system: System) -> Vec<String> {
         let value = self.credentials.value();
         let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
+        notes.extend(
+            self.directory.iter().map(|url| format!("{url}: mount the directory on each runner, {MOUNTED}")),
+        );
         let (reads, writes) = self.holders(system);
         let (read, write) = prefixes(system);
         let names = |prefix| {

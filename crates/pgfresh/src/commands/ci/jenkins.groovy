@@ -54,6 +54,7 @@ pipeline {
                     until docker exec $server pg_isready --quiet --host 127.0.0.1; do sleep 0.2; done
                     address=$(docker port $server 5432)
                     export DATABASE_URL=postgresql://postgres:postgres@$address/postgres
+                    # The database is empty: run your migrations here.
                     @COMMAND@
                 '''
             }

@@ -62,16 +62,17 @@ pub(super) fn push(
 ) -> Result<(), Failure> {
     // Before anything is built.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
+    let remote = remote(settings, address)?;
+    remote.expect_usable().map_err(failed("push to", remote.address()))?;
     let spec = spec(settings, None)?;
     let name = &spec.title();
     let options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
     let announce = progress::announce(settings.verbosity);
     let template = startup::provisioner_for(settings, options)?.template(&announce)?;
     let progress = |done, total| announce(template::Step::Pushing { name, done, total });
-    let failed = failed("push to", &address);
-    let pushed = remote(settings, address)?
+    let pushed = remote
         .push(&template.entry, &key, Patience::ASKED_FOR, &progress)
-        .map_err(failed)?;
+        .map_err(failed("push to", remote.address()))?;
     if !settings.verbosity.is_quiet() {
         let what = match (pushed.bytes, pushed.shared) {
             (0, _) => "is there already".to_owned(),

@@ -297,12 +297,79 @@ fn only_the_branch_that_is_named_pushes() {
     ];
     assert_eq!(push("proposed", &proposed), 0);
     assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
+    // Why not, for those who ask.
+    let feature = [("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "feature")];
+    let nowhere = "no CI system says which this is";
+    for (push, variables, verbose, why) in [
+        ("main", &feature[..], true, Some("\"main\", and this is \"feature\"")),
+        ("alway", &[], true, Some(&*format!("\"alway\", and {nowhere}"))),
+        ("main", &feature, false, None),
+        ("never", &feature, true, None),
+    ] {
+        let words: &[&str] = if verbose { &["run", "-v", "--", "true"] } else { &["run", "--", "true"] };
+        let mut command = fleet.pusher("laptop", &running, words);
+        command.env("PGFRESH_CACHE_PUSH", push).envs(variables.iter().copied());
+        let outcome = finish(command);
+        let lines = outcome.stderr.lines().filter(|line| line.contains("nothing is pushed"));
+        let said = why.map(|why| {
+            format!(
+                "pgfresh: nothing is pushed to {} after a build: that waits for the branch {why}",
+                running.writes
+            )
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), Vec::from_iter(said.as_deref()), "{push}: {outcome}");
+    }
     // Without the key, nothing is pushed, and nothing fails.
     fs::remove_dir_all(running.folder.join("heads")).unwrap();
     let mut command = fleet.reader("keyless", &running, &ask());
     command.env("PGFRESH_CACHE_PUSH", "always");
     assert!(!assert_right(&finish(command), "keyless"));
     assert_eq!(heads(&running.folder), 0);
+}
+
+/// On a machine without the mount, each would push to a disk of its own.
+#[test]
+fn a_directory_that_is_not_mounted_is_said_and_not_created() {
+    let fleet = Fleet::new();
+    let running = Store::File.start(&fleet.scene);
+    fs::remove_dir(&running.folder).unwrap();
+    let said = format!(
+        "{}: could not open the store: there is no such directory: mount or create it",
+        running.writes
+    );
+    for command in [fleet.reader("reader", &running, &ask()), fleet.pusher("builder", &running, &ask())] {
+        let outcome = finish(command);
+        assert!(!assert_right(&outcome, "run"));
+        assert!(warnings(&outcome).concat().ends_with(&format!(" is built here: {said}")), "{outcome}");
+    }
+    let builds = fleet.builds();
+    for (words, what) in [(["template", "push"], "push to"), (["template", "pull"], "pull from")] {
+        let outcome = finish(fleet.pusher("third", &running, &words));
+        assert_eq!((outcome.code, outcome.stderr.lines().count()), (Some(1), 1), "{outcome}");
+        assert!(outcome.stderr.contains(&format!("could not {what} {said}")), "{outcome}");
+    }
+    assert!(!running.folder.exists() && fleet.builds() == builds);
+}
+
+#[test]
+fn a_configuration_for_ci_says_what_the_remote_lacks() {
+    let fleet = Fleet::new();
+    let url = "file:///srv/templates";
+    let untrusted = format!("no key is trusted, and pgfresh run refuses {url} without");
+    let (mounted, unused) =
+        (format!("# - {url}: mount the directory on each runner, "), "and nothing is in the remote");
+    let said = |keys: &str| {
+        let mut command = fleet.pgfresh("any", url, &[], &["ci", "github"]);
+        let outcome = finish({
+            command.env("PGFRESH_CACHE_KEYS", keys);
+            command
+        });
+        let header: Vec<_> = outcome.stdout.lines().take_while(|line| line.starts_with('#')).collect();
+        [&*untrusted, &*mounted, unused].map(|what| header.iter().filter(|line| line.contains(what)).count())
+    };
+    assert_eq!((said(&fleet.public), said("")), ([0, 1, 0], [1, 1, 0]));
+    fleet.scene.write("pgfresh.toml", "");
+    assert_eq!((said(&fleet.public), said("")), ([0, 0, 1], [1, 0, 1]));
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl<'a> Machines<'a> {
         let (_, line) = outcome.stdout.split_once("[cache]\nkeys = [\"").expect(&outcome.stdout);
         let public = line.trim_end().strip_suffix("\"]").unwrap().to_owned();
         let secret = fs::read_to_string(scene.directory.join("a.key")).unwrap();
+        fs::create_dir(scene.directory.join("store")).unwrap();
         Self { scene, public, secret }
     }
 
