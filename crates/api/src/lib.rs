@@ -51,8 +51,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// How long a client that says nothing more may be about to be gone.
-const CLOSING: Duration = Duration::from_millis(2);
+/// How long a client that says nothing more may be about to be gone: on a busy machine its thread may lose the processor while it
+/// closes the connection.
+const CLOSING: Duration = Duration::from_millis(50);
 
 /// What becomes of the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -165,7 +166,10 @@ async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departur
         ended = &mut connection => return Some(ended),
     }
     // A socket that is being closed seems to be open for a moment longer.
-    sleep(CLOSING).await;
+    tokio::select! {
+        () = departure.end() => return None,
+        () = sleep(CLOSING) => {}
+    }
     tokio::select! {
         biased;
         () = departure.end() => None,

@@ -30,8 +30,9 @@ use crate::tls::TlsSocket;
 /// changed it.
 const UNIX_BUFFER: usize = 212_992;
 
-/// How often it is looked whether a client that says nothing more still reads.
-const DEPARTURE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is looked whether a client that says nothing more still reads: at first, and in the long run.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LATER_LOOKS: Duration = Duration::from_millis(200);
 
 /// How long a client may take to read its last words.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -323,10 +324,12 @@ impl Departure {
 
     /// Waits until one that says nothing more is gone. One on another machine is: nothing tells that it still reads.
     pub async fn end(&self) {
+        let mut pause = FIRST_LOOK;
         while !sys::is_hung_up(&self.connection)
             && self.ends.is_none_or(|(local, remote)| sys::is_open_here(remote, local))
         {
-            sleep(DEPARTURE_INTERVAL).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(LATER_LOOKS);
         }
     }
 }
