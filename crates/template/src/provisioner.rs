@@ -97,6 +97,11 @@ pub enum Step<'a> {
         /// Whose.
         name: &'a str,
     },
+    /// A setup has run, and there is nothing in its database.
+    SetupMadeNothing {
+        /// Whose.
+        name: &'a str,
+    },
     /// A step of a setup is still running; comes again and again.
     Running {
         /// Which.

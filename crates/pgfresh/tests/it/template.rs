@@ -4,6 +4,7 @@ mod builders;
 mod files;
 mod incremental;
 mod mistakes;
+mod setups;
 mod several;
 mod signed;
 
