@@ -143,6 +143,9 @@ fn describe(step: Step<'_>) -> Option<String> {
             "the setup of template \"{name}\" runs each time: list what it reads, as in inputs = [\"migrations/**\"], \
              and it runs once"
         ),
+        Step::SetupMadeNothing { name } => format!(
+            "the setup of template \"{name}\" has made nothing in its database: see that it connects to DATABASE_URL"
+        ),
         Step::InputsChanged { changes } => {
             format!("building once more, because meanwhile: {}", some_of(changes))
         }

@@ -41,13 +41,23 @@ impl FromStr for VersionRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<u32>() {
-            Ok(major) if (*MAJORS.start()..NO_MAJOR).contains(&major) => Ok(Self::Major(major)),
-            _ if text.contains('/') => Ok(Self::Bin(text.into())),
-            _ => Err(format!(
-                "expected a major from {} on, or a path to a directory with postgres and initdb",
-                MAJORS.start()
-            )),
+        let major = |text: &str| {
+            let major = text.parse::<u32>().ok();
+            major.filter(|major| (*MAJORS.start()..NO_MAJOR).contains(major))
+        };
+        if let Some(major) = major(text) {
+            return Ok(Self::Major(major));
         }
+        if text.contains('/') {
+            return Ok(Self::Bin(text.into()));
+        }
+        let expected = format!(
+            "expected a major from {} on, or a path to a directory with postgres and initdb",
+            MAJORS.start()
+        );
+        let minor = |minor: &str| minor.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let whole = text.split_once('.').and_then(|(before, after)| major(before).filter(|_| minor(after)));
+        Err(expected
+            + &whole.map(|major| format!("\nGive the major alone: \"{major}\".")).unwrap_or_default())
     }
 }

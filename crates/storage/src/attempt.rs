@@ -10,6 +10,8 @@ pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
+    /// Whether the user gave this very path: no place of ours is at fault.
+    is_given: bool,
 }
 
 impl FileError {
@@ -19,17 +21,32 @@ impl FileError {
         self.source.kind()
     }
 
+    /// The same, about a path that the user gave if it is `folder` or lies in it: no place of ours is suggested instead.
+    #[must_use]
+    pub fn given_in(mut self, folder: &Path) -> Self {
+        self.is_given |= self.path.starts_with(folder);
+        self
+    }
+
     /// What the user can do about it, where that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
+            io::ErrorKind::PermissionDenied if self.verb == "read" => {
+                Some("Give yourself the right to read it (chmod u+r).".to_owned())
+            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::PermissionDenied
+                if self.is_given =>
+            {
+                None
+            }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
                 "Free some space (\"pgfresh sweep\", \"pgfresh template rm\"), or choose another place with --place PATH (the data) or --cache PATH (templates)."
                     .to_owned(),
             ),
-            io::ErrorKind::PermissionDenied if self.verb == "read" => {
-                Some("Give yourself the right to read it (chmod u+r).".to_owned())
-            }
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(
                 "Choose a writable directory with PGFRESH_CACHE (the cache), --place PATH (the data), or XDG_DATA_HOME (servers with a name)."
                     .to_owned(),
@@ -43,10 +60,18 @@ impl FileError {
 pub trait Attempt<T> {
     /// Names what was tried, as in "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
+
+    /// The same of a path that the user gave.
+    fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
+    where
+        Self: Sized,
+    {
+        self.attempt(verb, path).map_err(|error| error.given_in(path))
+    }
 }
 
 impl<T, E: Into<io::Error>> Attempt<T> for Result<T, E> {
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError> {
-        self.map_err(|error| FileError { verb, path: path.to_owned(), source: error.into() })
+        self.map_err(|error| FileError { verb, path: path.to_owned(), source: error.into(), is_given: false })
     }
 }

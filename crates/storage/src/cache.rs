@@ -1,5 +1,6 @@
 //! The cache on disk: immutable entries by fingerprint, built once under a lock, published by one rename.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -164,19 +165,27 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes what builders left that are gone: incomplete entries and locks.
-    pub fn tidy(&self) -> Result<(), FileError> {
+    /// Removes what builders left that are gone: incomplete entries and locks. Returns their paths.
+    pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
+        let mut left = BTreeMap::<_, Vec<_>>::new();
         for entry in fs::read_dir(&images).attempt("read", &images)?.flatten() {
             let name = entry.file_name();
             if let Some((fingerprint, "staging" | "lock")) =
                 name.to_str().and_then(|name| name.rsplit_once('.'))
             {
-                // Taking the right to build removes the one, letting go of it the other.
-                self.try_building(fingerprint)?;
+                left.entry(fingerprint.to_owned()).or_default().push(entry.path());
             }
         }
-        Ok(())
+        let mut removed = Vec::new();
+        for (fingerprint, mut paths) in left {
+            // Taking the right to build removes the one, letting go of it the other.
+            if self.try_building(&fingerprint)?.is_some() {
+                paths.sort();
+                removed.extend(paths);
+            }
+        }
+        Ok(removed)
     }
 
     /// Takes the right to build that entry, after `waiting` was called if another process has it now.
@@ -429,8 +438,11 @@ mod tests {
         fs::create_dir(&staging).unwrap();
         let building = fixture.cache.building("ghi", || ()).unwrap();
         fs::create_dir(building.staging()).unwrap();
-        fixture.cache.tidy().unwrap();
-        assert!(!staging.exists() && building.staging().exists());
+        let abandoned = fixture.cache.images().join("jkl.lock");
+        fs::write(&abandoned, "").unwrap();
+        assert_eq!(fixture.cache.tidy().unwrap(), [staging.clone(), abandoned.clone()]);
+        assert!(!staging.exists() && !abandoned.exists() && building.staging().exists());
+        assert!(fixture.cache.tidy().unwrap().is_empty());
     }
 
     #[test]

@@ -34,6 +34,18 @@ impl Entry {
         key: Option<&SigningKey>,
         cancelled: &AtomicBool,
     ) -> Result<(), CopyError> {
+        self.export_into(folder, key, cancelled).map_err(|error| match error {
+            CopyError::File(error) => error.given_in(folder).into(),
+            damaged @ CopyError::Damaged { .. } => damaged,
+        })
+    }
+
+    fn export_into(
+        &self,
+        folder: &Path,
+        key: Option<&SigningKey>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), CopyError> {
         if folder.is_file() {
             let why = "it is a file, not a directory";
             Err(io::Error::new(io::ErrorKind::NotADirectory, why)).attempt("create", folder)?;
@@ -104,7 +116,7 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
 /// Signs the entry at `folder`, as [`Entry::export`] put it there, whose files are compared with its manifest before.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = Arrival::open(folder)?.new_head(cancelled)?;
-    Ok(write_signed(&head, key, folder)?)
+    Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)
 }
 
 /// Compares the entry at `folder` with what one of the keys has signed.

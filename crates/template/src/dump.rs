@@ -101,14 +101,14 @@ impl DumpFile {
 
     /// What is there may be replaced if it begins with `mark`, as what an earlier run wrote does.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
-        if let Some(head) = Self::head(path, mark.len()).attempt("write", path)?
+        if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark
         {
             return Err(DumpError::Occupied { path: path.to_owned() });
         }
         let staging = path.with_added_extension("part");
         // Before a server is asked for all that it has.
-        fs::write(&staging, "").attempt("write", path)?;
+        fs::write(&staging, "").attempt_given("write", path)?;
         Ok(Self { path: path.to_owned(), staging })
     }
 
@@ -126,9 +126,9 @@ impl DumpFile {
 
     /// Gives the finished file the user's usual mode and its name.
     fn hand_over(self) -> Result<(), FileError> {
-        let finished = File::open(&self.staging).attempt("open", &self.staging)?;
-        sys::leave_usual_mode(&finished).attempt("change the mode of", &self.staging)?;
-        fs::rename(&self.staging, &self.path).attempt("write", &self.path)
+        let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
+        sys::leave_usual_mode(&finished).attempt_given("change the mode of", &self.staging)?;
+        fs::rename(&self.staging, &self.path).attempt_given("write", &self.path)
     }
 }
 
@@ -159,7 +159,7 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     let mut text = IMPORTED.to_owned();
     let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
-    fs::write(&file.staging, text).attempt("write", &file.path)?;
+    fs::write(&file.staging, text).attempt_given("write", &file.path)?;
     file.hand_over()?;
     Ok(left_out)
 }

@@ -1,9 +1,9 @@
 //! What can go wrong on the way to a server, worded as `PostgreSQL` words its own errors.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
+use std::{fmt, io};
 
 use server::{InitdbError, InstallationError, SUPERUSER, SessionError, SettingError, StartError, StopError};
 use storage::{AccountError, CacheError, CopyError, FileError, PlaceError};
@@ -11,6 +11,8 @@ use storage::{AccountError, CacheError, CopyError, FileError, PlaceError};
 use crate::Fingerprint;
 use crate::inputs::InputError;
 
+/// The step that is the user's own command.
+pub(crate) const SETUP: &str = "setup";
 /// What the C library calls a full file system.
 const NO_SPACE: &str = "No space left on device";
 
@@ -130,6 +132,17 @@ pub struct KeptServer {
     pub open: String,
     /// The command that removes it.
     pub sweep: String,
+}
+
+impl fmt::Display for KeptServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, open, sweep } = self;
+        write!(
+            f,
+            "The incomplete server is in \"{}\"; \"{sweep}\" removes it. To open it: {open}",
+            path.display()
+        )
+    }
 }
 
 /// The preparation of a template failed. Nothing is published.
@@ -283,13 +296,16 @@ impl SetupError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Failed { kept: None, .. } => {
-                Some("\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned())
-            }
-            Self::Failed { kept: Some(KeptServer { path, open, sweep }), .. } => Some(format!(
-                "The incomplete server is in \"{}\"; \"{sweep}\" removes it. To open it: {open}",
-                path.display()
-            )),
+            Self::Failed { step, status, kept, .. } => Some(match (program_hint(step, *status), kept) {
+                (None, None) => {
+                    "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()
+                }
+                (Some(hint), None) => hint.to_owned(),
+                (hint, Some(kept)) => {
+                    let hint = hint.map(|hint| format!("{hint} ")).unwrap_or_default();
+                    format!("{hint}{kept}")
+                }
+            }),
             Self::DumpAsSql { file } => Some(format!("Name it in dump = \"{file}\" (--dump).")),
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {
                 Some("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
@@ -314,5 +330,20 @@ impl SetupError {
             ),
             Self::Sql { .. } | Self::Database { .. } | Self::Closed { .. } | Self::ServerGone { .. } => None,
         }
+    }
+}
+
+/// What to do where the shell of a setup has not run its program; nothing is to be seen in the server then.
+fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
+    // Source: POSIX, 2.8.2.
+    match status.code() {
+        _ if step != SETUP => None,
+        Some(127) => {
+            Some("Install the program that the setup runs, or write it with its path: sh does not find it.")
+        }
+        Some(126) => Some(
+            "Make what the setup runs executable (chmod +x), or name the program that runs it: sh cannot run it.",
+        ),
+        _ => None,
     }
 }

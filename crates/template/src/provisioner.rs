@@ -97,6 +97,11 @@ pub enum Step<'a> {
         /// Whose.
         name: &'a str,
     },
+    /// A setup has run, and there is nothing in its database.
+    SetupMadeNothing {
+        /// Whose.
+        name: &'a str,
+    },
     /// A step of a setup is still running; comes again and again.
     Running {
         /// Which.
@@ -284,8 +289,11 @@ pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 /// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`; nothing that is in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
-    let (removed, mut failures) = sweep_runs(cache.root(), place);
-    failures.extend(cache.tidy().err());
+    let (mut removed, mut failures) = sweep_runs(cache.root(), place);
+    match cache.tidy() {
+        Ok(paths) => removed.extend(paths),
+        Err(error) => failures.push(error),
+    }
     (removed, failures)
 }
 

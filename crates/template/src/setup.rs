@@ -15,7 +15,7 @@ use server::{
 };
 use storage::{Account, Attempt};
 
-use crate::error::SetupError;
+use crate::error::{SETUP, SetupError};
 use crate::inputs::InputError;
 use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, inputs};
@@ -28,6 +28,14 @@ const TAIL: i64 = 8 * 1024;
 const LINES: usize = 12;
 /// How often the observer hears how it goes.
 const BEAT: Duration = Duration::from_millis(200);
+/// How many things of a user's are in a database: objects that initdb makes have smaller OIDs, and schemas for temporary
+/// tables stay. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
+const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_type WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
+    + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
+    + (SELECT count(*) FROM pg_largeobject_metadata)";
 /// How long one file of SQL may take when we run it ourselves.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -109,7 +117,7 @@ impl Setup<'_> {
             let loopback =
                 LoopbackListener::open(self.server).attempt("listen on", Path::new("127.0.0.1"))?;
             let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
-            return self.run_program("setup", command, &address.unwrap_or_else(|| self.address()));
+            return self.run_program(SETUP, command, &address.unwrap_or_else(|| self.address()));
         }
         Ok(None)
     }
@@ -167,6 +175,7 @@ impl Setup<'_> {
         if read_only == ["on"] {
             return spoiled("all transactions read-only".to_owned());
         }
+        self.tell_of_nothing();
         for database in self.spec.served() {
             if !present.iter().any(|name| name == database) {
                 return spoiled(format!("no database \"{database}\""));
@@ -180,6 +189,23 @@ impl Setup<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Says so where a setup has run and the template's database has nothing: it may have migrated another one.
+    fn tell_of_nothing(&self) {
+        let name = &self.spec.name;
+        if self.spec.setup.is_none() {
+            return;
+        }
+        let answer = self.server.session(name).and_then(|mut session| Ok(session.query(OBJECTS)?));
+        match answer {
+            Ok(rows) if rows.iter().flatten().flatten().eq(["0"]) => {
+                (self.say)(Step::SetupMadeNothing { name });
+            }
+            Ok(_) => {}
+            // What refuses sessions is copied all the same.
+            Err(error) => tracing::debug!(%error, name, "could not count what a setup has made"),
+        }
     }
 
     /// Whether we are superuser, whether transactions are read-only, which databases there are, and which of these have prepared transactions.

@@ -42,9 +42,7 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
 }
 
 fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
-    let document = DeTable::parse(file.text).map_err(|error| {
-        file.failure(error.span().unwrap_or_default().start, &error.message().to_lowercase())
-    })?;
+    let document = DeTable::parse(file.text).map_err(|error| file.no_toml(&error))?;
     let mut config = ConfigFile { folder, ..ConfigFile::default() };
     for (key, value) in document.into_inner() {
         let (name, at, value) = (key.get_ref().as_ref(), key.span().start, value.into_inner());

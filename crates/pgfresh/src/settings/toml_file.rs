@@ -63,6 +63,21 @@ impl File<'_> {
         self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
+    /// The text is no TOML: which key is there twice, and how a line reads that only lacks quotes.
+    pub(super) fn no_toml(&self, error: &toml::de::Error) -> Failure {
+        let span = error.span().unwrap_or_default();
+        let mut message = error.message().to_lowercase();
+        if message == "duplicate key"
+            && let Some(key) = self.text.get(span.clone())
+        {
+            message = format!("{message}: \"{}\"", key.trim_matches(['"', '\'']));
+        }
+        let before = self.text.get(..span.start).unwrap_or_default();
+        let line = self.text.get(before.rfind('\n').map_or(0, |end| end + 1)..).unwrap_or_default();
+        let quoted = line.lines().next().and_then(quoted);
+        self.failure(span.start, &message).hint(quoted.map(|line| format!("Write it in quotes: {line}")))
+    }
+
     pub(super) fn failure(&self, at: usize, message: &str) -> Failure {
         let before = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         let line = (before + 1).min(self.text.lines().count().max(1));
@@ -76,4 +91,17 @@ fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
         let here = (value.span() == *span).then_some(key.get_ref().as_ref());
         here.or_else(|| key_of(value.get_ref().as_table()?, span))
     })
+}
+
+/// The line with its value in quotes, if that is all that it lacks.
+fn quoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split(" #").next().unwrap_or_default().trim();
+    let is_bare = !value.starts_with(['[', '{', '"', '\'']) && value.contains(char::is_alphabetic);
+    if !is_bare || DeTable::parse(line).is_ok() {
+        return None;
+    }
+    let quote = if value.contains(['"', '\\']) { '\'' } else { '"' };
+    let line = format!("{} = {quote}{value}{quote}", key.trim());
+    DeTable::parse(&line).is_ok().then_some(line)
 }

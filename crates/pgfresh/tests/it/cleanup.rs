@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -273,6 +274,26 @@ fn what_is_not_there_is_not_swept_and_not_made() {
     let said = "nothing to remove, and no cache in \"nope\"\n";
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), said), "{outcome}");
     assert!(!scene.directory.join("nope").exists());
+}
+
+#[test]
+fn the_check_by_hand_shows_run_directories_and_neither_a_cache_nor_its_notes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let page = fs::read_to_string(root.join("docs/cleanup.md")).unwrap();
+    let command = page.lines().find(|line| line.starts_with("find ")).unwrap();
+    let scene = Scene::new(User::Ourselves);
+    let ours = format!("pgfresh-{}", User::Ourselves.uid());
+    for path in ["cache/images", "state-0123456789abcdef/servers", "run/data", "kept-run/data"] {
+        fs::create_dir_all(scene.directory.join(&ours).join(path)).unwrap();
+    }
+    fs::create_dir_all(scene.directory.join("pgfresh-of-another/run")).unwrap();
+    let command = command.replace("/dev/shm /tmp /var/tmp $XDG_RUNTIME_DIR", ".");
+    assert!(command.starts_with("find . "), "{command}");
+    let output = Command::new("sh").args(["-c", &command]).current_dir(&scene.directory).output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let mut shown: Vec<_> = output.lines().collect();
+    shown.sort_unstable();
+    assert_eq!(shown, [format!("./{ours}/kept-run"), format!("./{ours}/run")]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod builders;
 mod files;
 mod incremental;
 mod mistakes;
+mod setups;
 mod several;
 mod signed;
 
@@ -391,7 +392,19 @@ fn a_build_that_is_ended_leaves_nothing() {
             end_of(&mut child, format!("{signal:?}"));
             let place = scene.place.join(format!("pgfresh-{}", user.uid()));
             wait_until("the guard", || !place.exists());
-            // The lock of the build, which nobody holds, is all that is left to the next start.
+            // The lock of the build, which no process holds, is all that is left to the next start; one that ended while it
+            // wrote into the cache leaves what it wrote, too.
+            let images = scene.cache.join("images");
+            let staging = images.join("0123456789abcdef.staging");
+            fs::create_dir(&staging).unwrap();
+            user.give(&staging);
+            let names = fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().path());
+            let mut left: Vec<_> = names.filter(|path| path.extension().is_some()).collect();
+            left.sort();
+            assert_eq!(left.len(), 2, "{left:?}");
+            let said: Vec<_> = left.iter().map(|path| format!("removed \"{}\"", path.display())).collect();
+            assert_eq!(scene.run(["sweep"]).stdout.lines().collect::<Vec<_>>(), said);
+            assert!(!left.iter().any(|path| path.exists()), "{left:?}");
             assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
             scene.assert_nothing_left(format!("a build ended by {signal:?}"));
             assert!(templates(&scene).is_empty());

@@ -1,6 +1,7 @@
 //! Mistakes in what is said of a template: each is named, with its place.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::{CONFIG, assert_fails, project};
 use crate::common::{User, finish};
@@ -52,6 +53,53 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
     let place = scene.directory.join("nope");
     let expected = format!("could not use \"{}\": No such file", place.display());
     assert_fails(&finish(command), &[&expected, "HINT:  Make it, or name another directory: --place PATH"]);
+}
+
+#[test]
+fn of_mistakes_that_are_often_made_the_remedy_is_named() {
+    let scene = project(User::Ourselves, "");
+    for (text, words) in [
+        (
+            "[template]\nsetup = alembic upgrade head  # all\n",
+            &[
+                "pgfresh.toml:2: string values must be quoted",
+                "\nHINT:  Write it in quotes: setup = \"alembic upgrade head\"\n",
+            ][..],
+        ),
+        (
+            "[template]\nsetup = echo \"a\" \\b\n",
+            &[
+                "pgfresh.toml:2: unexpected key or value",
+                "\nHINT:  Write it in quotes: setup = 'echo \"a\" \\b'\n",
+            ],
+        ),
+        (
+            "[template]\nsetup = 'x'\ninputs = 'y'\nsetup = 'z'\n",
+            &["pgfresh.toml:4: duplicate key: \"setup\"\n"],
+        ),
+        ("[cache]\n[cache]\n", &["pgfresh.toml:2: duplicate key: \"cache\"\n"]),
+        (
+            "[postgres]\nversion = \"16.1\"\n",
+            &["pgfresh.toml:2: bad value for \"version\"", "\nHINT:  Give the major alone: \"16\".\n"],
+        ),
+    ] {
+        scene.write("pgfresh.toml", text);
+        assert_fails(&scene.run(["run", "--", "true"]), words);
+    }
+}
+
+#[test]
+fn of_a_path_that_was_given_no_other_place_is_suggested() {
+    // root may write everywhere.
+    for &user in User::all().iter().filter(|user| user.uid() != 0) {
+        let scene = project(user, "");
+        let closed = scene.directory.join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        let outcome = scene.run(["template", "push", "closed/x", "--sql", "migrations/0001.sql"]);
+        assert_fails(&outcome, &["could not create \"closed/x\": Permission denied\n"]);
+        assert!(!outcome.stderr.contains("HINT"), "{outcome}");
+    }
 }
 
 #[test]

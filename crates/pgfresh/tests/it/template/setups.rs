@@ -1,0 +1,61 @@
+//! Setups that do not do what was meant: they make nothing where they should, or their program is not there.
+
+use std::fs;
+
+use super::{assert_fails, project};
+use crate::common::User;
+
+/// What is said of a setup that made nothing.
+const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing in its database: see that it connects to \
+    DATABASE_URL\n";
+
+#[test]
+fn a_setup_that_made_nothing_in_its_database_is_told_of_and_no_other_step_is() {
+    let scene = project(User::Ourselves, "");
+    scene.write("empty.sql", "-- Nothing yet.");
+    let elsewhere = "createdb second && psql -Xqc 'CREATE TABLE orders ()' second && psql -Xqc 'CREATE TEMP TABLE orders ()'";
+    for (step, words, is_told) in [
+        ("--setup", elsewhere, true),
+        ("--setup", "psql -Xqc 'CREATE TABLE orders ()'", false),
+        ("--setup", "psql -Xqc 'CREATE FUNCTION seven() RETURNS int LANGUAGE sql AS $$SELECT 7$$'", false),
+        ("--setup", "psql -Xqc 'CREATE DOMAIN positive AS int CHECK (VALUE > 0)'", false),
+        ("--setup", "psql -Xqc 'CREATE SCHEMA shop'", false),
+        ("--setup", "psql -Xqc 'CREATE EXTENSION tcn'", false),
+        ("--setup", "psql -Xqc 'SELECT lo_create(0)'", false),
+        ("--sql", "empty.sql", false),
+    ] {
+        let mut command = vec!["template", "build", step, words];
+        if step == "--setup" {
+            command.extend(["--inputs", "empty.sql"]);
+        }
+        let outcome = scene.run(&command);
+        assert_eq!(
+            (outcome.code, outcome.stderr.contains(NOTHING)),
+            (Some(0), is_told),
+            "{words}: {outcome}"
+        );
+        // The template is in the cache all the same.
+        let again = scene.run(&command);
+        assert_eq!((again.code, again.stderr.as_str()), (Some(0), ""), "{words}: {again}");
+    }
+    let bare = scene.run(["run", "--", "true"]);
+    assert_eq!((bare.code, bare.stderr.as_str()), (Some(0), ""), "{bare}");
+}
+
+#[test]
+fn a_setup_whose_program_cannot_be_run_is_called_that() {
+    const MISSING: &str =
+        "\nHINT:  Install the program that the setup runs, or write it with its path: sh does not find it.";
+    const REFUSED: &str = "\nHINT:  Make what the setup runs executable (chmod +x), or name the program that runs it: sh cannot run it.";
+    let scene = project(User::Ourselves, "");
+    fs::write(scene.directory.join("migrate"), "true\n").unwrap();
+    for (setup, expected) in [("alembc upgrade head", MISSING), ("./migrate", REFUSED)] {
+        let build = ["template", "build", "--setup", setup, "--inputs", "pgfresh.toml"];
+        let outcome = scene.run(build);
+        assert_fails(&outcome, &["is incomplete: setup ended with exit status: 12", expected]);
+        assert!(!outcome.stderr.contains("--keep"), "{outcome}");
+        let kept = scene.run(build.into_iter().chain(["--keep"]));
+        assert_fails(&kept, &[expected, "The incomplete server is in"]);
+        scene.run(["sweep", "--kept"]);
+    }
+}
