@@ -48,7 +48,6 @@ class Server {
   #host;
   #port;
   #secret;
-
   #child;
 
   // `child` is the binary, where this process has started it.

@@ -133,8 +133,8 @@ impl Leases {
         let mut last = LeaseError::NotLeased(name.to_owned());
         for _ in 0..ATTEMPTS {
             let client = Arc::new(Client::new(request.client.clone()));
-            let newcomer = Newcomer { client: Arc::clone(&client), params: request.params.clone() };
-            let answer = match inner.ask(name, want.clone(), Some(newcomer)) {
+            let newcomer = Newcomer { client, params: request.params.clone() };
+            let answer = match inner.ask(name, want.clone(), Some(newcomer.clone())) {
                 Err(error @ (LeaseError::Closed | LeaseError::Gone)) => return Err(error),
                 // There is no database that could be given the name, but there may be one of SQL's that has it.
                 Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
@@ -144,7 +144,7 @@ impl Leases {
                 Ok(answer) => answer,
             };
             match answer {
-                Answer::Session(id) => match self.enter(id, name, request.params, client) {
+                Answer::Session(id) => match self.enter(id, name, newcomer) {
                     // Dropped by SQL since, or its session terminated: the next round begins a new lease, or waits until the
                     // change of this one is done.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
@@ -157,15 +157,9 @@ impl Leases {
     }
 
     /// Starts a session with a leased database, in which it counts already.
-    fn enter(
-        &self,
-        id: DatabaseId,
-        name: &str,
-        params: &StartupParams,
-        client: Arc<Client>,
-    ) -> Result<Entered, LeaseError> {
+    fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
-        let stay = LeasedSession::new(inner, id, params, client);
+        let stay = LeasedSession::new(inner, id, newcomer);
         let (server, transaction, is_first) = {
             let mut core = inner.lock();
             let Some(held) = core.databases.get_mut(&id) else {
@@ -175,13 +169,8 @@ impl Leases {
             (held.server.clone(), held.transaction.take(), !held.entered)
         };
         if let Some(server) = server {
-            return match LeasedServer::connect(&server, &stay.params) {
-                Ok(backend) => stay.entered(backend),
-                Err(error) => {
-                    stay.leave(false);
-                    Err(error)
-                }
-            };
+            let backend = LeasedServer::connect(&server, &stay.params).inspect_err(|_| stay.leave(false))?;
+            return stay.entered(backend);
         }
         if let Some(session) = transaction {
             // The table compares digests of parameters.
@@ -246,15 +235,9 @@ impl Inner {
 }
 
 impl LeasedSession {
-    fn new(inner: &Arc<Inner>, id: DatabaseId, params: &StartupParams, client: Arc<Client>) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            id,
-            client,
-            params: params.clone(),
-            stamp: CatalogStamp::from(""),
-            since: None,
-        }
+    fn new(inner: &Arc<Inner>, id: DatabaseId, newcomer: Newcomer) -> Self {
+        let Newcomer { client, params } = newcomer;
+        Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
     /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.

@@ -98,6 +98,9 @@ _GONE = (
     "If PGFRESH_CONTROL names a run that is over, unset it."
 )
 
+_SET = "Set PGFRESH_BIN to where pgfresh is, or unset it."
+_CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
+
 _HINTS = {
     'set "close_sessions"': "call reset(close_sessions=True)",
     'Lease it with "record": true': "Lease it with record=True, or mark the test with it",
@@ -214,10 +217,6 @@ def _place(line: bytes, path: str) -> Server:
         return Server(url.hostname, url.port, told["password"], told.get("holder"))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Error(f'could not read what "{path}" printed', hint=_CHECK) from None
-
-
-_SET = "Set PGFRESH_BIN to where pgfresh is, or unset it."
-_CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
 
 
 def _not_run(path: str, why: str) -> Error:
