@@ -27,6 +27,7 @@ lint:
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets $(features) -- -D warnings
 	cargo test --locked --quiet --workspace $(features) --test prose
+	scripts/lint-prose
 	@if command -v shellcheck >/dev/null; then echo shellcheck && shellcheck -x scripts/* packaging/install.sh .ci/run; fi
 	@scripts/lint-release
 
