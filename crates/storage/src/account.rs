@@ -1,4 +1,4 @@
-//! Whom the files of a server belong to: us, or an unprivileged account when we are root.
+//! Account that owns a server's files and runs its processes: our own, or an unprivileged one when we are root.
 
 use std::fs;
 use std::io;
@@ -7,33 +7,33 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The accounts that a server of root's may run as.
+/// Accounts that run the servers of root, in order of preference.
 const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
 
-/// The account that runs the server and owns its files.
+/// User and group that run the server and own its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Whether it is another one than ours, so that files must be given to it.
+    /// Whether this is another account than ours, so that pgfresh must change the owner of its files.
     pub foreign: bool,
 }
 
-/// There is no account that a server started by root could run as.
+/// Reasons why root finds no account for a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// No account that is known to be unprivileged.
+    /// `/etc/passwd` has neither `postgres` nor `nobody`.
     #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
     Absent,
-    /// We are root of a user namespace without other users, and may not make another namespace.
+    /// The user namespace has no other user, and the kernel does not let us create another namespace.
     #[error("cannot run a server as root: this user namespace has no other user")]
     Alone(#[source] io::Error),
 }
 
 impl AccountError {
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -50,16 +50,18 @@ impl AccountError {
 }
 
 impl Account {
-    /// The one that we run as.
+    /// Returns the account that this process runs as.
     #[must_use]
     pub fn ours() -> Self {
         Self { uid: sys::user(), gid: sys::group(), foreign: false }
     }
 
-    /// Our own account, or as root the one named `postgres`, or else `nobody`. Root of a user namespace in which neither
-    /// exists keeps its own, and its servers run under [`Self::alias`].
+    /// Returns our own account, or, for root, `postgres` or else `nobody`.
     ///
-    /// Reads `/etc/passwd` itself: a static binary cannot ask the name service, and both accounts are local ones.
+    /// Root keeps its own account in a user namespace that maps neither of the two. Servers there run under
+    /// [`Self::alias`].
+    ///
+    /// Reads `/etc/passwd` directly, because a static binary has no name service. Both accounts are local ones.
     pub fn for_server() -> Result<Self, AccountError> {
         if !sys::is_root() {
             return Ok(Self::ours());
@@ -77,31 +79,33 @@ impl Account {
         Ok(Self::ours())
     }
 
-    /// Under which numbers programs that refuse to be root have to know this account, if it is root's: those of an account
-    /// that has a name. See [`sys::call_ourselves`].
+    /// Returns the uid and gid under which programs that refuse to run as root see this account. `None` if the account
+    /// is not root. See [`sys::call_ourselves`].
     #[must_use]
     pub fn alias(&self) -> Option<(u32, u32)> {
         if self.uid == 0 { Self::named_alias() } else { None }
     }
 
-    /// The numbers of an account that has a name, for programs that want one, where ours has none.
+    /// Returns the uid and gid of the first of `postgres` and `nobody` that `/etc/passwd` has, for programs that need
+    /// an account with a name. `None` if it has neither.
     #[must_use]
     pub fn named_alias() -> Option<(u32, u32)> {
         let passwd = passwd();
         ACCOUNTS.iter().find_map(|name| named(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
-    /// Whether `/etc/passwd` has a name for it.
+    /// Whether `/etc/passwd` has a name for this uid.
     #[must_use]
     pub fn has_name(&self) -> bool {
         let uid = self.uid.to_string();
         passwd().lines().any(|line| line.split(':').nth(2) == Some(&uid))
     }
 
-    /// Whether this account may enter `directory` and pass through everything above it.
+    /// Whether this account may enter `directory` and every directory above it.
     #[must_use]
     pub fn can_reach(&self, directory: &Path) -> bool {
-        // Of another account, and of root's under another number, the modes are all that is known.
+        // `access(2)` answers only for our own uid. For another account, and for root under an alias, only the modes
+        // tell.
         if !self.foreign && !sys::is_root() {
             return sys::may_enter(directory);
         }
@@ -118,7 +122,7 @@ impl Account {
         })
     }
 
-    /// Gives a file that we made to this account, where that is not ours anyway.
+    /// Makes this account the owner of `file`. Does nothing if the account is ours.
     pub(crate) fn give(&self, file: impl AsFd) -> io::Result<()> {
         if self.foreign {
             fchown(file, Some(self.uid), Some(self.gid))?;

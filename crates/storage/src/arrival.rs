@@ -1,7 +1,8 @@
-//! Taking in what was carried here: nothing is believed, no link followed, and no more read than was announced.
+//! Import of an untrusted entry: checks every file, follows no link, and reads no more bytes than the manifest
+//! announces.
 //!
-//! Everything is opened relative to the directory above it, so that what is examined is what is read, whatever another process
-//! puts there meanwhile.
+//! Each file is opened relative to its open parent directory. Another process therefore cannot exchange a file between
+//! the check and the read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,30 +22,30 @@ use crate::publish;
 use crate::signing::{Signed, TrustedKey};
 use crate::tree::{self, Tree};
 
-/// The longest manifest or description that is read, in bytes: that of some 300 000 files.
+/// Limit for a manifest or a description, in bytes. A manifest of some 300 000 files is that long.
 const LONGEST_TEXT: u64 = 64 << 20;
-/// The longest head or signature that is read, in bytes.
+/// Limit for a head or a signature, in bytes.
 const LONGEST_HEAD: u64 = 4 << 10;
-/// The files of a signed entry: what is signed, and the signature.
+/// File names of the signed head and of its signature.
 pub(crate) const HEAD: &str = "head";
 pub(crate) const SIGNATURE: &str = "head.minisig";
-/// The bits that the mode of a data file may have. Transports may change who can read and write; imported files get a mode of
-/// their own.
+/// Permission bits that a signed data file may have. Transports may change who can read and write, and the import chooses
+/// new modes.
 const MODES: u32 = 0o666;
 
-/// A carried entry that has not been looked at yet.
+/// Entry in a directory from elsewhere, not yet checked.
 pub(crate) struct Arrival<'a> {
     folder: &'a Path,
     root: Directory,
     fingerprint: &'a str,
 }
 
-/// What an entry says of itself.
+/// Manifest and description of an arriving entry.
 pub(crate) struct Statement {
-    /// A promise, until each file has been compared with it.
+    /// Announced files. They are unproven until each file has been compared with its digest.
     pub(crate) said: Manifest,
     pub(crate) about: String,
-    /// Who has signed it and when, where keys are trusted.
+    /// Signer and time of the signature. `None` if the caller trusts no keys.
     pub(crate) signed: Option<Signed>,
 }
 
@@ -52,7 +53,7 @@ fn unfit(path: &Path, what: &'static str) -> CacheError {
     CacheError::Unfit { path: path.to_owned(), what }
 }
 
-/// What is missing or of another kind makes it unfit; it was not built here.
+/// Turns damage into [`CacheError::Unfit`]: this entry was not built here, so building it anew is no remedy.
 fn refused(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
@@ -65,7 +66,7 @@ fn untrusted(path: &Path, what: impl Into<String>) -> CacheError {
 }
 
 impl<'a> Arrival<'a> {
-    /// The one at `folder`, which is called by its fingerprint.
+    /// Opens the entry at `folder`. The name of the folder is the fingerprint.
     pub(crate) fn open(folder: &'a Path) -> Result<Self, CacheError> {
         let fingerprint =
             folder.file_name().and_then(|name| name.to_str()).filter(|name| is_fingerprint(name));
@@ -78,9 +79,9 @@ impl<'a> Arrival<'a> {
         self.fingerprint
     }
 
-    /// What it says of itself; if keys are `trusted`, one of them must have signed that.
+    /// Reads manifest and description. If `trusted` has keys, one of them must have signed both.
     pub(crate) fn statement(&self, trusted: &[TrustedKey]) -> Result<Statement, CacheError> {
-        // Nothing else is read before a key has vouched for it.
+        // The signature is checked first: the parsers below see only signed text.
         let head = if trusted.is_empty() { None } else { Some(self.head(trusted)?) };
         let path = self.folder.join("manifest");
         let manifest = self.text("manifest", LONGEST_TEXT)?;
@@ -95,7 +96,7 @@ impl<'a> Arrival<'a> {
         Ok(Statement { said, about, signed: head.map(|(_, signed)| signed) })
     }
 
-    /// What a trusted key has signed of this entry.
+    /// Reads the head and checks that a trusted key has signed it.
     fn head(&self, trusted: &[TrustedKey]) -> Result<(Head, Signed), CacheError> {
         for name in [HEAD, SIGNATURE] {
             match self.root.kind(name) {
@@ -110,14 +111,14 @@ impl<'a> Arrival<'a> {
             .map_err(|why| untrusted(self.folder, why))
     }
 
-    /// What is to be signed of it, once each file has been compared with its manifest.
+    /// Compares every file with the manifest and returns a head for the caller to sign.
     pub(crate) fn new_head(&self, cancelled: &AtomicBool) -> Result<Head, CacheError> {
         let Statement { said, about, .. } = self.statement(&[])?;
         self.check(&said, cancelled)?;
         Ok(Head::new(self.fingerprint, &said.to_text(), &about))
     }
 
-    /// The text of one of its own files, of `most` bytes.
+    /// Reads one of the entry's text files. A file longer than `most` bytes is an error.
     fn text(&self, name: &str, most: u64) -> Result<String, CacheError> {
         let path = self.folder.join(name);
         let mut text = String::new();
@@ -129,7 +130,7 @@ impl<'a> Arrival<'a> {
         Ok(text)
     }
 
-    /// Its tree, in which nothing is but what is `said`.
+    /// Opens the directory tree. A file or directory that the manifest does not name is an error.
     fn tree(&self, said: &Manifest) -> Result<Tree, CacheError> {
         let from = self.folder.join("data");
         let top = tree::reach(self.root.directory("data"), &from).map_err(refused)?;
@@ -138,7 +139,7 @@ impl<'a> Arrival<'a> {
         Ok(tree)
     }
 
-    /// Compares each of its files with what is `said`. Once `cancelled` is set, it fails instead.
+    /// Compares every file with the manifest `said`. Fails soon after `cancelled` is set.
     pub(crate) fn check(&self, said: &Manifest, cancelled: &AtomicBool) -> Result<(), CacheError> {
         let tree = self.tree(said)?;
         for file in &said.files {
@@ -153,8 +154,8 @@ impl<'a> Arrival<'a> {
         Ok(go_on(cancelled).attempt("read", self.folder)?)
     }
 
-    /// Copies its files to `staging`, each of which must be as the statement says, and none else may be there. Once `cancelled`
-    /// is set, it fails instead.
+    /// Copies all files to `staging` and compares each with the statement. Fails soon after `cancelled` is set, and on
+    /// any file that the manifest does not name.
     pub(crate) fn stage(
         &self,
         statement: &Statement,
@@ -181,10 +182,11 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// What is wrong with a file whose bytes are not those that were announced.
+/// Text of the error for a file that differs from its manifest line.
 const DIFFERENT: &str = "it is not as its manifest says";
 
-/// Opens a file of the tree, of which no more is read than one byte beyond what is said.
+/// Opens a file of the tree for reading. The reader ends one byte after the announced size, which is enough to notice a
+/// longer file.
 fn open_source<'a>(
     tree: &Tree,
     said: &Manifest,
@@ -197,28 +199,28 @@ fn open_source<'a>(
     Ok((Cancellable { source: source.take(file.size.saturating_add(1)), cancelled }, path))
 }
 
-/// Makes sure that no signed file has been made one that can be executed, or that takes its owner's rights.
+/// Fails if a signed file is executable or has a setuid, setgid or sticky bit.
 fn expect_plain(source: &Take<fs::File>, path: &Path) -> Result<(), CacheError> {
     let mode = source.get_ref().metadata().attempt("examine", path)?.mode() & 0o7777;
     if mode & !MODES == 0 { Ok(()) } else { Err(unfit(path, "its mode is not that of a data file")) }
 }
 
-/// Opens a regular file, and nothing else: not even to look at it, where that would wait (a pipe) or do something (a
-/// device).
+/// Opens a regular file. Examines the kind first, because opening a pipe would block and opening a device may have
+/// effects.
 fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, CacheError> {
     if folder.kind(name).attempt("open", path)? != FileKind::File {
         return Err(unfit(path, "it is no regular file"));
     }
-    // Another process may have put another thing there since.
+    // Another process may have replaced the file since then, so the opened file is checked again.
     tree::reach(folder.file(name), path).map_err(refused)
 }
 
-/// Whether `name` can be that of an entry: hex digits only.
+/// Whether `name` can be the name of an entry: only hex digits, and at least one.
 pub(crate) fn is_fingerprint(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Makes sure that nothing is in `tree` but what the manifest names.
+/// Fails if `tree` holds a name that the manifest does not have.
 fn expect_no_other(said: &Manifest, tree: &Tree) -> Result<(), CacheError> {
     let paths = said.directories.iter().chain(said.files.iter().map(|file| &file.path));
     let known: HashSet<_> = paths.filter_map(|path| said.folder_of(path)).collect();

@@ -1,34 +1,34 @@
-//! What was tried on which file, and what came back.
+//! I/O errors that name the attempted action and the path.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failed attempt on a file or directory.
+/// Failed action on a file or directory.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {verb} \"{}\"", path.display())]
 pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// Whether the user gave this very path: no place of ours is at fault.
+    /// Whether the path comes from the user. Advice about the places that pgfresh chooses would mislead then.
     is_given: bool,
 }
 
 impl FileError {
-    /// What the operating system answered.
+    /// Returns the kind of the operating system's error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// The same, about a path that the user gave if it is `folder` or lies in it: no place of ours is suggested instead.
+    /// Marks the path as the user's if it is `folder` or lies in it. [`Self::hint`] then suggests no other place.
     #[must_use]
     pub fn given_in(mut self, folder: &Path) -> Self {
         self.is_given |= self.path.starts_with(folder);
         self
     }
 
-    /// What the user can do about it, where that is known.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
@@ -56,12 +56,12 @@ impl FileError {
     }
 }
 
-/// Gives a bare [`io::Error`] the verb and the path it needs to make sense.
+/// Adds an action and a path to a bare [`io::Error`].
 pub trait Attempt<T> {
-    /// Names what was tried, as in "could not `verb` `path`".
+    /// Names the action and the path for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
-    /// The same of a path that the user gave.
+    /// Like [`Attempt::attempt`], for a path that the user gave.
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,

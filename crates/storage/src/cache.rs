@@ -1,4 +1,5 @@
-//! The cache on disk: immutable entries by fingerprint, built once under a lock, published by one rename.
+//! Cache on disk: immutable entries by fingerprint. A process builds an entry under a lock and publishes it with one
+//! rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,14 +17,14 @@ use crate::publish::Building;
 use crate::removal::remove_tree;
 use crate::replace::{replace, unless_read_only};
 
-/// Marks a directory that backups may leave out. Source: bford.info/cachedir.
+/// Content of the file that tells backup programs to skip the directory. Source: bford.info/cachedir.
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Made by pgfresh; may be deleted at any time.\n";
 
-/// When a log is too old to be of use.
+/// Age at which a log is removed.
 const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 
-/// A cache directory of ours.
+/// Cache directory of this user.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -31,12 +32,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache in `chosen`, which may be one that we can only read, or else in the usual place: for root
-    /// `/var/cache/pgfresh`, for others `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`, and where that cannot be written
-    /// `/var/tmp/pgfresh-UID/cache`.
+    /// Opens the cache in `chosen`, which may be read-only, or else in the usual place. That is `/var/cache/pgfresh`
+    /// for root, and `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh` for others. If it is not writable,
+    /// `/var/tmp/pgfresh-UID/cache` serves.
     ///
     /// # Errors
-    /// A `chosen` directory that cannot be used, or none of the usual ones.
+    /// The `chosen` directory, or every usual one, cannot be used.
     pub fn locate(chosen: Option<&Path>) -> Result<Self, CacheError> {
         if let Some(chosen) = chosen {
             return Ok(Self { is_chosen: true, ..Self::open(chosen)? });
@@ -67,7 +68,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // One that we may only read has images, or is of no use.
+        // A read-only cache either has entries already or has no use.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, TAG).attempt("write", &tag)?;
         }
@@ -79,7 +80,8 @@ impl Cache {
         sys::expect_writable(&images).attempt("write in", &images)
     }
 
-    /// Where what runs is noted: in the cache, or in a directory of ours for it where the cache can only be read.
+    /// Returns the directory for the records of running servers: the cache itself, or a private directory in `/var/tmp`
+    /// if the cache is read-only.
     pub fn state(&self) -> Result<PathBuf, FileError> {
         if self.expect_writable().is_ok() {
             return Ok(self.root.clone());
@@ -92,13 +94,13 @@ impl Cache {
         Ok(state)
     }
 
-    /// Where it is: canonical.
+    /// Returns the canonical path of the cache.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Whether it is another than the usual one.
+    /// Whether the user chose this directory.
     #[must_use]
     pub fn is_chosen(&self) -> bool {
         self.is_chosen
@@ -108,13 +110,13 @@ impl Cache {
         self.root.join("images")
     }
 
-    /// The entry of that fingerprint, if it is complete, and marks it as used now. One whose manifest is cut short or
-    /// of another kind is none.
+    /// Returns the complete entry of `fingerprint` and marks it as used now. `None` if there is none, or if its
+    /// manifest is damaged or of another version.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
 
-    /// The same for a caller that only wants to know: its last use stays what it was.
+    /// Like [`Self::look_up`], but leaves the time of the last use unchanged.
     pub fn examine(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, false)
     }
@@ -133,15 +135,15 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            // A cache that we may only read evicts nothing.
+            // A read-only cache evicts nothing, so the time of the last use does not matter.
             unless_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
-        // The process that holds it alone is about to remove it.
+        // A process with the exclusive lock is about to remove the entry.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         Ok(in_use.map(|in_use| Entry::new(directory, manifest, in_use)))
     }
 
-    /// The fingerprints of all that is there, complete or not.
+    /// Returns the fingerprints of all entries, including incomplete ones.
     pub fn fingerprints(&self) -> Result<Vec<String>, FileError> {
         let images = self.images();
         let names = fs::read_dir(&images).attempt("read", &images)?.flatten();
@@ -149,7 +151,7 @@ impl Cache {
         Ok(names.filter(|name| !name.contains('.')).collect())
     }
 
-    /// Removes an entry; false if a process uses or builds it.
+    /// Removes an entry. Returns false if a process uses or builds it.
     pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
         let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
         let manifest = self.images().join(fingerprint).join("manifest");
@@ -165,7 +167,7 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes what builders left that are gone: incomplete entries and locks. Returns their paths.
+    /// Removes incomplete entries and locks of builders that have died. Returns their paths.
     pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
         let mut left = BTreeMap::<_, Vec<_>>::new();
@@ -179,7 +181,7 @@ impl Cache {
         }
         let mut removed = Vec::new();
         for (fingerprint, mut paths) in left {
-            // Taking the right to build removes the one, letting go of it the other.
+            // `try_building` removes the staging directory, and dropping its result removes the lock file.
             if self.try_building(&fingerprint)?.is_some() {
                 paths.sort();
                 removed.extend(paths);
@@ -188,9 +190,9 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Takes the right to build that entry, after `waiting` was called if another process has it now.
+    /// Acquires the right to build an entry. Calls `waiting` before it blocks on another process that has this right.
     ///
-    /// Look it up again before building: who had the right may have published.
+    /// The caller must look the entry up again afterwards, because the other process may have published it.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
         if let Some(building) = self.try_building(fingerprint)? {
             return Ok(building);
@@ -218,13 +220,13 @@ impl Cache {
         self.images().join(format!("{fingerprint}.lock"))
     }
 
-    /// What was remembered under `name`, if anything.
+    /// Returns the note that [`Self::remember`] saved under `name`, if any.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.root.join("notes").join(name)).ok()
     }
 
-    /// Keeps a copy of the file `log` for people to read, as `name`; removes those that are older than a week.
+    /// Saves a copy of the file `log` under `name` for people to read, and removes saved logs older than a week.
     pub fn keep_log(&self, name: &str, log: &Path) -> Result<PathBuf, FileError> {
         let folder = self.root.join("logs");
         private::ensure(&folder, 0o700)?;
@@ -242,8 +244,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// Remembers `text` under `name`, which must be fit for a file name, for the next process that asks; in a cache that we
-    /// may only read, nothing is remembered.
+    /// Saves the note `text` under `name`, which must be a valid file name. Does nothing in a read-only cache.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         unless_read_only(self.write_note(name, text))
     }
@@ -255,7 +256,7 @@ impl Cache {
     }
 }
 
-/// A directory of ours where nothing else of the user's can be written.
+/// Private directory for a user who cannot write in the usual places.
 fn fallback() -> PathBuf {
     PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()))
 }
@@ -290,7 +291,7 @@ mod tests {
         Fixture { _directory: directory, cache, tree, out }
     }
 
-    /// Files below `base` come later.
+    /// Defers all files below `base`.
     const BASE: Deferred<'_> = Deferred { below: "base/", last: None };
 
     fn publish(fixture: &Fixture) -> Entry {

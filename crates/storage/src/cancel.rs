@@ -1,14 +1,14 @@
-//! Copying that can be cancelled by a flag.
+//! Cancellation of a copy by a flag.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An error once `cancelled` is set.
+/// Fails once `cancelled` is set.
 pub(crate) fn go_on(cancelled: &AtomicBool) -> io::Result<()> {
     if cancelled.load(Ordering::Relaxed) { Err(io::Error::other("cancelled")) } else { Ok(()) }
 }
 
-/// A reader that fails once it is cancelled: a file may be long, and come over a slow network.
+/// Reader that fails once `cancelled` is set. A long file on a slow network could otherwise delay the cancellation.
 pub(crate) struct Cancellable<'a, R> {
     pub(crate) source: R,
     pub(crate) cancelled: &'a AtomicBool,

@@ -1,7 +1,7 @@
-//! Carrying entries from one cache to another, through a directory that anything may have transported.
+//! Export and import of entries through a directory that any tool may transport.
 //!
-//! What comes in is read whole and compared with its manifest before it becomes an entry. That says that it arrived as it
-//! was sent; who sent it, a signature says, which is demanded where keys are trusted.
+//! An import reads every file and compares it with the manifest. The manifest shows that the entry is unchanged, and a
+//! signature shows its origin. Caches with trusted keys require a signature.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,14 +20,16 @@ use crate::removal::remove_tree;
 use crate::signing::{Signed, SigningKey, TrustedKey};
 use crate::{Account, private};
 
-/// What the extension of the name of an incomplete export begins with; the rest is the number of its process.
+/// Prefix of the extension of an incomplete export. The exporter's pid follows.
 const STAGING: &str = "staging-";
-/// The file in it that its maker has locked.
+/// File in an incomplete export that the exporter has locked.
 const LOCK: &str = "lock";
 
 impl Entry {
-    /// Puts a copy of this entry into `folder`, which is made if need be, under its fingerprint. Once `cancelled` is set, it
-    /// fails instead; on any error nothing of the copy is left. With a `key` the copy is signed.
+    /// Copies this entry into `folder` under its fingerprint, and signs the copy if there is a `key`. Creates `folder`
+    /// if it does not exist.
+    ///
+    /// Fails soon after `cancelled` is set. A failed export leaves no files.
     pub fn export(
         &self,
         folder: &Path,
@@ -96,13 +98,13 @@ impl Entry {
     }
 }
 
-/// Puts what is signed and its signature into `folder`.
+/// Writes the head and its signature into `folder`.
 fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), FileError> {
     let text = head.to_text();
     let signature = head.sign(key);
     for (name, text) in [(HEAD, text), (SIGNATURE, signature)] {
         let path = folder.join(name);
-        // Whatever is there, a link among others, is replaced and not followed.
+        // Existing files are removed rather than overwritten, so that a link cannot redirect the write.
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other.attempt("remove", &path)?,
@@ -113,16 +115,16 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
     Ok(())
 }
 
-/// Signs the entry at `folder`, as [`Entry::export`] put it there, whose files are compared with its manifest before.
+/// Signs an exported entry at `folder`, after comparing its files with its manifest.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = Arrival::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)
 }
 
-/// Compares the entry at `folder` with what one of the keys has signed.
+/// Checks the entry at `folder` against the signature of a trusted key.
 ///
 /// # Errors
-/// It is unsigned, or none of the keys has signed it, or it is not what was signed.
+/// The entry has no signature of a trusted key, or differs from its signed manifest.
 pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> Result<Signed, CacheError> {
     let arrival = Arrival::open(folder)?;
     let statement = arrival.statement(trusted)?;
@@ -133,7 +135,7 @@ pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> 
     Ok(signed)
 }
 
-/// Removes what exports to `folder` left there that have ended half-way; their names start with `prefix`.
+/// Removes unfinished exports from `folder` whose process has ended. Their names start with `prefix`.
 fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
         let path = entry.path();
@@ -146,11 +148,14 @@ fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
 }
 
 impl Cache {
-    /// Takes the entry at `folder` over, whose name is its fingerprint; false if it is here already. If keys are `trusted`, one of
-    /// them must have signed it. Once `cancelled` is set, it soon fails; on any error nothing of the entry is left here.
+    /// Imports the entry at `folder`. The folder's name is the fingerprint. Returns false if the cache has the entry
+    /// already.
+    ///
+    /// If `trusted` has keys, one of them must have signed the entry. Fails soon after `cancelled` is set. A failed
+    /// import leaves no files in the cache.
     ///
     /// # Errors
-    /// It is not what its manifest says: [`CacheError::Unfit`]. It is not what a trusted key has signed:
+    /// The entry differs from its manifest: [`CacheError::Unfit`]. No trusted key has signed it:
     /// [`CacheError::Untrusted`].
     pub fn import(
         &self,
@@ -169,13 +174,13 @@ impl Cache {
     }
 }
 
-/// The entries that lie in `folder`, as [`Entry::export`] put them there.
+/// Returns the paths of the exported entries in `folder`, sorted.
 pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     let found = fs::read_dir(folder).attempt("read", folder)?.flatten();
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
-            // One of them is enough: what misses another is damaged, and not to be passed over in silence.
+            // One of these files makes it an entry. If others are missing, the import must report the damage.
             && ["manifest", "about", "data", HEAD, SIGNATURE].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
@@ -195,11 +200,11 @@ mod tests {
     use super::*;
     use crate::manifest::{File, Manifest};
 
-    /// Files and directories of the tree that travels.
+    /// Files and directories of the exported tree.
     const FILES: [&str; 4] = ["base/1/rows", "base/1/holes", "top", "base/2/empty"];
     const FOLDERS: [&str; 4] = ["base", "base/1", "base/2", "nothing"];
 
-    /// What may have happened on the way.
+    /// Change to an exported entry on its way.
     #[derive(Debug, Clone)]
     enum Mishap {
         Longer(usize, u64),
@@ -220,7 +225,7 @@ mod tests {
         File,
     }
 
-    /// What a manifest with a correct digest may say.
+    /// False line in a manifest whose digest is correct.
     #[derive(Debug, Clone)]
     enum Saying {
         Path(&'static str),
@@ -234,7 +239,7 @@ mod tests {
         let thing = prop::sample::select(vec![Thing::Link, Thing::Pipe, Thing::Directory, Thing::File]);
         let path =
             prop::sample::select(vec!["../out", "/etc/passwd", "base/../top", "base/3/none", "top/under"]);
-        // All that can be replaced: manifest, description, the tree, its files and its directories.
+        // Indexes everything that can be replaced: manifest, description, data directory, files and directories.
         let any = 0..3 + FILES.len() + FOLDERS.len();
         prop_oneof![
             (file.clone(), prop_oneof![Just(1), Just(70_000), Just(1 << 42)])
@@ -271,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Lets that happen to what lies in `folder`, or not, where an earlier one has left nothing that it could happen to.
+    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap has removed its target.
     fn happen(mishap: &Mishap, folder: &Path) {
         let data = folder.join("data");
         let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();
@@ -323,7 +328,7 @@ mod tests {
     }
 
     fn lie(saying: &Saying, path: &Path) {
-        // Opening a pipe would wait.
+        // Opening a pipe would block.
         let text = path.is_file().then(|| fs::read_to_string(path).unwrap());
         let Some(mut said) = text.and_then(|text| Manifest::parse(&text)) else { return };
         let file =
@@ -344,7 +349,7 @@ mod tests {
         fs::write(path, said.to_text()).unwrap();
     }
 
-    /// Every path below `root`, with the bytes of files.
+    /// Returns every path below `root`, with the content of files.
     fn all(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(root).unwrap().flatten() {
@@ -361,7 +366,7 @@ mod tests {
         found
     }
 
-    /// A cache with the entry, and the folder that it was exported to.
+    /// Returns the tree of a cached entry and the folder of its export.
     fn travelling(root: &Path) -> (PathBuf, PathBuf) {
         let tree = root.join("tree");
         for folder in FOLDERS {

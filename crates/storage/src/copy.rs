@@ -1,7 +1,7 @@
-//! Copying an entry's files to where a server will write in them: sharing blocks where the file system can, else with
-//! all cores.
+//! Copies an entry's files to a data directory. Shares blocks if the file system supports that; otherwise copies bytes
+//! on all cores.
 //!
-//! Nothing is ever hard-linked: a server writes in place.
+//! Files are never hard-linked, because a server writes in place.
 
 use std::cell::Cell;
 use std::io;
@@ -21,34 +21,34 @@ use crate::error::CopyError;
 use crate::manifest::Manifest;
 use crate::tree::{self, Tree};
 
-/// How often the observer of a copy hears of it.
+/// Interval between progress reports.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// Files that may still be on their way when [`Copying::begin`] returns.
+/// Files that [`Copying::begin`] leaves to background threads or to [`Copying::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred<'a> {
-    /// Those whose path starts so are copied in the background.
+    /// Path prefix of files for the background threads.
     pub below: &'a str,
-    /// Those of this name are copied once all others are there, unless the user of the copy has made them by then.
+    /// Name of the files that are copied after all others. A file that the server has created meanwhile stays.
     pub last: Option<&'a str>,
 }
 
-/// A copy under way. Dropping it stops the copy soon and waits for that.
+/// Copy in progress. Dropping it cancels the copy and waits for its threads.
 #[derive(Debug)]
 pub struct Copying {
     job: Arc<Job>,
-    /// Files that wait until all others are there: their numbers in the manifest.
+    /// Indexes in the manifest of the files that are copied last.
     last: Vec<usize>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
-    /// Disconnected when all threads have ended.
+    /// Disconnects when all threads have ended.
     ended: Receiver<()>,
 }
 
-/// What the threads of one copy share.
+/// State that the threads of one copy share.
 #[derive(Debug)]
 struct Job {
     manifest: Arc<Manifest>,
-    /// The files still to be copied: their numbers in the manifest.
+    /// Indexes in the manifest of the files to copy.
     files: Vec<usize>,
     from: Tree,
     to: Tree,
@@ -57,10 +57,9 @@ struct Job {
 }
 
 impl Copying {
-    /// Makes `to` and copies the files of `entry` into it. When this returns, all directories are there, and all files but
-    /// those that are deferred.
+    /// Creates `to`, all its directories, and all files that are not deferred. Starts background threads for the rest.
     ///
-    /// The background threads leave one core to the caller, who has something to do meanwhile.
+    /// The threads leave one core to the caller.
     pub fn begin(
         entry: &Entry,
         to: &Path,
@@ -100,15 +99,15 @@ impl Copying {
                     let _running = running;
                     job.work(&|| ())
                 };
-                // Who finishes works as well: with no thread it takes longer.
+                // `finish` copies as well, so a missing thread only costs time.
                 std::thread::Builder::new().spawn(work).ok()
             })
             .collect();
         Ok(Self { job, last, threads, ended })
     }
 
-    /// Waits until every file is there, lending a hand. `watch` hears now and then how many bytes of how many are,
-    /// of the files that were left to the background.
+    /// Copies along with the threads until all files exist. Calls `watch` at most every 100 ms with the bytes copied so
+    /// far and the total, both of the deferred files.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().chain(&self.last).map(size).sum();
@@ -151,7 +150,7 @@ impl Drop for Copying {
 }
 
 impl Job {
-    /// Copies the first file that has bytes, to see whether the two places can share blocks.
+    /// Copies the first file that has bytes, to learn whether source and target can share blocks.
     fn prove_method(&mut self) -> Result<(), CopyError> {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
         let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };
@@ -160,7 +159,7 @@ impl Job {
         Ok(())
     }
 
-    /// Takes one file after another until none is left, and calls `beat` often meanwhile.
+    /// Copies files until none is left. Calls `beat` after each chunk.
     fn work(&self, beat: &dyn Fn()) -> Result<(), CopyError> {
         while !self.copier.stop.load(Ordering::Relaxed) {
             let Some(&index) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };

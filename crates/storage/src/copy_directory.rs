@@ -1,4 +1,4 @@
-//! Copying one directory of an entry to where a server runs already, under another name.
+//! Copies one directory of an entry, under a new name, into the data directory of a running server.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,27 +12,28 @@ use crate::entry::Entry;
 use crate::error::CopyError;
 use crate::tree;
 
-/// A directory of an entry, of which copies are made in a data directory that is a copy of the entry.
+/// Copier for one directory of an entry, into a data directory that is itself a copy of the entry.
 #[derive(Debug)]
 pub struct DirectoryCopier<'a> {
-    /// What it is a directory of.
+    /// Entry that has the source directory.
     pub entry: &'a Entry,
-    /// The path in both of the directory that holds the one and is to hold its copies.
+    /// Parent of source and copy, relative to both data directories.
     pub parent: &'a str,
-    /// The data directory.
+    /// Data directory of the server.
     pub data: &'a Path,
-    /// Whose files copies are.
+    /// Owner of the new files.
     pub account: &'a Account,
 }
 
 impl DirectoryCopier<'_> {
-    /// Copies the files of the directory `from` to a new one called `to`; not those of directories in it. `go_on` is asked before
-    /// each file, and now and then within long ones, and may take its time. Returns whether it let all be copied.
+    /// Copies the files of directory `from` to the new directory `to`, without subdirectories. Returns false if `go_on`
+    /// stopped it.
+    ///
+    /// `go_on` is called before each file and after each chunk of a long one. It may block. An incomplete copy is
+    /// removed.
     ///
     /// # Errors
-    /// The entry is damaged, there is a `to`, or the operating system refuses.
-    ///
-    /// Where not all files are there, nothing is left of the copy.
+    /// The entry is damaged, `to` exists, or the operating system refuses.
     pub fn copy(&self, from: &str, to: &str, go_on: &dyn Fn() -> bool) -> Result<bool, CopyError> {
         let (source, source_path) = descend(&self.entry.data(), &[self.parent, from])?;
         let (parent, path) = descend(self.data, &[self.parent])?;
@@ -64,7 +65,7 @@ impl DirectoryCopier<'_> {
             }
             let (from, to) = ((source, source_path.join(name)), (target, path.join(name)));
             let method = copier.copy(file, name, from, to, &beat)?;
-            // Clones are not tried again where the first one was refused.
+            // After one refused clone, the remaining files are copied without another attempt.
             if file.size > 0 {
                 copier.method = method;
             }
@@ -72,7 +73,7 @@ impl DirectoryCopier<'_> {
         Ok(!copier.stop.load(Ordering::Relaxed))
     }
 
-    /// Removes the copy called `to`, if there is one.
+    /// Removes the copy `to`, if it exists.
     ///
     /// # Errors
     /// The operating system refuses.
@@ -82,7 +83,7 @@ impl DirectoryCopier<'_> {
     }
 }
 
-/// Opens a directory below `root`, following no link.
+/// Opens a directory below `root` without following links.
 fn descend(root: &Path, names: &[&str]) -> Result<(Directory, PathBuf), CopyError> {
     let mut path = root.to_owned();
     let mut directory = tree::reach(Directory::open(root), root)?;

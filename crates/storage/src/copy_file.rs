@@ -1,5 +1,5 @@
-//! Copying one file of an entry: its blocks are shared where the file system can do that, else its bytes are moved inside the
-//! kernel, without its holes.
+//! Copies one file of an entry. Shares its blocks if the file system can; otherwise the kernel copies its bytes and
+//! keeps its holes.
 
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -17,47 +17,47 @@ use crate::manifest::{self, File};
 use crate::tree;
 use crate::verified::Verified;
 
-/// Bytes moved at once: between two looks at whether to stop, and at progress.
+/// Bytes per copy call. Between calls the copier reports progress and checks for cancellation.
 const CHUNK: u64 = 32 << 20;
 
-/// How the bytes came to where they are.
+/// Mechanism that copied the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Blocks are shared until one side writes (`FICLONE`).
+    /// The files share blocks until one of them is written (`FICLONE`).
     Reflink,
-    /// All bytes are there twice.
+    /// The files share no blocks.
     Copy,
 }
 
-/// What a finished copy did.
+/// Result of a finished copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// Proven on the first file that has bytes.
+    /// Mechanism that worked for the first file with bytes.
     pub method: Method,
-    /// Files made, empty ones too.
+    /// Number of files created, including empty ones.
     pub files: usize,
-    /// Bytes physically written: none for a reflink or a hole.
+    /// Bytes physically written. Reflinks and holes count as 0.
     pub bytes: u64,
 }
 
-/// Copies files of one entry for one account.
+/// Copies files of one entry and gives them to one account.
 #[derive(Debug)]
 pub(crate) struct FileCopier {
     account: Account,
-    /// What is tried first.
+    /// Mechanism to try first.
     pub(crate) method: Method,
     verified: Verified,
-    /// Whether bytes were compared for the first time.
+    /// Whether any file was compared with its digest.
     compared: AtomicBool,
     /// Bytes physically written.
     bytes: AtomicU64,
-    /// Bytes that are where they belong, counting holes and shared blocks; a little behind.
+    /// Bytes complete in the target, including holes and shared blocks. Lags behind by one chunk at most.
     pub(crate) done: AtomicU64,
-    /// Whether copying ends soon, in the middle of a file, too.
+    /// Makes the copy end after the current chunk.
     pub(crate) stop: AtomicBool,
 }
 
-/// A file's directory, held open, and its whole path for people.
+/// Open directory of a file, and the file's full path for messages.
 pub(crate) type Location<'a> = (&'a Directory, PathBuf);
 
 impl FileCopier {
@@ -73,7 +73,7 @@ impl FileCopier {
         }
     }
 
-    /// Makes a copy of `file`, called `name` in both places, and calls `beat` often meanwhile.
+    /// Copies `file`, which is `name` in both directories. Calls `beat` after each chunk.
     pub(crate) fn copy(
         &self,
         file: &File,
@@ -103,19 +103,19 @@ impl FileCopier {
         Ok(Method::Copy)
     }
 
-    /// Takes note that the whole entry is undamaged, once all its files were copied.
+    /// Records that the whole entry is undamaged. Call it after all files have been copied.
     pub(crate) fn note_comparison(&self) {
         if self.compared.load(Ordering::Relaxed) {
             self.verified.renew();
         }
     }
 
-    /// What was done, once all of the `files` are there.
+    /// Returns the result of a copy of `files` files.
     pub(crate) fn copied(&self, files: usize) -> Copied {
         Copied { method: self.method, files, bytes: self.bytes.load(Ordering::Relaxed) }
     }
 
-    /// Copies what is stored of a file with holes, and keeps the holes.
+    /// Copies the data extents of a sparse file and keeps its holes.
     fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut at = 0;
         while at < size {
@@ -132,7 +132,7 @@ impl FileCopier {
         to.set_len(size)
     }
 
-    /// Copies `length` bytes, or fewer if the file ends or the caller wants it to stop.
+    /// Copies `length` bytes. Stops earlier at the end of the file or when [`Self::stop`] is set.
     fn transfer(&self, from: &fs::File, to: &fs::File, length: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut left = length;
         while left > 0 && !self.stop.load(Ordering::Relaxed) {
@@ -149,10 +149,10 @@ impl FileCopier {
     }
 }
 
-/// Compares an opened file of an entry with its manifest; returns the bytes that it occupies, and whether all were read.
+/// Compares an open file with its manifest line. Returns the bytes that it occupies, and whether its content was read.
 ///
-/// The time of a file may be lost on the way (an archive of the cache that was unpacked): its bytes decide then, as
-/// they do where they were never compared.
+/// Content is compared if the modification time differs (an unpacked archive may have lost it), or if it was not
+/// compared since the file last changed.
 fn check(file: &File, from: &fs::File, path: PathBuf, verified: &Verified) -> Result<(u64, bool), CopyError> {
     let meta = from.metadata().attempt("examine", &path)?;
     if meta.len() != file.size {

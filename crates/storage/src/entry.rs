@@ -1,4 +1,4 @@
-//! An entry of the cache: a complete, immutable directory.
+//! Cache entry: a complete, immutable directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,11 @@ use crate::attempt::{Attempt, FileError};
 use crate::manifest::{File, Manifest};
 use crate::replace::{replace, unless_read_only};
 
-/// What is longer is no note, in bytes.
+/// Limit for a note, in bytes. A longer file does not count as a note.
 const LONGEST_NOTE: u64 = 64 << 20;
 
-/// A complete, immutable directory in the cache. It is not evicted as long as a value of this is alive anywhere.
+/// Complete, immutable directory in the cache. The cache does not evict it while any process holds a value of this
+/// type.
 #[derive(Debug, Clone)]
 pub struct Entry {
     directory: PathBuf,
@@ -26,24 +27,24 @@ impl Entry {
         Self { directory, manifest: Arc::new(manifest), in_use: Arc::new(in_use) }
     }
 
-    /// Bytes of all files, counting holes: what a copy may come to occupy.
+    /// Returns the size of all files in bytes, including holes. A copy may grow to this size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes()
     }
 
-    /// The same of the files in one directory.
+    /// Returns the size in bytes of the files directly in `directory`, including holes.
     #[must_use]
     pub fn bytes_in(&self, directory: &str) -> u64 {
         self.files_in(directory).map(|(file, _)| file.size).sum()
     }
 
-    /// The names of the files in one directory, by its path.
+    /// Returns the names of the files directly in `directory`.
     pub fn names_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a str> {
         self.files_in(directory).map(|(_, name)| name)
     }
 
-    /// The files in one directory with their names; not those of directories in it.
+    /// Returns the files directly in `directory`, with their names.
     pub(crate) fn files_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = (&'a File, &'a str)> {
         self.manifest.files.iter().filter_map(move |file| {
             let (folder, name) = file.path.rsplit_once('/')?;
@@ -51,7 +52,7 @@ impl Entry {
         })
     }
 
-    /// Whether there are directories in one, by its path.
+    /// Whether `directory` has subdirectories.
     #[must_use]
     pub fn has_directories_in(&self, directory: &str) -> bool {
         let is_below = |path: &String| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
@@ -64,26 +65,28 @@ impl Entry {
         self.manifest.files.len()
     }
 
-    /// The directory with the files. Read it, never write in it.
+    /// Returns the path of the directory with the files. Callers must not write in it.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.join("data")
     }
 
-    /// What its maker wrote about it; empty if that was nothing.
+    /// Returns the builder's description; empty if there is none.
     #[must_use]
     pub fn about(&self) -> String {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()
     }
 
-    /// Tells it from every other one, also from one of the same name that was made before or after it.
+    /// Returns a digest that differs between any two entries, even between builds of one fingerprint.
     #[must_use]
     pub fn identity(&self) -> String {
         blake3::hash(self.manifest.to_text().as_bytes()).to_hex().to_string()
     }
 
-    /// A note that was left under its name, if there is one. Another one of the same name may have taken its place meanwhile:
-    /// what holds for this one alone has its [`Self::identity`] in it.
+    /// Returns the note that a user of the entry left under `name`, if any.
+    ///
+    /// A rebuilt entry may have replaced this one, and the note may be about that. Notes about one build must include
+    /// its [`Self::identity`].
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         let path = self.directory.join(name);
@@ -91,20 +94,20 @@ impl Entry {
         if is_one { fs::read_to_string(path).ok() } else { None }
     }
 
-    /// Leaves a note with it, for the next process that uses it; in a cache that we may only read, nothing is left. `name` is
-    /// fit for a file name, and none that the entry itself has: `data`, `about`, `manifest`, `verified`.
+    /// Saves a note for the next process that uses the entry. Does nothing in a read-only cache. `name` must be a valid
+    /// file name other than `data`, `about`, `manifest` and `verified`.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         unless_read_only(replace(&self.directory.join(name), text))
     }
 
-    /// When it was last looked up.
+    /// Returns the time of the last [`crate::Cache::look_up`].
     pub fn last_use(&self) -> Result<SystemTime, FileError> {
         let path = self.directory.join("manifest");
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
     }
 
-    /// Bytes that it occupies on disk, those that it shares with others included. Looks at each file; one that is missing
-    /// has none.
+    /// Returns the bytes that the files occupy on disk, including blocks shared with other files. Examines each file.
+    /// Missing files count as 0.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
@@ -120,13 +123,13 @@ impl Entry {
         Arc::clone(&self.manifest)
     }
 
-    /// Its name in the cache.
+    /// Returns the entry's name in the cache.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether it is still the one of its name.
+    /// Whether the cache still has this entry, rather than a newer one of the same fingerprint.
     pub(crate) fn is_current(&self) -> bool {
         self.in_use.is_at(&self.directory.join("manifest"))
     }

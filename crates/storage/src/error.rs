@@ -1,51 +1,51 @@
-//! What can go wrong with the cache and with a copy.
+//! Errors of the cache and of copies.
 
 use std::path::PathBuf;
 
 use crate::attempt::FileError;
 
-/// Why there is no cache, or why an entry did not come into it.
+/// Failure to open the cache or to add an entry.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The operating system refused.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What was to be published holds something that a copy could not give every server for itself.
+    /// The tree holds a file that separate copies cannot have, or differs from its manifest.
     #[error("cannot cache \"{}\": {what}", path.display())]
     Unfit {
-        /// The file in question.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Reason, as the end of a sentence.
         what: &'static str,
     },
-    /// What was carried here is not what a trusted key has signed.
+    /// No trusted key has signed the entry in its present form.
     #[error("cannot trust \"{}\": {what}", path.display())]
     Untrusted {
-        /// The entry, or the file of it in question.
+        /// Path of the entry, or of the file in it that is not trusted.
         path: PathBuf,
-        /// Why not.
+        /// Reason, as the end of a sentence.
         what: String,
     },
 }
 
-/// Why a copy ended half-way. What it has made so far stays until its run directory is removed.
+/// Failure of a copy. Its files remain until the run directory is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The operating system refused.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The entry is not what was published: forget it and build it anew.
+    /// The entry differs from its manifest. The remedy is to discard it and build it anew.
     #[error("cache entry is damaged: \"{}\" {what}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the damaged file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Damage, as the end of a sentence.
         what: &'static str,
     },
 }
 
 impl CopyError {
-    /// Whether building the entry anew would help.
+    /// Whether a new build of the entry would help.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

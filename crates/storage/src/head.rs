@@ -1,4 +1,4 @@
-//! What is signed of a carried entry: which one it is, and what it must be made of.
+//! Signed part of an exported entry: its fingerprint and the digests of its texts.
 //!
 //! ```text
 //! pgfresh template 1
@@ -7,17 +7,17 @@
 //! about DIGEST
 //! signed 1700000000
 //! ```
-//! Digests are BLAKE3 in hex, of the files of these names; the manifest has those of all others. The last line is the time in
-//! seconds since 1970.
+//! Digests are BLAKE3 in hex, of the files with these names. The manifest holds the digests of all other files. The
+//! last line is the time in seconds since 1970.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::signing::{self, Signed, SigningKey, TrustedKey};
 
-/// The first line.
+/// First line.
 const HEADER: &str = "pgfresh template 1";
 
-/// What a signature vouches for.
+/// Content that a signature covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) fingerprint: String,
@@ -28,7 +28,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Of an entry, now.
+    /// Creates a head for the two texts, with the current time.
     pub(crate) fn new(fingerprint: &str, manifest: &str, about: &str) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -44,12 +44,12 @@ impl Head {
         format!("{HEADER}\nfingerprint {fingerprint}\nmanifest {manifest}\nabout {about}\nsigned {signed}\n")
     }
 
-    /// Its signature.
+    /// Returns the signature of [`Self::to_text`] in minisign's format.
     pub(crate) fn sign(&self, key: &SigningKey) -> String {
         key.sign(self.to_text().as_bytes(), &format!("template {}", self.fingerprint))
     }
 
-    /// Reads what [`Self::to_text`] wrote; `None` for anything else.
+    /// Parses the output of [`Self::to_text`]. `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
         let (fingerprint, rest) = rest.split_once("\nmanifest ")?;
@@ -64,7 +64,7 @@ impl Head {
         (head.to_text() == text).then_some(head)
     }
 
-    /// Which of the two texts is another one than that which was signed.
+    /// Returns the name of the text that differs from the signed one, if any.
     pub(crate) fn differs(&self, manifest: &str, about: &str) -> Option<&'static str> {
         let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
         if other(manifest, self.manifest) {
@@ -74,7 +74,7 @@ impl Head {
     }
 }
 
-/// The head of the entry `fingerprint`, which one of the `trusted` keys has signed, or why it is not trusted.
+/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it, or the reason for distrust.
 pub(crate) fn verify(
     fingerprint: &str,
     (text, signature): (&str, &str),

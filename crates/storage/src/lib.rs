@@ -1,22 +1,22 @@
-//! Where data directories live, how they are copied, and the cache they come from.
+//! Data directories, their copies, and the cache that they come from.
 //!
-//! Makes a [`Place`] (a directory in RAM or on disk with room to spare), a [`RunDirectory`] in it (private, locked,
-//! swept when its owner is gone), and copies of [`Entry`]s of the [`Cache`] (immutable, published by one rename). It
-//! knows nothing of `PostgreSQL`: a data directory is a tree of regular files.
+//! A [`Place`] is a directory in RAM or on disk with enough free space. A [`RunDirectory`] in it is private and locked,
+//! and is swept once its owner is gone. Its files are copies of an [`Entry`] of the [`Cache`], which is immutable and
+//! was published by one rename. This crate knows nothing of `PostgreSQL`: a data directory is a tree of regular files.
 //!
 //! ```text
-//! CACHE/images/FINGERPRINT/manifest      what the entry holds; written last; its time is that of the last use
-//! CACHE/images/FINGERPRINT/about         what its maker says of it
+//! CACHE/images/FINGERPRINT/manifest      list of files; written last; its mtime is the time of the last use
+//! CACHE/images/FINGERPRINT/about         the builder's description
 //! CACHE/images/FINGERPRINT/data/…        the files
-//! CACHE/images/FINGERPRINT/verified      when they were last compared with the manifest
-//! CACHE/images/FINGERPRINT/NOTE          what its users have left for the next one
-//! CACHE/images/FINGERPRINT.lock          held while it is built
-//! CACHE/images/FINGERPRINT.staging/      half-made; whoever holds the lock removes it
-//! PLACE/pgfresh-UID/ID/owner.lock        held by the owner
-//! PLACE/pgfresh-UID/ID/server.lock       held by the server's processes
-//! PLACE/pgfresh-UID/ID/helper.lock       held by other processes that work for the owner
-//! PLACE/pgfresh-UID/ID/{data/,socket/}   the server account's, and nothing else is
-//! PLACE/pgfresh-UID/ID/log               what the server says
+//! CACHE/images/FINGERPRINT/verified      time of the last comparison with the manifest
+//! CACHE/images/FINGERPRINT/NOTE          notes of its users for the next one
+//! CACHE/images/FINGERPRINT.lock          locked by the builder
+//! CACHE/images/FINGERPRINT.staging/      incomplete; the holder of the lock removes it
+//! PLACE/pgfresh-UID/ID/owner.lock        locked by the owner
+//! PLACE/pgfresh-UID/ID/server.lock       locked by the server's processes
+//! PLACE/pgfresh-UID/ID/helper.lock       locked by other processes that work for the owner
+//! PLACE/pgfresh-UID/ID/{data/,socket/}   owned by the server's account, unlike everything else
+//! PLACE/pgfresh-UID/ID/log               the server's stderr
 //! ```
 
 mod account;
@@ -61,7 +61,7 @@ pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
 pub use signing::{KeyError, Signed, SigningKey, TrustedKey, signer};
 
-/// Writes a number of bytes as people read it: two or three digits and a unit of 1000.
+/// Formats a number of bytes with two or three digits and a decimal unit, as in "1.5 GB".
 #[must_use]
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
@@ -79,7 +79,7 @@ pub fn human_bytes(bytes: u64) -> String {
     }
 }
 
-/// Reads a number of bytes with its unit: "500 MB", "1.5GB", "10GiB", "4096B".
+/// Parses a size with a unit: "500 MB", "1.5GB", "10GiB", "4096B". `None` for a bare number or an unknown unit.
 #[must_use]
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -97,7 +97,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * factor;
-    // Up to 2^53 every whole number is one; a cache is smaller.
+    // f64 holds whole numbers up to 2^53 exactly, and no cache is larger.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     (bytes < 9e15).then_some(bytes as u64)
 }

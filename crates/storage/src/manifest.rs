@@ -1,4 +1,4 @@
-//! What a cache entry holds: the line-by-line truth that a copy is made from and checked against.
+//! Manifest of a cache entry: its directories, and its files with size, time and digest.
 //!
 //! ```text
 //! pgfresh manifest 1
@@ -6,43 +6,43 @@
 //! f 8192 1700000000123456789 DIGEST base/1/1259
 //! end DIGEST
 //! ```
-//! Directories come before what they hold. `f` gives bytes, modification time in ns since 1970, and BLAKE3 in hex. The
-//! last line digests all lines before it, so a manifest cut short is not one.
+//! A directory comes before its content. `f` lines give bytes, modification time in ns since 1970, and BLAKE3 in hex.
+//! The last line is the digest of all lines before it, so a truncated manifest is invalid.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The first line: a manifest of another version is no manifest.
+/// First line. A manifest of another version does not parse.
 const HEADER: &str = "pgfresh manifest 1\n";
 
-/// The tree of an entry. Paths are relative, with `/`, and have no `.` or `..` in them.
+/// Tree of an entry. Paths are relative, use `/`, and have no `.` or `..` components.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// In order of name, so that each comes before what it holds.
+    /// Paths, sorted by name, so that a parent comes before its children.
     pub(crate) directories: Vec<String>,
     pub(crate) files: Vec<File>,
 }
 
-/// One regular file.
+/// Regular file of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
-    /// Nanoseconds since 1970: a file with this time and size is taken for the one that was published.
+    /// Modification time in nanoseconds since 1970. A copy trusts a file with this time and size if it was compared
+    /// before.
     pub(crate) modified: i64,
     pub(crate) digest: blake3::Hash,
 }
 
 impl Manifest {
-    /// Bytes of all files, counting holes.
+    /// Returns the size of all files in bytes, including holes.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Whether the paths make a tree: none comes twice, and what holds a directory is a directory. What was written here
-    /// does; what comes from elsewhere need not.
+    /// Whether no path occurs twice and every parent is a directory. Manifests from elsewhere may violate this.
     pub(crate) fn names_each_path_once(&self) -> bool {
         let mut seen = HashSet::new();
         let paths = self.directories.iter().chain(self.files.iter().map(|file| &file.path));
@@ -63,7 +63,7 @@ impl Manifest {
         text
     }
 
-    /// Reads what [`Self::to_text`] wrote; `None` for anything else.
+    /// Parses the output of [`Self::to_text`]. `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (lines, digest) = text.strip_suffix('\n')?.rsplit_once("\nend ")?;
         let lines = &text[..=lines.len()];
@@ -90,7 +90,8 @@ impl Manifest {
             .then_some(manifest)
     }
 
-    /// The number of the directory that holds `path` (the root's is one past the last), and the name in it.
+    /// Returns the index of the directory that holds `path`, and the name in it. The root's index is one past the last.
+    /// `None` if no directory of the manifest holds it.
     pub(crate) fn folder_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some((folder, name)) = path.rsplit_once('/') else { return Some((self.directories.len(), path)) };
         let at = self.directories.binary_search_by(|other| other.as_str().cmp(folder)).ok()?;
@@ -98,13 +99,13 @@ impl Manifest {
     }
 }
 
-/// A path that stays inside the entry.
+/// Returns `path` if it stays inside the entry.
 pub(crate) fn safe(path: &str) -> Option<&str> {
     let inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     (inside && !path.contains('\n')).then_some(path)
 }
 
-/// Modification time in ns since 1970.
+/// Returns the modification time in ns since 1970.
 pub(crate) fn modified(meta: &Metadata) -> i64 {
     meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }

@@ -1,11 +1,11 @@
-//! Data that outlive the servers on them: those of a server that has a name.
+//! Data of a server with a name. They outlive the server.
 //!
 //! ```text
-//! ROOT/NAME/lock     held by the owner, and by all processes of the server
-//! ROOT/NAME/about    what the owner remembers, also of whether the data are complete
-//! ROOT/NAME/data/    the server account's
+//! ROOT/NAME/lock     locked by the owner, and by all processes of the server
+//! ROOT/NAME/about    the owner's note, which also says whether the data are complete
+//! ROOT/NAME/data/    owned by the server's account
 //! ```
-//! All but `data` is ours alone. What is in `about` and `data` when [`PersistentData::remember`] has returned outlives a
+//! Everything but `data` belongs to us. Once [`PersistentData::remember`] has returned, `about` and `data` survive a
 //! crash of the operating system.
 
 use std::fs::{self, DirBuilder, File};
@@ -21,10 +21,10 @@ use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::{Account, private};
 
-/// How long the processes of a server may take to end whose owner was killed.
+/// Timeout for the processes of an earlier server to end after its owner was killed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Such data, held by its owner.
+/// Data directory of a named server, locked by its owner.
 #[derive(Debug)]
 pub struct PersistentData {
     path: PathBuf,
@@ -32,8 +32,8 @@ pub struct PersistentData {
 }
 
 impl PersistentData {
-    /// The folder of all of them: `$XDG_DATA_HOME/pgfresh`, or else `/var/lib/pgfresh` for root and
-    /// `~/.local/share/pgfresh` for others.
+    /// Returns the parent directory of all named data: `$XDG_DATA_HOME/pgfresh`, or else `/var/lib/pgfresh` for root
+    /// and `~/.local/share/pgfresh` for others.
     pub fn root() -> Result<PathBuf, FileError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder = absolute("XDG_DATA_HOME").or_else(|| {
@@ -47,8 +47,9 @@ impl PersistentData {
         Ok(folder.attempt("find", Path::new("~/.local/share"))?.join("pgfresh"))
     }
 
-    /// The data called `name` below `root`, for a server that runs as `account`: empty if they are new. `None` if a process
-    /// has them, which may be a server that is just ending: that is waited for.
+    /// Opens the data called `name` below `root`, for a server that runs as `account`. New data are empty.
+    ///
+    /// Waits up to 10 seconds for an earlier server to end. `None` if a process still holds the data after that.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -68,19 +69,19 @@ impl PersistentData {
         Ok(taken.map(|lock| Self { path, lock }))
     }
 
-    /// Where all of it is.
+    /// Returns the directory that holds lock, note and data.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the data directory belongs.
+    /// Returns the path of the data directory, which need not exist.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
-    /// The lock, for the server's processes to inherit.
+    /// Duplicates the lock for the server's processes to inherit.
     pub(crate) fn lock(&self) -> Result<OwnedFd, FileError> {
         self.lock.descriptor().attempt("duplicate", &self.path)
     }
@@ -89,7 +90,7 @@ impl PersistentData {
         self.path.join("about")
     }
 
-    /// What was remembered; `None` if nothing was.
+    /// Returns the owner's note; `None` if there is none.
     pub fn recall(&self) -> Result<Option<String>, FileError> {
         match fs::read_to_string(self.about()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -97,7 +98,7 @@ impl PersistentData {
         }
     }
 
-    /// Remembers `text`, and makes it and the data durable.
+    /// Saves `text` as the owner's note, and makes note and data durable.
     pub fn remember(&self, text: &str) -> Result<(), FileError> {
         let staging = self.path.join("about.new");
         let mut open = File::options();
@@ -109,7 +110,7 @@ impl PersistentData {
         File::open(&self.path).and_then(|folder| folder.sync_all()).attempt("sync", &self.path)
     }
 
-    /// Removes the data. What is remembered of them stays.
+    /// Removes the data. The owner's note stays.
     pub fn clear(&self) -> Result<(), FileError> {
         if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
     }
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         data.clear().unwrap();
         assert!(!data.data().exists() && data.recall().unwrap().is_some());
-        // A server that is ending is waited for.
+        // `open` waits for a server that is ending.
         let ending = std::thread::spawn(move || drop(data));
         assert!(open().is_some());
         ending.join().unwrap();

@@ -1,4 +1,4 @@
-//! Where a data directory may live: RAM if it truly fits, else disk, and why.
+//! Choice of the directory for run directories: RAM if the data fit, else disk, with the reason.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,31 +10,31 @@ use sys::{Filesystem, FilesystemKind};
 use crate::attempt::{Attempt, FileError};
 use crate::{Account, human_bytes, private};
 
-/// What is left for the server's own work (WAL, temporary files, a few databases) beside the copies.
+/// Bytes reserved for the server's own files: WAL, temporary files and a few databases.
 const HEADROOM: u64 = 256 << 20;
 
-/// Bytes of the longest path that a server has for a file: `MAXPGPATH` less its final zero. It cuts longer ones, and reads
-/// another file. Source: `src/include/pg_config_manual.h`.
+/// Longest path of a file of a server, in bytes: `MAXPGPATH` without its final zero. PostgreSQL truncates longer paths
+/// and then opens another file. Source: `src/include/pg_config_manual.h`.
 const LONGEST: usize = 1023;
-/// The longest of those names behind our directory in a place: the eight letters are drawn.
+/// Longest path of such a file below our directory in a place. The eight digits stand for a random name.
 const DEEPEST: &str = "/01234567/data/postgresql.auto.conf";
 
-/// What the user asks for.
+/// User's request for a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
-    /// RAM where it fits, else disk.
+    /// RAM if the data fit, else disk.
     #[default]
     Auto,
     /// RAM, or an error.
     Ram,
     /// Disk.
     Disk,
-    /// Under this directory.
+    /// This directory.
     At(PathBuf),
 }
 
 impl PlaceRequest {
-    /// The same of what need not be text, as paths are.
+    /// Like [`FromStr::from_str`], but also accepts paths that are not UTF-8.
     pub fn from_os(text: &OsStr) -> Result<Self, String> {
         match text.to_str() {
             None if text.as_encoded_bytes().contains(&b'/') => Ok(Self::At(text.into())),
@@ -57,7 +57,7 @@ impl FromStr for PlaceRequest {
     }
 }
 
-/// A directory in which run directories may be made.
+/// Directory that may hold run directories.
 #[derive(Debug, Clone)]
 pub struct Place {
     root: PathBuf,
@@ -66,33 +66,33 @@ pub struct Place {
     why: String,
 }
 
-/// Why there is no place.
+/// Reasons why no place was found.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// RAM was asked for and does not fit.
+    /// The user requested RAM, and the data do not fit.
     #[error("cannot place {} in RAM: {why}", human_bytes(*.need))]
     NoRam {
-        /// Bytes that it takes.
+        /// Bytes needed.
         need: u64,
-        /// What was found of each candidate.
+        /// Reason for each candidate.
         why: String,
     },
-    /// No directory on disk can be used.
+    /// No directory on disk is suitable.
     #[error("cannot place {} on disk: {why}", human_bytes(*.need))]
     NoDisk {
-        /// Bytes that it takes.
+        /// Bytes needed.
         need: u64,
-        /// What was found of each candidate.
+        /// Reason for each candidate.
         why: String,
     },
-    /// The directory that the user named cannot be used.
+    /// The user's directory is not suitable.
     #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
     Unfit {
-        /// Bytes that it takes.
+        /// Bytes needed.
         need: u64,
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The operating system refused.
@@ -101,7 +101,7 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    /// What to do.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -121,11 +121,11 @@ impl PlaceError {
 }
 
 impl Place {
-    /// Finds room for copies of a template of `bytes` bytes that `account` can reach. `disk` is where disk is tried
-    /// first: beside the cache, blocks can be shared.
+    /// Chooses a place for copies of a template of `bytes` bytes that `account` can reach. On disk, `disk` is the first
+    /// candidate: a directory beside the cache can share its blocks.
     ///
-    /// RAM is taken for granted only when the template fits twice, with 256 MiB to spare, into what the file system,
-    /// the machine and our control groups have left.
+    /// RAM must have room for twice the template and 256 MiB. The limits are those of the file system, the machine and
+    /// our control groups.
     pub fn choose(
         request: &PlaceRequest,
         bytes: u64,
@@ -149,7 +149,7 @@ impl Place {
         }
     }
 
-    /// The directory that holds ours.
+    /// Returns the parent of our directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -161,20 +161,20 @@ impl Place {
         self.kind
     }
 
-    /// The same with no more than `most` bytes of it, if that is said.
+    /// Limits the budget to `most` bytes. `None` leaves it unchanged.
     #[must_use]
     pub fn with_at_most(mut self, most: Option<u64>) -> Self {
         self.budget = most.map_or(self.budget, |most| most.min(self.budget));
         self
     }
 
-    /// Bytes that may be written there.
+    /// Number of bytes that may be written there.
     #[must_use]
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Which place it is and why, in one line.
+    /// Describes the place and the reason for the choice in one line.
     #[must_use]
     pub fn why(&self) -> String {
         let kind = match self.kind {
@@ -191,7 +191,7 @@ fn ram_candidates() -> Vec<PathBuf> {
     ["/dev/shm".into()].into_iter().chain(runtime).chain(["/tmp".into()]).collect()
 }
 
-/// All directories in which a place may have been chosen, for those who sweep.
+/// Returns all directories that [`Place::choose`] may have chosen, for sweeps.
 pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     let mut all = ram_candidates();
     all.extend([disk.to_owned(), "/var/tmp".into()]);
@@ -238,9 +238,9 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
     Err(PlaceError::NoDisk { need, why: reasons.join("; ") })
 }
 
-/// The kind of place that `root` is, and the bytes that may be written there; or why it cannot be used.
+/// Returns the kind of `root` and the bytes that may be written there, or the reason why it is not suitable.
 fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), String> {
-    // The server's settings and clients' URLs have to name it.
+    // `PostgreSQL`'s settings and the clients' URLs contain this path.
     root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
     if !root.is_dir() {
@@ -256,7 +256,7 @@ fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), Strin
     if length(root) > most {
         return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
     }
-    // Nothing is made here: who died right after would leave it behind.
+    // Our directory is only checked, not created: a process that dies now must not leave it behind.
     private::ensure_existing(&ours).map_err(|error| error.to_string())?;
     let budget = match filesystem.kind {
         FilesystemKind::Disk => filesystem.free,

@@ -1,4 +1,4 @@
-//! Directories that only our user can write in.
+//! Directories in which only our user can write.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -9,8 +9,8 @@ use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 
-/// Makes `path` with `mode` if it is not there, and makes sure that it is a directory of ours that no other user can
-/// write in: in a shared directory like `/tmp` another user may have created it before us.
+/// Creates `path` with `mode` if it does not exist, and fails if it is not our directory or if other users can write in
+/// it. In a shared directory such as `/tmp`, another user may have created it first.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
         let created = match DirBuilder::new().mode(mode).create(path) {
@@ -19,14 +19,14 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
             Err(error) => return Err(error).attempt("create", path),
         };
         match created.and_then(|()| path.symlink_metadata()) {
-            // A sweeper removed the empty directory between our steps.
+            // A sweep may remove the empty directory between the two steps.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             meta => return check(path, &meta.attempt("use", path)?),
         }
     }
 }
 
-/// Gives a new directory its mode, whatever our mask took from it.
+/// Sets the mode of a new directory, because the umask may have removed bits.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Directory::open(path)?.set_mode(mode)
 }
@@ -44,12 +44,13 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     }
 }
 
-/// The mode of a directory that holds run directories: the server account of root must be able to pass through.
+/// Returns the mode of a directory that holds run directories. If we are root, the server's account must be able to
+/// pass through.
 pub(crate) fn passable() -> u32 {
     if sys::is_root() { 0o711 } else { 0o700 }
 }
 
-/// Whether `path` is there at all; if it is, it must be as [`ensure`] leaves it.
+/// Whether `path` exists. An existing path must satisfy the conditions of [`ensure`].
 pub(crate) fn ensure_existing(path: &Path) -> Result<bool, FileError> {
     let Ok(meta) = path.symlink_metadata() else { return Ok(false) };
     check(path, &meta)?;
@@ -74,7 +75,7 @@ mod tests {
         }
     }
 
-    /// It says that a new directory's parent is not there.
+    /// `/proc` reports `NotFound` for a new directory although its parent exists.
     #[test]
     fn a_file_system_that_makes_no_directories_is_an_error() {
         let error = ensure(Path::new("/proc/pgfresh"), 0o700).unwrap_err().to_string();

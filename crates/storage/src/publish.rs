@@ -1,4 +1,4 @@
-//! Publishing: a tree is copied, written down, made durable, and then becomes an entry by one rename.
+//! Publication of an entry: copies a tree, writes its manifest, makes both durable, and renames them into place.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -13,10 +13,10 @@ use crate::error::CacheError;
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
-/// Bytes that are looked at together: zeros are left out if all of them are.
+/// Unit in which zeros become holes, in bytes.
 const CHUNK: u64 = 64 << 10;
 
-/// The right to build one entry; no other process has it as long as this lives.
+/// Exclusive right to build one entry, held until dropped.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: PathBuf,
@@ -25,12 +25,12 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the entry, which proved `damaged`, unless another process has put a new one in its place meanwhile.
+    /// Removes the entry, which proved `damaged`. Does nothing if another process has replaced it.
     pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
         if damaged.is_current() { self.remove() } else { Ok(()) }
     }
 
-    /// Removes the entry, if there is one.
+    /// Removes the entry, if it exists.
     pub(crate) fn remove(&self) -> Result<(), FileError> {
         let staging = self.staging();
         match fs::rename(&self.entry, &staging) {
@@ -40,16 +40,16 @@ impl Building {
         remove_tree(&staging)
     }
 
-    /// Makes the directory tree `from` the entry, leaving out the files at its top that are named in `without`, and
-    /// keeps `about` beside it.
+    /// Publishes the directory tree `from` as the entry, with the description `about`. Leaves out the files at the top
+    /// that `without` names.
     ///
-    /// Long runs of zeros become holes. Everything is made durable before the rename, so that the entry is complete
-    /// or absent whatever happens. On any error it is absent.
+    /// Long runs of zeros become holes. All files are durable before the rename, so the entry is either complete or
+    /// absent, even after a crash. A failed publication leaves no entry.
     pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
         self.publish_staged(about, |staging| stage(from, without, staging))
     }
 
-    /// The same of what `stage` puts into a directory.
+    /// Publishes the files that `stage` writes into the staging directory.
     pub(crate) fn publish_staged<E: From<CacheError>>(
         &self,
         about: &str,
@@ -80,11 +80,11 @@ impl Building {
         fs::write(&path, manifest.to_text()).attempt("write", &path)?;
         let root = File::open(staging).attempt("open", staging)?;
         sys::sync_filesystem(&root).attempt("sync", staging)?;
-        // Taken before the rename: no process can evict an entry that was never used.
+        // Locked before the rename, so that no process can evict the entry before its first use.
         let file = File::open(&path).attempt("open", &path)?;
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
-        // An entry that is there now is a damaged one, or was built in a way that the caller does not want.
+        // An existing entry is damaged, or the caller wants to replace it.
         remove_tree(&self.entry)?;
         fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
         Ok(Entry::new(self.entry.clone(), manifest, in_use))
@@ -97,14 +97,14 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // Still locked: a process that waits for this file finds that it has lost its name and takes a new one.
+        // The lock is still held. A process that waits for this file notices that its name is gone and opens a new one.
         if let Err(error) = fs::remove_file(&self.lock) {
             tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
         }
     }
 }
 
-/// Copies `from` to `staging` and writes down what there is.
+/// Copies `from` to `staging` and returns the manifest of the copy.
 fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, CacheError> {
     let data = staging.join("data");
     fs::DirBuilder::new().mode(0o700).create(&data).attempt("create", &data)?;
@@ -115,8 +115,8 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
-/// Makes the folder for the data of `manifest` in `staging`, with all directories in it, if the file system has room for the
-/// files; `entry` is named where not. Returns the folder.
+/// Creates the data directory and all directories of `manifest` in `staging`, and returns the former. Fails, naming
+/// `entry`, if the file system has no room for the files.
 pub(crate) fn make_directories(
     manifest: &Manifest,
     staging: &Path,
@@ -136,17 +136,17 @@ pub(crate) fn make_directories(
     Ok(data)
 }
 
-/// A folder of what is published.
+/// Directory of the tree to publish.
 struct Source<'a> {
-    /// Held open, because those who may write in it must not lead us elsewhere.
+    /// Open directory. A user who can write in it cannot redirect us to another one.
     folder: &'a Directory,
-    /// For errors.
+    /// Path for error messages.
     path: &'a Path,
-    /// Below the top; empty there.
+    /// Path below the top; empty for the top.
     relative: &'a str,
 }
 
-/// Copies what lies in a folder to `to`, and writes it down.
+/// Copies the content of a directory to `to` and adds it to the manifest.
 fn add_folder(
     from: &Source<'_>,
     without: &[&str],
@@ -187,7 +187,7 @@ fn add_folder(
     Ok(())
 }
 
-/// Copies the bytes of `source`, which is at `from`, in one pass: hashed, and with holes where it is zero.
+/// Copies the bytes of `source`, whose path is `from`, in one pass that also computes the digest. Zeros become holes.
 pub(crate) fn take_in(
     source: &mut impl Read,
     from: &Path,

@@ -1,5 +1,5 @@
-//! Entries that come in pieces, from a store of which nothing is believed: what is signed comes first, then the files, in any
-//! order, and each is compared with what was signed before the entry is published.
+//! Download of an entry from an untrusted store. The signed description comes first, then the files in any order. Each
+//! file is compared with its digest before the entry is published.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,27 +14,27 @@ use crate::manifest::{self, Manifest};
 use crate::publish::{self, Building};
 use crate::signing::{Signed, SigningKey, TrustedKey};
 
-/// A signed entry as texts, without its files.
+/// Signed texts of an entry, without its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// What is signed: the fingerprint, and the digests of the next two.
+    /// Head: the fingerprint and the digests of manifest and description.
     pub head: String,
-    /// The signature of the head.
+    /// Signature of the head.
     pub signature: String,
-    /// The files.
+    /// Manifest.
     pub manifest: String,
-    /// What its maker said of it.
+    /// Builder's description.
     pub about: String,
 }
 
-/// A file of an entry.
+/// File of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileDescription {
-    /// Below the data directory.
+    /// Path below the data directory.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 digest of the content.
     pub digest: [u8; 32],
 }
 
@@ -45,7 +45,7 @@ impl FileDescription {
 }
 
 impl Entry {
-    /// Its texts, signed with `key`.
+    /// Returns the texts of this entry, signed with `key`.
     pub fn describe(&self, key: &SigningKey) -> Result<Description, CacheError> {
         let read = |name: &str| {
             let path = self.directory().join(name);
@@ -58,14 +58,14 @@ impl Entry {
         Ok(Description { head: text, signature, manifest, about })
     }
 
-    /// Its files, in the manifest's order.
+    /// Returns the files in the manifest's order.
     #[must_use]
     pub fn contents(&self) -> Vec<FileDescription> {
         self.manifest().files.iter().map(FileDescription::of).collect()
     }
 }
 
-/// A head that a trusted key has signed.
+/// Head with the signature of a trusted key.
 #[derive(Debug)]
 pub struct TrustedHead {
     head: Head,
@@ -73,10 +73,10 @@ pub struct TrustedHead {
 }
 
 impl TrustedHead {
-    /// Checks what is said to be the head of the entry `fingerprint`.
+    /// Checks the signature of a head for the entry `fingerprint`.
     ///
     /// # Errors
-    /// Why it is not trusted, as in "it is signed with key 0123, which is not trusted".
+    /// The reason for distrust, such as "it is signed with key 0123, which is not trusted".
     pub fn verify(
         fingerprint: &str,
         (head, signature): (&str, &str),
@@ -86,16 +86,16 @@ impl TrustedHead {
         Ok(Self { head, signed })
     }
 
-    /// Who has signed it, and when.
+    /// Returns the signer and the time of the signature.
     #[must_use]
     pub fn signed(&self) -> &Signed {
         &self.signed
     }
 
-    /// The entry, if it was these two texts that were signed.
+    /// Returns the entry if the head covers these two texts.
     ///
     /// # Errors
-    /// Which of them was not, or what is wrong with it.
+    /// The name of the text that differs, or the damage in it.
     pub fn describes(self, manifest: &str, about: String) -> Result<Announced, String> {
         if let Some(name) = self.head.differs(manifest, &about) {
             return Err(format!("its {name} is not the one that was signed"));
@@ -108,7 +108,7 @@ impl TrustedHead {
     }
 }
 
-/// An entry whose files are yet to come: what they must be is signed.
+/// Entry with a signed manifest whose files are still to be downloaded.
 #[derive(Debug)]
 pub struct Announced {
     manifest: Manifest,
@@ -116,36 +116,36 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Bytes of all files, counting holes.
+    /// Returns the size of all files in bytes, including holes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes()
     }
 
-    /// What its maker said of it.
+    /// Returns the builder's description.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// The files, in the manifest's order.
+    /// Returns the files in the manifest's order.
     #[must_use]
     pub fn files(&self) -> Vec<FileDescription> {
         self.manifest.files.iter().map(FileDescription::of).collect()
     }
 }
 
-/// The files of an entry while they come in.
+/// Files of an entry during a download.
 #[derive(Debug)]
 pub struct Receiving<'a> {
     announced: &'a Announced,
     data: PathBuf,
-    /// Which of the files are there and as they were announced.
+    /// Whether each file is complete and matches its digest.
     complete: Vec<AtomicBool>,
 }
 
 impl<'a> Receiving<'a> {
-    /// Makes all files, each a hole of its size.
+    /// Creates all files, each as one hole of its size.
     fn begin(announced: &'a Announced, staging: &Path) -> Result<Self, CacheError> {
         let data = publish::make_directories(&announced.manifest, staging, staging)?;
         for file in &announced.manifest.files {
@@ -157,10 +157,10 @@ impl<'a> Receiving<'a> {
         Ok(Self { announced, data, complete })
     }
 
-    /// Writes bytes of the file of that number, from `offset` on, unless they are zeros, which the file has already.
+    /// Writes `bytes` at `offset` of file `number`. Skips zeros, because the new file reads as zeros already.
     ///
     /// # Panics
-    /// There is no such file.
+    /// There is no file `number`.
     pub fn write(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<(), CacheError> {
         let path = self.path(number);
         let unfit = || CacheError::Unfit { path: path.clone(), what: DIFFERENT };
@@ -175,13 +175,13 @@ impl<'a> Receiving<'a> {
         Ok(file.write_all_at(bytes, offset).attempt("write", &path)?)
     }
 
-    /// Compares the file of that number, all of which is written, with what was announced.
+    /// Compares file `number`, after all writes to it, with its digest.
     ///
     /// # Panics
-    /// There is no such file.
+    /// There is no file `number`.
     ///
     /// # Errors
-    /// It is another one: [`CacheError::Unfit`].
+    /// [`CacheError::Unfit`] if the file differs.
     pub fn finish(&self, number: usize) -> Result<(), CacheError> {
         let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
         let file = fs::File::open(&path).attempt("open", &path)?;
@@ -198,7 +198,7 @@ impl<'a> Receiving<'a> {
         self.data.join(&self.announced.manifest.files[number].path)
     }
 
-    /// What has come: all of it was compared.
+    /// Returns the manifest of the received files. Fails if a file has not been finished.
     fn into_manifest(self) -> Result<Manifest, CacheError> {
         let said = &self.announced.manifest;
         let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
@@ -215,12 +215,12 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// What is wrong with a file whose bytes are not those that were announced.
+/// Text of the error for a file that differs from its manifest line.
 const DIFFERENT: &str = "it is not as its manifest says";
 
 impl Building {
-    /// Publishes an entry whose files `fill` brings. Each of them must have been finished. On any error nothing of it is left,
-    /// and the entry can still be built.
+    /// Publishes an entry whose files `fill` downloads. `fill` must call [`Receiving::finish`] for each of them. A
+    /// failure leaves no files, and the caller may try again.
     pub fn receive<E: From<CacheError>>(
         &self,
         announced: &Announced,
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::Cache;
 
-    /// An entry with those files, its texts, and the key that has signed them.
+    /// Returns an entry with `files`, its signed texts, and the public key.
     fn entry(root: &Path, files: &[Vec<u8>]) -> (Entry, Description, TrustedKey) {
         let tree = root.join("tree");
         fs::create_dir_all(tree.join("base")).unwrap();

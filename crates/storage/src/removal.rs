@@ -1,4 +1,4 @@
-//! Removing many files while the user waits: with all cores, and not for long.
+//! Fast removal of many files on all cores, within a time limit.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,11 +12,10 @@ use sys::{Directory, FileKind};
 
 use crate::attempt::{Attempt, FileError};
 
-/// The removal, under way, of the files one level below a directory in another; the process that removes the tree afterwards finds less to
-/// do. Failures leave it more.
+/// Removal in progress of the files in each subdirectory of a directory. It only speeds up the later removal of the
+/// whole tree, so its failures do not matter.
 ///
-/// The threads leave one core to the caller, who has something to wait for meanwhile. Dropping it stops them soon and
-/// waits for that.
+/// The threads leave one core to the caller. Dropping the value stops the threads and waits for them.
 #[derive(Debug)]
 pub struct Removing {
     job: Arc<Job>,
@@ -26,15 +25,14 @@ pub struct Removing {
 #[derive(Debug, Default)]
 struct Job {
     folders: Vec<Directory>,
-    /// The number of the folder, and the name in it.
+    /// Index of the directory, and the file's name in it.
     files: Vec<(usize, OsString)>,
     next: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl Removing {
-    /// Begins with the files in the directories in directory `name` of `root`, none of which is needed any more. No
-    /// link below `root` is followed.
+    /// Starts removing the files in each subdirectory of `root`/`name`. Follows no link below `root`.
     #[must_use]
     pub fn begin(root: &Path, name: &str) -> Self {
         let job = Arc::new(Job::list(root, name).unwrap_or_default());
@@ -42,14 +40,14 @@ impl Removing {
         let threads = (0..cores.saturating_sub(1).clamp(1, 4))
             .filter_map(|_| {
                 let job = Arc::clone(&job);
-                // Who finishes works as well: with no thread it takes longer.
+                // `finish` removes as well, so a missing thread only costs time.
                 std::thread::Builder::new().spawn(move || job.work(None)).ok()
             })
             .collect();
         Self { job, threads }
     }
 
-    /// Lends a hand until all is done or `patience` is over.
+    /// Removes along with the threads until all files are gone or `patience` has passed.
     pub fn finish(self, patience: Duration) {
         self.job.work(Some(Instant::now() + patience));
     }
@@ -80,7 +78,7 @@ impl Job {
             places.extend(files.enumerate().map(|(place, (name, _))| (place, job.folders.len(), name)));
             job.folders.push(folder);
         }
-        // From each folder in turn: one folder changes hands only as fast as its lock does.
+        // Files of different directories alternate, because removals in one directory wait for its lock.
         places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
         job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
         Ok(job)
@@ -100,10 +98,10 @@ impl Job {
     }
 }
 
-/// Removes a directory tree; one that is not there, or goes away meanwhile, is no error.
+/// Removes a directory tree. A tree that does not exist, or that another process removes meanwhile, is no error.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    // Its parent may be reached by a link; what is in it may not.
+    // The `.` follows a link in the parent's path. Links inside the tree are not followed.
     match Directory::open(&folder.join(".")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),

@@ -1,4 +1,4 @@
-//! Replacing a file: who reads it finds the old text or the new one, and never a part.
+//! Atomic replacement of a file: a reader sees the old text or the new one, never a part.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::attempt::{Attempt, FileError};
 
-/// Writes `text` into the file at `path`, by a file of another name, which no other thread, process or container draws.
+/// Writes `text` to a file with a random name and renames it to `path`.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
     let staging = path.with_added_extension(random_name()?);
     let written = fs::write(&staging, text).attempt("write", &staging);
@@ -18,14 +18,14 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
     replaced
 }
 
-/// A name that no other process draws: eight hex digits.
+/// Returns a random name of eight hex digits.
 pub(crate) fn random_name() -> Result<String, FileError> {
     let mut bytes = [0; 4];
     sys::fill_random(&mut bytes).attempt("read", Path::new("/dev/urandom"))?;
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
-/// What was tried in the cache, which is no error in one that we may only read.
+/// Ignores errors that come from a read-only cache.
 pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {

@@ -1,11 +1,11 @@
-//! Run directories: one for each server, private, locked while a process needs it, swept afterwards.
+//! Run directories: one for each server, private, locked by its processes, and swept afterwards.
 //!
 //! ```text
-//! pgfresh-UID/1a2b3c4d/   ours: nobody else can put anything here
+//! pgfresh-UID/1a2b3c4d/   ours: no other user can write here
 //!   owner.lock  server.lock  helper.lock  log
-//!   data/                 the server account's
-//!   socket/               the server account's
-//!   persistent            instead of data/: a link to data that stay
+//!   data/                 owned by the server's account
+//!   socket/               owned by the server's account
+//!   persistent            instead of data/: a link to persistent data
 //! ```
 
 use std::fs::{self, DirBuilder, File};
@@ -22,36 +22,36 @@ use crate::removal::remove_tree;
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
-/// Bytes of the longest path: what a socket's may have, less its final zero, and less what comes behind this one: `/`, the
-/// directory of the socket, and the 14 bytes of a name in it. Source: unix(7).
+/// Longest path of a run directory, in bytes. A socket's path may have 107 bytes, of which `/socket` and a name of 14
+/// bytes come behind this one. Source: unix(7).
 const LONGEST: usize = 107 - "/socket".len() - 14;
 
-/// The directory of the server's files.
+/// Directory of the server's files.
 const DATA: &str = "data";
-/// The directory of the server's socket.
+/// Directory of the server's socket.
 const SOCKET: &str = "socket";
 
-/// The file that its owner has locked.
+/// Lock file of the owner.
 const OWNER_LOCK: &str = "owner.lock";
-/// The file that a server's processes have locked.
+/// Lock file of the server's processes.
 const SERVER_LOCK: &str = "server.lock";
-/// The file that other processes of the owner's have locked.
+/// Lock file of other processes that work for the owner.
 const HELPER_LOCK: &str = "helper.lock";
 
-/// How long processes of an earlier server in the same directory may take to end.
+/// Timeout for processes of an earlier server in the same directory to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// The link to data that stay when the directory goes.
+/// Link to persistent data.
 const PERSISTENT: &str = "persistent";
 
-/// What the name of a directory begins with that people want to look at.
+/// Prefix of the name of a directory that people want to inspect.
 const KEPT: &str = "kept-";
-/// The extension of the name of a directory that is being removed.
+/// Extension of the name of a directory during its removal.
 const DEAD: &str = "dead";
 
-/// The directory of one server, held by its owner.
+/// Directory of one server, held by its owner.
 ///
-/// Dropping it lets go of the lock, and leaves the directory to its guard or to the next sweep.
+/// Dropping it releases the lock. The guard or the next sweep then removes the directory.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -61,9 +61,10 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new directory in `place`, for a server that runs as `account`, and locks it. `announce` hears its path
-    /// before anything is there, so that it can be cleared away whenever we die; what it returned for this path comes
-    /// back with it.
+    /// Creates and locks a new directory in `place`, for a server that runs as `account`.
+    ///
+    /// Calls `announce` with the path before anything exists there, so that a guard can clean up whenever we die.
+    /// Returns the result of the call for the final path.
     pub fn create<T>(
         place: &Place,
         account: &Account,
@@ -75,7 +76,7 @@ impl RunDirectory {
             let announced = announce(&path)?;
             private::ensure(&root, private::passable())?;
             match DirBuilder::new().mode(0o700).create(&path) {
-                // A sweeper removed the empty root between our two steps, or another process has drawn this name.
+                // A sweep removed the empty root between the two steps, or another process chose this name.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
                 {
@@ -93,7 +94,7 @@ impl RunDirectory {
                     run.shorten_address()?;
                     return Ok((run, announced));
                 }
-                // A sweeper came between mkdir and lock: leave that one to it.
+                // A sweep took the new directory before the lock, and will remove it.
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
@@ -104,7 +105,7 @@ impl RunDirectory {
         }
     }
 
-    /// Where a socket's address would be too long, gives the directory a second, short name.
+    /// Creates a short link to the directory if a socket's path in it would be too long.
     fn shorten_address(&mut self) -> Result<(), FileError> {
         if self.path.as_os_str().len() <= LONGEST {
             return Ok(());
@@ -114,7 +115,7 @@ impl RunDirectory {
         loop {
             private::ensure(&root, private::passable())?;
             match symlink(&self.path, &short) {
-                // A sweeper removed the empty root between our two steps.
+                // A sweep removed the empty root between the two steps.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => {
                     made.attempt("create", &short)?;
@@ -125,37 +126,37 @@ impl RunDirectory {
         }
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A name of the directory that is short enough for a socket in it.
+    /// Returns a path of the directory that is short enough for a socket in it.
     #[must_use]
     pub fn address(&self) -> &Path {
         &self.address
     }
 
-    /// Where the server's socket belongs, under such a name.
+    /// Returns the path of the socket's directory, short enough for a socket in it.
     #[must_use]
     pub fn socket_directory(&self) -> PathBuf {
         self.address.join(SOCKET)
     }
 
-    /// Where the data directory belongs.
+    /// Returns the path of the data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.persistent.as_ref().map_or_else(|| self.path.join(DATA), PersistentData::data)
     }
 
-    /// The same, for those who find the directory at `path`.
+    /// Returns the path of the data directory of the run directory at `path`, for processes that do not own it.
     #[must_use]
     pub fn data_at(path: &Path) -> PathBuf {
         fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
     }
 
-    /// Lets the server work on data that stay when the directory goes.
+    /// Makes the server use persistent data, which outlive the run directory.
     pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
         let link = self.path.join(PERSISTENT);
         symlink(data.data(), &link).attempt("create", &link)?;
@@ -163,23 +164,24 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// The data that stay when the directory goes, if the server works on such.
+    /// Returns the persistent data that the server uses, if any.
     #[must_use]
     pub fn persistent(&self) -> Option<&PersistentData> {
         self.persistent.as_ref()
     }
 
-    /// What the server's processes have to inherit, so that no process takes its data as long as one is there.
+    /// Returns the lock of the persistent data for the server's processes to inherit. It keeps other owners away until
+    /// the last process has ended. `None` without persistent data.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
 
-    /// Makes an empty data directory, the account's own, if there is none.
+    /// Creates an empty data directory for `account`, if there is none.
     pub fn create_data(&self, account: &Account) -> Result<(), FileError> {
         if self.data().is_dir() { Ok(()) } else { self.create_directory(DATA, account) }
     }
 
-    /// Makes a directory of the account's in the directory.
+    /// Creates the subdirectory `name` for `account`.
     fn create_directory(&self, name: &str, account: &Account) -> Result<(), FileError> {
         let path = self.path.join(name);
         let run = Directory::open(&self.path).attempt("open", &self.path)?;
@@ -187,7 +189,8 @@ impl RunDirectory {
         account.give(&directory).attempt("change the owner of", &path)
     }
 
-    /// Writes a file of the data directory anew, the account's own. Whatever has its name is removed, not followed.
+    /// Writes a file of the data directory anew and gives it to `account`. An existing file or link is removed first,
+    /// so that no link is followed.
     pub fn rewrite(&self, name: &str, text: &str, account: &Account) -> Result<(), FileError> {
         let path = self.data().join(name);
         let data = Directory::open(&self.data()).attempt("open", &self.data())?;
@@ -197,13 +200,13 @@ impl RunDirectory {
         file.write_all(text.as_bytes()).attempt("write", &path)
     }
 
-    /// Where the server's log belongs.
+    /// Returns the path of the server's log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
     }
 
-    /// Leaves the directory where people can look at it, under a name that no sweep takes; returns its new path.
+    /// Renames the directory so that no sweep removes it and people can inspect it. Returns its new path.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT}{name}"));
@@ -211,26 +214,27 @@ impl RunDirectory {
         Ok(kept)
     }
 
-    /// Lets go of the owner's lock: the directory is anybody's to clear away. So is what it has of persistent data.
+    /// Releases the owner's lock and the persistent data. Any process may then remove the directory.
     pub fn let_go(&mut self) {
         self.owner = None;
         self.persistent = None;
     }
 
-    /// The file that the server's processes have locked.
+    /// Returns the path of the server's lock.
     #[must_use]
     pub fn server_lock_path(&self) -> PathBuf {
         self.path.join(SERVER_LOCK)
     }
 
-    /// The server's lock, for its processes to inherit. Let go of it once they have.
+    /// Acquires the server's lock for its processes to inherit. The caller must release it once they have. Waits up to
+    /// 10 seconds for an earlier server.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
         let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
         lock.ok_or(io::ErrorKind::TimedOut).attempt("lock", &path)
     }
 
-    /// A share of the lock of whatever else works in the directory for its owner, for those processes to inherit.
+    /// Acquires a shared lock for the other processes that work for the owner, which they inherit.
     pub fn helper_lock(&self) -> Result<Lock, FileError> {
         let path = self.path.join(HELPER_LOCK);
         let file =
@@ -239,7 +243,7 @@ impl RunDirectory {
         shared.ok_or(io::ErrorKind::WouldBlock).attempt("lock", &path)
     }
 
-    /// Makes a file of the account's in the directory, for appending.
+    /// Opens the file `name` for appending and gives it to `account`. Creates it if it does not exist.
     pub fn create_file(&self, name: &str, account: &Account) -> Result<File, FileError> {
         let path = self.path.join(name);
         let file =
@@ -249,12 +253,13 @@ impl RunDirectory {
     }
 }
 
-/// The directory in `place` that holds our user's run directories.
+/// Returns the directory in `place` that holds our user's run directories.
 fn run_root(place: &Path) -> PathBuf {
     place.join(format!("pgfresh-{}", sys::user()))
 }
 
-/// All directories that may hold run directories of ours. `disk` as for [`Place::choose`]; `named` is the user's own.
+/// Returns all directories that may hold our run directories. `disk` is that of [`Place::choose`]; `named` is the
+/// user's own place.
 #[must_use]
 pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     let mut roots: Vec<_> =
@@ -264,7 +269,7 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// A run directory whose owner is gone, ours to remove: stop what [`Abandoned::locks`] say is alive, then
+/// Run directory without an owner, locked by us. End the processes that hold [`Abandoned::locks`], then
 /// [`Abandoned::remove`] it.
 #[derive(Debug)]
 pub struct Abandoned {
@@ -273,14 +278,14 @@ pub struct Abandoned {
 }
 
 impl Abandoned {
-    /// Finds and takes what lies in `root` without an owner. Empty roots are removed on the way.
+    /// Locks all directories in `root` that have no owner. Removes `root` if it is empty.
     pub fn find(root: &Path) -> Result<Vec<Self>, FileError> {
         let mut found = Vec::new();
         for entry in entries(root)? {
             let path = entry.path();
             let kind = entry.file_type().attempt("examine", &path)?;
             if kind.is_symlink() {
-                // A short name that leads nowhere any more.
+                // The link is a short name whose directory is gone.
                 if !path.exists()
                     && let Err(error) = fs::remove_file(&path)
                 {
@@ -294,18 +299,18 @@ impl Abandoned {
         Ok(found)
     }
 
-    /// Takes the directory at `path`; `None` if it is not there, or a process has it.
+    /// Locks the directory at `path`. `None` if it does not exist or has an owner.
     pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until no process has the directory at `path`, and takes it; `None` if it is not there.
+    /// Waits until the directory at `path` has no owner, and locks it. `None` if it does not exist.
     pub fn after_its_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
 
     fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
-        // Who removed it may have died half-way.
+        // An earlier removal may have died after its rename.
         let dead = path.with_extension(DEAD);
         for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);
@@ -315,27 +320,27 @@ impl Abandoned {
                 Err(error) => return Err(error).attempt("lock", &lock),
             }
         }
-        // Its owner may have died when only the root was there.
+        // The owner may have died when only the root existed.
         path.parent().into_iter().for_each(remove_if_empty);
         Ok(None)
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The files that its helpers and its server's processes have locked, if any is alive.
+    /// Returns the paths of the helpers' and the server's lock. A locked file means that a process is alive.
     #[must_use]
     pub fn locks(&self) -> [PathBuf; 2] {
         [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
     }
 
-    /// Removes the directory with all that is in it, its short name, and the folder above if it was the last there.
+    /// Removes the directory, its short name, and the parent if it is empty then.
     pub fn remove(self) -> Result<(), FileError> {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
-        // Renamed first: who draws this name now, or waits for the lock, finds a directory of its own.
+        // After the rename, a process that chooses this name or waits for its lock gets a new directory.
         let dead = self.path.with_extension(DEAD);
         match fs::rename(&self.path, &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -353,7 +358,7 @@ impl Abandoned {
     }
 }
 
-/// Removes from `root` what [`RunDirectory::keep`] left there; returns it.
+/// Removes the directories that [`RunDirectory::keep`] left in `root`. Returns their paths.
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
     for entry in entries(root)? {
@@ -366,7 +371,7 @@ pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(removed)
 }
 
-/// Removes a folder in which nothing is left.
+/// Removes `folder` if it is empty.
 fn remove_if_empty(folder: &Path) {
     use io::ErrorKind::{DirectoryNotEmpty, NotFound};
     if let Err(error) = fs::remove_dir(folder)
@@ -376,7 +381,7 @@ fn remove_if_empty(folder: &Path) {
     }
 }
 
-/// What lies in `root`; nothing if there is none, or another sweeper has just removed it.
+/// Lists `root`. The list is empty if `root` does not exist or a sweep has just removed it.
 fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     if !private::ensure_existing(root)? {
         return Ok(Vec::new());
@@ -387,7 +392,7 @@ fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     }
 }
 
-/// Eight hex digits, or such a name that is being removed.
+/// Whether the name is that of a run directory: eight hex digits, possibly with the extension of a removal.
 fn is_run_name(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let extension = path.extension();

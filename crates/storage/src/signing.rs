@@ -1,7 +1,7 @@
-//! Keys and signatures in the format of minisign, so that its own programs can make and check them.
+//! Keys and signatures in the format of minisign, which can create and check them as well.
 //!
-//! Keys are not protected by a password: they are meant for the secrets of a CI system. No secret is in an error or in what
-//! `Debug` shows. Source: jedisct1.github.io/minisign, sections "Signature format" and "Secret key format".
+//! Secret keys have no password, because they are meant for a CI system's secrets. Errors and `Debug` never show a
+//! secret. Source: jedisct1.github.io/minisign, sections "Signature format" and "Secret key format".
 
 use std::fmt;
 use std::io;
@@ -14,18 +14,18 @@ use blake2::{Blake2b, Blake2b512, Digest};
 use ed25519_dalek::Signer;
 use minisign_verify::{PublicKey, Signature};
 
-/// The first line of a signature. Nothing signs it, so it is always the same.
+/// First line of a signature. The signature does not cover it, so pgfresh accepts no other text.
 const COMMENT: &str = "untrusted comment: signature of a pgfresh template";
-/// What a public and a secret key begin with.
+/// First bytes of a public or secret key.
 const ED25519: [u8; 2] = *b"Ed";
-/// What a signature of a digest begins with.
+/// First bytes of a signature of a digest.
 const PREHASHED: [u8; 2] = *b"ED";
-/// What follows in a secret key: without a password, with a checksum by `BLAKE2b`.
+/// Next bytes of a secret key without a password and with a `BLAKE2b` checksum.
 const PLAIN: [u8; 4] = [0, 0, b'B', b'2'];
-/// Where the parts of a secret key begin: what derives a key from a password, the number, the key, the checksum, the end.
+/// Offsets in a secret key: parameters of the password, key id, key pair, checksum, end.
 const PARTS: [usize; 5] = [6, 54, 62, 126, 158];
 
-/// A public key whose signatures are trusted.
+/// Public key whose signatures are trusted.
 #[derive(Clone)]
 pub struct TrustedKey {
     id: [u8; 8],
@@ -37,7 +37,7 @@ impl FromStr for TrustedKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // It may be the secret key, by mistake: it is not shown.
+        // The user may pass the secret key by mistake, so the error does not show the text.
         let expected =
             || "expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it".to_owned();
         let base64 = text.trim();
@@ -51,7 +51,7 @@ impl FromStr for TrustedKey {
 }
 
 impl TrustedKey {
-    /// The file that minisign would make of it.
+    /// Returns the content of a minisign public key file.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("untrusted comment: minisign public key {}\n{self}\n", name(self.id))
@@ -76,34 +76,34 @@ impl fmt::Debug for TrustedKey {
     }
 }
 
-/// Who vouches for an entry.
+/// Signer of an entry and time of the signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
-    /// The key, as minisign names it.
+    /// Key id in minisign's notation.
     pub key: String,
     /// Seconds since 1970.
     pub time: u64,
 }
 
-/// A secret key.
+/// Secret key.
 pub struct SigningKey {
     id: [u8; 8],
     key: ed25519_dalek::SigningKey,
 }
 
-/// Why a text is no secret key that can be used.
+/// Reasons why a text is not a usable secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is something else, or was cut short.
+    /// The text is not a secret key, or is truncated.
     #[error("it is no secret key")]
     Foreign,
-    /// It was made with a password, which pgfresh does not ask for.
+    /// The key has a password. pgfresh does not ask for one.
     #[error("it has a password")]
     Locked,
 }
 
 impl KeyError {
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(self) -> String {
         match self {
@@ -115,7 +115,7 @@ impl KeyError {
 }
 
 impl SigningKey {
-    /// A new one.
+    /// Generates a new key.
     pub fn generate() -> io::Result<Self> {
         let (mut id, mut seed) = ([0; 8], [0; 32]);
         sys::fill_random(&mut id)?;
@@ -123,7 +123,7 @@ impl SigningKey {
         Ok(Self { id, key: ed25519_dalek::SigningKey::from_bytes(&seed) })
     }
 
-    /// Reads the file that [`Self::to_text`] or minisign made, or its last line alone.
+    /// Parses the file that [`Self::to_text`] or minisign wrote, or its last line alone.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -138,14 +138,14 @@ impl SigningKey {
         let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
         let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
         let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
-        // minisign leaves the checksum of a key without a password out.
+        // minisign writes zeros instead of a checksum if the key has no password.
         if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
             return Err(KeyError::Foreign);
         }
         Ok(Self { id, key: pair })
     }
 
-    /// The file that minisign would make of it, with the secret.
+    /// Returns the content of a minisign secret key file. It includes the secret.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut bytes = ED25519.to_vec();
@@ -158,10 +158,10 @@ impl SigningKey {
         format!("untrusted comment: secret key of pgfresh templates {}\n{base64}\n", name(self.id))
     }
 
-    /// The key that its signatures are checked with.
+    /// Returns the public key.
     ///
     /// # Panics
-    /// Never: what it makes is one.
+    /// Never, because the encoded key always parses.
     #[must_use]
     pub fn public(&self) -> TrustedKey {
         let public = self.key.verifying_key();
@@ -169,7 +169,7 @@ impl SigningKey {
         BASE64_STANDARD.encode(bytes).parse().expect("a public key of a pair is one")
     }
 
-    /// Signs `data`; `comment`, of one line, is signed, too.
+    /// Signs `data` and the one-line `comment`, and returns the content of a minisign signature file.
     #[must_use]
     pub fn sign(&self, data: &[u8], comment: &str) -> String {
         let signature = self.key.sign(&Blake2b512::digest(data)).to_bytes();
@@ -191,12 +191,12 @@ fn checksum(id: [u8; 8], pair: &ed25519_dalek::SigningKey) -> [u8; 32] {
     sum.chain_update(pair.to_keypair_bytes()).finalize().into()
 }
 
-/// How minisign calls a key.
+/// Formats a key id as minisign does.
 fn name(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
-/// The name of the trusted key that has signed `data`, or why there is none.
+/// Returns the id of the trusted key that has signed `data`, or the reason for distrust.
 pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
     let wrong = || "its signature is damaged".to_owned();
     let parsed = Signature::decode(signature).ok().filter(|_| is_as_written(signature)).ok_or_else(wrong)?;
@@ -213,7 +213,8 @@ pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<St
     Err("its signature is not that of what is there".to_owned())
 }
 
-/// Whether a signature has the only form that we write: of what nothing signs, no byte may differ either.
+/// Whether the text has exactly the form that pgfresh writes. This also rejects changes to the bytes that the signature
+/// does not cover.
 fn is_as_written(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
@@ -260,7 +261,8 @@ mod tests {
         assert_eq!(SigningKey::parse("").unwrap_err(), KeyError::Foreign);
     }
 
-    /// Made by minisign 0.11: `minisign -G -W`, and `minisign -S -W -m data -t "a comment"` with a line "data".
+    /// Output of minisign 0.11 for `minisign -G -W` and `minisign -S -W -m data -t "a comment"`, where `data` holds one
+    /// line "data".
     const SECRET: &str = "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAHJGPq2Ah4AUm984IyQ4oVwd6rjsj\
         ZcjzOoAQu74sddG4qzK1ReUGSf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     const PUBLIC: &str = "RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH";
@@ -280,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        // Curves are slow without optimisation.
+        // Ed25519 is slow in unoptimised builds.
         #![proptest_config(ProptestConfig::with_cases(10))]
         #[test]
         fn one_of_the_trusted_keys_signs_and_no_other(data in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {

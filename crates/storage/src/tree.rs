@@ -1,4 +1,4 @@
-//! The directories of an entry's tree, all held open.
+//! Directory tree of an entry, with all directories held open.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,21 +11,22 @@ use crate::attempt::{Attempt, FileError};
 use crate::error::CopyError;
 use crate::manifest::Manifest;
 
-/// A directory tree with all its directories held open: no file costs a walk from the root, and no link is followed.
+/// Directory tree whose directories are all held open. Opening a file neither walks the path from the root nor follows
+/// a link.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
-    /// As [`Manifest::directories`], in order of name; the root is at the end.
+    /// Open directories in the order of [`Manifest::directories`]; the root is the last one.
     pub(crate) directories: Vec<Directory>,
 }
 
 impl Tree {
-    /// Opens the directories that `manifest` names below `top`, which is at `root`.
+    /// Opens the directories of `manifest` below `top`, whose path is `root`.
     pub(crate) fn open(root: &Path, top: Directory, manifest: &Manifest) -> Result<Self, CopyError> {
         Self::walk(root, top, manifest, |parent, name, path| reach(parent.directory(name), path))
     }
 
-    /// Makes the directory `root`, the account's own, and in it those that `manifest` names.
+    /// Creates the directory `root` and the directories of `manifest` in it, all owned by `account`.
     pub(crate) fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
         let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
             let directory = parent.create_directory(name).attempt("create", path)?;
@@ -38,7 +39,7 @@ impl Tree {
         Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
     }
 
-    /// Takes one `step` from each directory's parent, which was reached before, to the directory.
+    /// Visits the directories from the top down. Calls `step` with the open parent, the name and the path of each.
     fn walk(
         root: &Path,
         top: Directory,
@@ -62,7 +63,7 @@ impl Tree {
     }
 }
 
-/// What was opened at `path`, or that the entry is damaged: nothing is there, or a thing of another kind.
+/// Adds the path to an error of opening it. A missing file or one of another kind means that the entry is damaged.
 pub(crate) fn reach<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {

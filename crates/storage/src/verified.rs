@@ -1,10 +1,10 @@
-//! When the bytes of an entry were last compared with its manifest, so that not every copy has to.
+//! Time of the last comparison of an entry with its manifest. It spares most copies a comparison of all bytes.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/verified: BOOT NANOSECONDS
 //! ```
-//! A file that changed later is read again, also if its time of modification was set back: no process can set the
-//! time of the last change of its inode. After a boot all are, because a disk may lose bits while they are not read.
+//! A copy compares a file again if its ctime is later than the note. No process can set a ctime back, unlike the
+//! modification time. After a boot the note no longer counts, because a disk may lose bits over time.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -13,22 +13,22 @@ use std::time::{Duration, SystemTime};
 
 use crate::replace::replace;
 
-/// How much earlier than when it began a comparison counts: the clock of a file system is coarse, and may be another one.
+/// Time subtracted from the start of a comparison, because the file system's clock is coarse and may differ from ours.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What is known of one entry when a copy of it begins.
+/// Note about one entry, as read when a copy begins.
 #[derive(Debug)]
 pub(crate) struct Verified {
     note: PathBuf,
     boot: String,
-    /// Files that changed before were compared; in ns since 1970.
+    /// Files with an earlier ctime were compared; in ns since 1970.
     before: i64,
-    /// What the next note says.
+    /// Time for the next note.
     begun: i64,
 }
 
 impl Verified {
-    /// Of the entry at `directory`.
+    /// Reads the note of the entry at `directory`.
     pub(crate) fn of(directory: &Path) -> Self {
         let note = directory.join("verified");
         let boot = sys::boot_id();
@@ -42,13 +42,13 @@ impl Verified {
         Self { note, boot, before, begun }
     }
 
-    /// Whether the file of that description was compared since it changed.
+    /// Whether the file with metadata `meta` was compared since its last change.
     pub(crate) fn covers(&self, meta: &Metadata) -> bool {
         let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before
     }
 
-    /// Takes note that all files are as they should be. Where that is not possible, the next copy compares them again.
+    /// Records that all files match their digests. If this fails, the next copy compares them again.
     pub(crate) fn renew(&self) {
         if let Err(error) = replace(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
             tracing::debug!(%error, "could not note that a template is undamaged");

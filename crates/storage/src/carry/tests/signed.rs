@@ -1,10 +1,10 @@
-//! Entries that are signed, and what may have been done to them on the way.
+//! Signed entries, and changes to them between export and import.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use super::*;
 
-/// A signed entry that travels.
+/// Signed entry on its way between two caches.
 struct Journey {
     directory: tempfile::TempDir,
     key: SigningKey,
@@ -25,7 +25,7 @@ impl Journey {
         [self.key.public()]
     }
 
-    /// Takes it in where those keys are trusted; the cache has it whole, or nothing of it.
+    /// Imports the entry into a new cache with those trusted keys, and checks that the cache has all of it or nothing.
     fn arrive(&self, trusted: &[TrustedKey]) -> Result<(), CacheError> {
         let root = tempfile::tempdir_in(self.directory.path()).unwrap();
         let there = Cache::locate(Some(root.path())).unwrap();
@@ -56,7 +56,7 @@ impl Journey {
         assert!(error.contains(words), "{error}");
     }
 
-    /// Changes a file, and makes the manifest say that it has always been so.
+    /// Changes a file and its manifest line, without a new signature.
     fn forge(&self) {
         fs::write(self.folder.join("data/top"), "archive_command = 'anything'").unwrap();
         let path = self.folder.join("manifest");
@@ -67,7 +67,7 @@ impl Journey {
         fs::write(path, said.to_text()).unwrap();
     }
 
-    /// Every file and directory of it.
+    /// Returns the path of every file and directory of the entry.
     fn paths(&self) -> Vec<PathBuf> {
         all(&self.folder).into_iter().map(|(path, _)| self.folder.join(path)).collect()
     }
@@ -79,7 +79,7 @@ fn a_forged_entry_is_refused_where_keys_are_trusted() {
     journey.arrive(&journey.trusted()).unwrap();
     journey.forge();
     journey.refused("manifest\": it is not the one that was signed");
-    // Without keys a manifest that fits is all that there is to go by.
+    // Without trusted keys, a consistent manifest is enough.
     let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
     assert!(there.import(&journey.folder, &[], &AtomicBool::new(false)).unwrap());
 }
@@ -97,7 +97,7 @@ fn what_is_unsigned_or_signed_by_another_key_is_refused() {
     let other = SigningKey::generate().unwrap();
     sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
     journey.refused("which is not trusted");
-    // A key of the same number is still another key.
+    // Another key with the same id is still another key.
     let mut words = other.public().to_string();
     words.replace_range(3..13, &journey.key.public().to_string()[3..13]);
     if let Ok(alike) = words.parse() {
@@ -122,7 +122,7 @@ fn keys_rotate() {
 #[test]
 fn the_signature_of_one_template_is_none_of_another() {
     let journey = Journey::begin();
-    // An older entry, whole and signed, under the name of a newer one.
+    // An attacker may serve an old signed entry under a newer fingerprint.
     let renamed = journey.folder.with_file_name("def");
     fs::rename(&journey.folder, &renamed).unwrap();
     let error = verify(&renamed, &journey.trusted(), &AtomicBool::new(false)).unwrap_err().to_string();
@@ -159,7 +159,7 @@ fn modes_that_no_data_file_has_are_refused_and_never_kept() {
         set(mode);
         journey.refused("its mode is not that of a data file");
     }
-    // As what carries it may leave them.
+    // Transports may leave files with these modes.
     for mode in [0o600, 0o640, 0o644, 0o666] {
         set(mode);
         let there = Cache::locate(Some(&journey.directory.path().join(format!("there-{mode}")))).unwrap();
@@ -174,7 +174,7 @@ fn nothing_is_signed_that_is_not_as_its_manifest_says() {
     let journey = Journey::begin();
     fs::write(journey.folder.join("data/top"), "x").unwrap();
     assert!(sign(&journey.folder, &journey.key, &AtomicBool::new(false)).is_err());
-    // A link in the place of a signature is replaced, and leads nowhere.
+    // Signing replaces a link in the place of a signature and does not follow it.
     let journey = Journey::begin();
     let outside = journey.directory.path().join("outside");
     fs::write(&outside, "precious").unwrap();
